@@ -69,6 +69,7 @@ def test_what_is_done_is_broken(was: str, now: str) -> None:
     assert (was, now) in changes()
 
 
+@pytest.mark.slow
 def test_words_annotations_and_decorators_are_left_alone() -> None:
     touched = {was for was, _ in changes()}
     assert touched == {

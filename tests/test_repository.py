@@ -22,6 +22,7 @@ from cephlab.lab.archive.archive import Ending
 from cephlab.lab.images.recipe import RECIPES, read_recipes
 from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.spec.specfile import spec_from_json
+from tests.conftest import left_out, marked_whole
 from tests.test_architecture import LAYERS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -128,6 +129,7 @@ def test_the_reference_lists_the_commands_that_exist() -> None:
     assert listed_commands() == real
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("file", "block"), all_blocks("bash"))
 def test_shell_blocks_parse_and_name_real_commands(file: str, block: str) -> None:
     subprocess.run(["bash", "-n"], input=block, text=True, check=True, timeout=10)
@@ -329,6 +331,7 @@ def test_tox_installs_what_is_locked_and_nothing_else() -> None:
     assert own & {"deps", "extras", "package", "commands_pre", "install_command"} == set()
 
 
+@pytest.mark.slow
 def test_nothing_here_is_about_where_it_was_written() -> None:
     found = []
     for path in tracked():
@@ -342,3 +345,24 @@ def test_what_is_forbidden_is_seen() -> None:
     assert FORBIDDEN.search("see /wo" + "rk/main/x")
     assert FORBIDDEN.search("from py" + "pi.org")
     assert not FORBIDDEN.search("a framework/main thing")
+
+
+@pytest.mark.parametrize(
+    ("expression", "marks"),
+    [
+        ("not real and not slow", {"real", "slow"}),
+        ("not bench", {"bench"}),
+        ("real and not lxd", {"lxd"}),
+        ("not real or slow", set()),
+        ("not (real or bench)", set()),
+        ("", set()),
+    ],
+)
+def test_only_what_an_expression_surely_leaves_out_is_not_imported(expression: str, marks: set[str]) -> None:
+    assert left_out(expression) == marks
+
+
+def test_a_module_is_left_out_by_the_mark_of_all_its_tests_alone() -> None:
+    assert marked_whole("pytestmark = pytest.mark.real\n") == {"real"}
+    assert marked_whole("pytestmark = [\n    pytest.mark.slow,\n    pytest.mark.timeout(60),\n]\n") == {"slow"}
+    assert marked_whole("@pytest.mark.real\ndef test_one() -> None: ...\n") == set()

@@ -2,6 +2,8 @@
 
 from pathlib import PurePosixPath
 
+import pytest
+
 from tests.code_tree import PACKAGES, imports, modules, package_of, trees
 
 MAX_ROOMS = 26
@@ -51,6 +53,7 @@ def circles(graph: dict[str, set[str]]) -> list[str]:
     return closing
 
 
+@pytest.mark.slow
 def test_no_modules_import_each_other_in_a_circle() -> None:
     assert circles(arrows()) == []
 

@@ -73,6 +73,7 @@ def test_keys_that_shipped_files_use_are_shown(title: str, files: str) -> None:
         assert set(tomllib.loads(path.read_text())) <= shown_keys(title, "The file"), path
 
 
+@pytest.mark.slow
 def test_inner_tables_are_shown_by_their_path() -> None:
     example = tomllib.loads(next(iter(sorted((ROOT / "tuning/profiles").glob("*.toml")))).read_text())
     disks = {key for node in example["nodes"] for disk in node.get("disks", ()) for key in disk}
@@ -83,6 +84,7 @@ def test_inner_tables_are_shown_by_their_path() -> None:
     assert shown_keys("Image recipes", "`[role_sets.NAME]`") == {"archs", "packages", "programs"}
 
 
+@pytest.mark.slow
 def test_a_key_says_what_it_takes() -> None:
     profile = section("Hardware profile")
     assert re.search(r"\| `memory` \| .*units: B, KB, .*\*\*required\*\* \|", profile)

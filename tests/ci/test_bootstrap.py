@@ -254,6 +254,7 @@ def test_changed_pins_make_the_environment_stale(bench: Bench, name: str) -> Non
     assert ".venv would be" in bench.run("--check").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lint", "types", "site", "codes", "expected"),
     [
@@ -307,6 +308,7 @@ def test_tests_that_take_too_long_are_interrupted(bench: Bench) -> None:
     assert ended.stdout.splitlines()[-1].startswith("== interrupted ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("user", "groups", "engine", "started", "sentence"),
     [

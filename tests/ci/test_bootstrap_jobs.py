@@ -19,6 +19,7 @@ PIP = "-m pip --quiet --disable-pip-version-check --no-input install"
 CONFIGURED = "-m pip config list"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("argv", "installed"),
     [
@@ -55,6 +56,7 @@ def test_a_suite_gets_what_it_takes_and_other_jobs_do_not(bench: Bench, argv: li
     assert not any("beside" in line for line in bench.log())
 
 
+@pytest.mark.slow
 def test_what_the_suites_of_a_test_run_on_guests_take_is_installed_for_it(bench: Bench) -> None:
     bench.environment(cephlab="exit 0")
     (bench.root / "ci" / "packages.txt").write_text(PACKAGES + "tabler   test   cmd:table    makes the table\n")
@@ -70,6 +72,7 @@ def test_what_the_suites_of_a_test_run_on_guests_take_is_installed_for_it(bench:
     assert [line.split()[1].split(",")[:2] for line in packages if line.startswith("kmod ")] == [["test", "guests"]]
 
 
+@pytest.mark.slow
 def test_what_a_probe_measures_with_is_installed_for_those_who_ask_for_it(bench: Bench) -> None:
     bench.environment()
     (bench.root / "ci" / "packages.txt").write_text(PACKAGES + "raters   probe   cmd:rate    rates the cores\n")
@@ -91,6 +94,7 @@ def anybodys() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.mark.slow
 def test_a_folder_of_another_user_is_said_alike_by_check_and_install(anybodys: Path) -> None:
     root = anybodys / "repository"
     (root / "ci").mkdir(parents=True)
@@ -114,6 +118,7 @@ def test_a_folder_of_another_user_is_said_alike_by_check_and_install(anybodys: P
     assert not (root / ".venv").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("job", "lock_name"), [("install", "requirements"), ("gate", "gate"), ("install gate", "gate")]
 )

@@ -106,6 +106,7 @@ def homeless(known: list[Scenario], jobs: list[Lane]) -> list[str]:
     return [scenario.name for scenario in known if not any(lane.runs(scenario) for lane in jobs)]
 
 
+@pytest.mark.slow
 def test_each_scenario_runs_in_some_job_or_says_why_in_none() -> None:
     known = scenarios()
     assert len({scenario.suite for scenario in known}) >= 18

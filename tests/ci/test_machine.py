@@ -75,6 +75,7 @@ def test_kvm_is_used_where_it_boots_the_kernel(tmp_path: Path, programs: Path, *
     assert f"-accel {'kvm' if by_kvm else 'tcg,thread=multi'} " in words.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("version", "whole"), [("7.2.22 (Debian 1:7.2)", False), ("10.0.13 (Debian 1:10.0)", True)])
 def test_an_emulated_processor_is_one_that_numpy_takes_where_qemu_can(
     tmp_path: Path, programs: Path, version: str, *, whole: bool

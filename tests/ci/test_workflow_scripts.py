@@ -178,6 +178,7 @@ def test_microceph_is_raised_awaited_and_taken_away(tmp_path: Path, machine: dic
     assert (tmp_path / ".ssh" / "authorized_keys").read_text() == ""
 
 
+@pytest.mark.slow
 def test_microceph_whose_osds_do_not_come_fails_and_is_taken_away(machine: dict[str, str]) -> None:
     done = run("microceph", "squid", **machine, STAT="3 osds: 2 up (since 4s), 3 in (since 6s); epoch: e9")
     assert done.returncode == 1
@@ -264,6 +265,7 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_lock_has_hashes_and_the_build_backend_too(checkout: Path) -> None:
     done = run(str(checkout / "ci" / "lock"), "--upgrade")
     assert done.returncode == 0, done.stderr

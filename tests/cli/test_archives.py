@@ -32,6 +32,7 @@ def two(world: World) -> tuple[Path, Path]:
     return made
 
 
+@pytest.mark.slow
 def test_the_newest_comes_last(world: World, two: tuple[Path, Path]) -> None:
     rows = json.loads(call(world, "archive", "ls", "--json").stdout)["archives"]
     assert [row["archive"] for row in rows] == ["z-older", "a-newer"]

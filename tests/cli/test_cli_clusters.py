@@ -44,6 +44,7 @@ def world(tmp_path: Path, fake: FakeProvider) -> World:
     return World(Home(tmp_path / "home").ensure(), providers(fake))
 
 
+@pytest.mark.slow
 def test_help_lists_every_command_with_a_sentence() -> None:
     group: Any = typer.main.get_command(app)
     assert set(group.commands) == set(COMMANDS.split())
@@ -158,6 +159,7 @@ def test_ceph_passes_everything_on(world: World, fake: FakeProvider, capfd: pyte
     assert terminal is False
 
 
+@pytest.mark.slow
 def test_shell_runs_a_command_on_the_node(world: World, fake: FakeProvider, capfd: pytest.CaptureFixture[str]) -> None:
     fake.lab = kept_cluster(world.home)
     fake.lab.hosts["n2"].runs = echo

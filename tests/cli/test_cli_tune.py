@@ -121,6 +121,7 @@ def test_wrong_use_is_refused(world: World, machine: FakeMachine, arguments: lis
     assert said in result.stderr
 
 
+@pytest.mark.slow
 def test_the_first_commands_of_the_document_run_on_this_machine(tmp_path: Path) -> None:
     """As they stand, against the real files of the machine that the test runs on; they change nothing."""
     text = (Path(__file__).resolve().parents[2] / "docs" / "tuning.md").read_text()

@@ -30,6 +30,7 @@ def offered(words: list[str], incomplete: str = "") -> list[str]:
     return [item.value for item in shell.get_completions(words, incomplete)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "some"),
     [

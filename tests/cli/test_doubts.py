@@ -213,6 +213,7 @@ def key_of(folder: Path, name: str) -> tuple[Path, Path]:
     return path, signers
 
 
+@pytest.mark.slow
 @needs_openssh
 def test_a_signature_shows_who_vouches(archive: Path, tmp_path: Path) -> None:
     key, signers = key_of(tmp_path, "ann")
@@ -230,6 +231,7 @@ def test_a_signature_shows_who_vouches(archive: Path, tmp_path: Path) -> None:
     assert "signed by: `ann@example.com`" in command("summary", archive, "--signers", signers)[1]
 
 
+@pytest.mark.slow
 @needs_openssh
 @pytest.mark.parametrize("change", [lambda rows: rows.pop(1), lambda rows: rows[1].update(quarantined="it is flaky")])
 def test_new_checksums_do_not_fit_the_signature(archive: Path, tmp_path: Path, change: Change) -> None:
@@ -272,6 +274,7 @@ def test_a_signed_archive_keeps_its_report(archive: Path, tmp_path: Path) -> Non
     assert read_archive(archive, signers).doubts == ()
 
 
+@pytest.mark.slow
 @needs_openssh
 def test_a_key_that_cannot_sign_is_refused_before_anything_runs(tmp_path: Path) -> None:
     run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(tmp_path / "locked")])

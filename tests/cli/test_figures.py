@@ -48,6 +48,7 @@ def test_a_ratio_shows_how_far_off_it_is(ratio: float, colour: str) -> None:
     assert str(ratio_text(ratio).style) == colour
 
 
+@pytest.mark.slow
 def test_a_prediction_has_its_interval_and_says_nothing_twice() -> None:
     asked = ["predict", "--profile", "kunpeng920"]
     done = CliRunner().invoke(app, asked)
@@ -62,6 +63,7 @@ def test_a_prediction_has_its_interval_and_says_nothing_twice() -> None:
             assert low < made[key] < high
 
 
+@pytest.mark.slow
 def test_other_machines_are_shown_beside_the_first_and_called_slower_only_where_intervals_are_apart() -> None:
     asked = ["predict", "--profile", "kunpeng920", "--op", "randread", "--compare", "ampere-altra-4n"]
     done = CliRunner().invoke(app, [*asked, "--compare", "incerta-3n"])

@@ -70,6 +70,7 @@ def test_a_plan_says_that_other_machines_were_not_asked(world: World) -> None:
     assert "whether nosuch can be reached" in gate(world, "--plan", "--on", "nosuch").stderr
 
 
+@pytest.mark.slow
 def test_an_archive_in_which_nothing_failed_is_named(world: World, tmp_path: Path) -> None:
     writer = write(tmp_path / "fine", GOOD)
     writer.seal(render_report)

@@ -116,6 +116,7 @@ def commands() -> list[list[str]]:
     return paths(root, [])
 
 
+@pytest.mark.slow
 def test_no_command_takes_an_empty_variable_for_the_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv(HOME_VARIABLE, "")

@@ -54,6 +54,7 @@ def locked(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_lock_has_every_package_with_the_sum_of_its_file(tmp_path: Path) -> None:
     lock = read_lock(locked(tmp_path))
     assert (lock.release, set(lock.packages)) == ("reef", {NATIVE, FOREIGN})
@@ -62,6 +63,7 @@ def test_a_lock_has_every_package_with_the_sum_of_its_file(tmp_path: Path) -> No
         assert got == {name: (version, arch.debian, sum_of(version)) for name, version in VERSIONS.items()}
 
 
+@pytest.mark.slow
 def test_a_lock_brings_the_older_versions_back_where_the_mirror_still_has_them(tmp_path: Path) -> None:
     path = locked(tmp_path)
     first = make_store(tmp_path).get("reef", NATIVE)
@@ -73,6 +75,7 @@ def test_a_lock_brings_the_older_versions_back_where_the_mirror_still_has_them(t
     assert make_store(tmp_path / "other", moved).get("reef", NATIVE, refresh=True).packages == NEWER
 
 
+@pytest.mark.slow
 def test_a_mirror_that_moved_on_is_refused_by_the_packages_names(tmp_path: Path) -> None:
     path = locked(tmp_path)
     moved = FakeTools(versions=NEWER | {"libnew": "1"}, older={"bash": VERSIONS["bash"]})
@@ -87,6 +90,7 @@ def test_a_mirror_that_moved_on_is_refused_by_the_packages_names(tmp_path: Path)
     assert make_store(tmp_path).get("reef", NATIVE).packages == VERSIONS, "what was there stays what it was"
 
 
+@pytest.mark.slow
 def test_other_bytes_under_the_same_version_are_refused(tmp_path: Path) -> None:
     lock = read_lock(locked(tmp_path))
     other = lock.packages[NATIVE]["bash"].model_copy(update={"sha256": "0" * 64})
@@ -96,6 +100,7 @@ def test_other_bytes_under_the_same_version_are_refused(tmp_path: Path) -> None:
     assert f"bash 5.2.37-2+b10: wanted {NATIVE.debian} {'0' * 64}, got {NATIVE.debian}" in caught.value.detail
 
 
+@pytest.mark.slow
 def test_a_lock_of_something_else_is_refused_before_anything_runs(tmp_path: Path) -> None:
     lock = read_lock(locked(tmp_path))
     path = tmp_path / "native.toml"
@@ -107,6 +112,7 @@ def test_a_lock_of_something_else_is_refused_before_anything_runs(tmp_path: Path
         assert f"has no lock of {words[0]}" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "place"),
     [
@@ -127,6 +133,7 @@ def test_a_file_that_is_no_lock_is_refused_with_the_place(tmp_path: Path, old: s
     assert place in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_lock_is_written_anew_where_newer_packages_are_asked_for(tmp_path: Path) -> None:
     path = locked(tmp_path)
     done = call(world(tmp_path, FakeTools(versions=NEWER)), "build", "reef", "--lock", str(path), "--refresh")
@@ -134,6 +141,7 @@ def test_a_lock_is_written_anew_where_newer_packages_are_asked_for(tmp_path: Pat
     assert {name: deb.version for name, deb in read_lock(path).packages[NATIVE].items()} == NEWER
 
 
+@pytest.mark.slow
 def test_the_command_builds_of_a_lock_with_the_role_sets_and_the_day_that_it_is_given(tmp_path: Path) -> None:
     path = locked(tmp_path)
     known = world(tmp_path / "other", FakeTools(versions=NEWER, older=VERSIONS))
@@ -174,6 +182,7 @@ def test_a_snapshot_takes_the_address_of_an_archive_of_them(tmp_path: Path) -> N
     assert tools.calls == []
 
 
+@pytest.mark.slow
 def test_a_difference_is_said_package_by_package(tmp_path: Path) -> None:
     path = locked(tmp_path)
     known = world(tmp_path / "other", FakeTools(versions=NEWER | {"libnew": "1"}))

@@ -75,6 +75,7 @@ def test_guests_name_their_machines_disks_and_network_together(monkeypatch: pyte
     }
 
 
+@pytest.mark.slow
 def test_an_image_that_has_to_be_made_takes_tools_and_a_cached_one_none(tmp_path: Path) -> None:
     bare = Bare(missing=frozenset({"mmdebstrap", COMPILER}))
     store = make_store(tmp_path, bare, keyring=False)

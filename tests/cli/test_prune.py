@@ -85,6 +85,7 @@ def short_name(run_id: str) -> str:
     return f"cephlab-{os.getuid()}-{run_id}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run_id", ["../../victim", "..", ".", "", "../images"])
 def test_an_id_in_an_environment_that_is_a_path_removes_nothing(
     home: Home, temporary: Path, victim: Path, sleepers: Sleepers, run_id: str
@@ -103,6 +104,7 @@ def test_a_process_with_the_home_and_no_id_is_passed_over(home: Home, temporary:
     assert LocalProvider().leftovers(home) == set()
 
 
+@pytest.mark.slow
 def test_processes_of_others_are_not_of_a_run(
     home: Home, temporary: Path, sleepers: Sleepers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +127,7 @@ def test_a_link_named_after_a_path_removes_nothing(home: Home, temporary: Path, 
     assert link.is_symlink()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["runs/../../victim", "runs/other/nodes", "runs/one", "images"])
 def test_a_link_to_anything_but_the_run_is_not_the_runs(home: Home, temporary: Path, victim: Path, target: str) -> None:
     link = temporary / short_name("one")

@@ -47,6 +47,7 @@ def test_a_picture_is_drawn_of_every_publication(world: World, tmp_path: Path) -
     assert "micron-9200" in (tmp_path / "model.svg").read_text()
 
 
+@pytest.mark.slow
 def test_a_release_can_be_chosen_and_must_be_one(world: World) -> None:
     rates = [
         _json(world, "predict", *ALTRA, "--op", "randread", "--release", name)["predictions"][0]
@@ -60,6 +61,7 @@ def test_a_release_can_be_chosen_and_must_be_one(world: World) -> None:
     assert "tentacle" in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_prediction_has_its_interval(world: World) -> None:
     found = _json(world, "predict", *ALTRA, "--op", "randrw70", "--bs", "1M")["predictions"][0]
     shown = _cephlab(world, "predict", *ALTRA, "--op", "randread").output

@@ -57,6 +57,7 @@ def varies(limit: ast.expr) -> bool:
     return any(not name.isupper() for name in names)
 
 
+@pytest.mark.slow
 def test_a_figure_that_a_profile_decides_has_a_limit_of_the_profile() -> None:
     assert [line for path, tree in trees(["suites"]).items() for line in without_a_limit(path, tree)] == []
 

@@ -117,6 +117,7 @@ def test_a_new_baseline_leaves_other_operations(tmp_path: Path) -> None:
     assert demandfile.find_baseline(home, demand(0.0, name="read")) == Measurement(demand(2.0, name="read"))
 
 
+@pytest.mark.slow
 def test_the_knee_is_where_the_curve_bends() -> None:
     assert knee([1, 2, 4, 8, 16, 32, 64], [100, 190, 350, 560, 640, 650, 655]) == 16
     assert knee([1, 2, 3, 4], [1, 2, 3, 4]) is None

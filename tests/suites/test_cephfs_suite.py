@@ -73,6 +73,7 @@ def red(verdict: Verdict) -> set[str]:
     return {topic for topic in TOPICS if any(f"of {topic}," in line for line in verdict.derivation)}
 
 
+@pytest.mark.slow
 def test_an_honest_tree_passes(tmp_path: Path) -> None:
     assert judged(Tree(), tmp_path).outcome is Outcome.PASS
 
@@ -95,6 +96,7 @@ def test_a_server_that_loses_an_operation_is_found(lost: str, topics: set[str], 
     assert red(judged(Tree(loses=lost), tmp_path)) == topics
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_see_long_names_is_found(tmp_path: Path) -> None:
     def short(operation: str, answer: Any) -> Any:
         return {path: what for path, what in answer.items() if len(path) < 200} if operation == LOOK else answer
@@ -102,6 +104,7 @@ def test_a_client_that_does_not_see_long_names_is_found(tmp_path: Path) -> None:
     assert red(judged(Tree(), tmp_path, short)) == {"names"}
 
 
+@pytest.mark.slow
 def test_a_client_that_reads_its_own_past_is_found(tmp_path: Path) -> None:
     """It goes on with what it saw at its first look of a tree that held something."""
     seen: list[Any] = []

@@ -56,10 +56,12 @@ def judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lost: str = "") -> V
     return CHECKS["observations"](stage.recorder.events())
 
 
+@pytest.mark.slow
 def test_a_tree_that_stays_passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert judged(monkeypatch, tmp_path).outcome is Outcome.PASS
 
 
+@pytest.mark.slow
 def test_a_file_that_the_newer_release_does_not_find_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     verdict = judged(monkeypatch, tmp_path, lost="file")
     assert verdict.outcome is Outcome.FAIL

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 
+import pytest
+
 from cephlab.fixtures.run import suite_names
 from cephlab.lab.scenario.scenario import Scenario
 
@@ -21,6 +23,7 @@ def function_of(scenario: Scenario) -> Callable[..., object]:
     return run
 
 
+@pytest.mark.slow
 def test_every_scenario_says_what_it_must_have_seen() -> None:
     # By function, since the scenarios of one differ in their arguments alone.
     by_function = {function_of(scenario): scenario for scenario in scenarios() if not scenario.sees}

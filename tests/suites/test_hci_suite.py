@@ -150,6 +150,7 @@ def test_turns_end_when_the_ratio_is_narrow() -> None:
     assert not krbd.narrow({"krbd": [10.0, 15.0, 9.0], "librbd": [20.0, 25.0, 19.0]})
 
 
+@pytest.mark.slow
 def test_what_has_ended_below_a_process_is_not_forgotten() -> None:
     before = whole_s(os.getpid())
     burn = "import time\nwhile time.process_time() < 0.3: pass"

@@ -186,6 +186,7 @@ def tried(kind: str, service: Callable[[Any], Service], steps: Sequence[Step]) -
     return take(MODELS[kind](), steps, service(MODELS[kind]()).take)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_sound_service_is_not_found_fault_with(kind: str) -> None:
     assert [tried(kind, Service, drawn(kind, seed)) for seed in range(5)] == [None] * 5
@@ -277,6 +278,7 @@ def ran(path: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[
     return subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=60)
 
 
+@pytest.mark.slow
 def test_a_printed_program_takes_the_walk_and_says_what_was_answered_wrong(tmp_path: Path) -> None:
     path = printed(tmp_path)
     sound = ran(path)
@@ -289,6 +291,7 @@ def test_a_printed_program_takes_the_walk_and_says_what_was_answered_wrong(tmp_p
     assert wanted.startswith('wanted "2:')
 
 
+@pytest.mark.slow
 def test_a_side_of_a_printed_program_may_run_elsewhere(tmp_path: Path) -> None:
     path = printed(tmp_path)
     elsewhere = f"a.run=env DROPS=1 {sys.executable} {path}"

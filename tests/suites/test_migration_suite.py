@@ -125,6 +125,7 @@ def test_a_profile_that_wants_nothing_of_a_migration_limits_nothing(tmp_path: Pa
     assert event.data["low"] < event.data["value"] < event.data["high"]
 
 
+@pytest.mark.slow
 def test_slower_machines_turn_a_migration_red(tmp_path: Path) -> None:
     slow = by_file(tmp_path, 1.0, "10 h", ("nodes.bandwidth=1 Gb/s",))
     assert service(by_file(tmp_path, 1.0, "10 h").events()).outcome is Outcome.PASS

@@ -125,6 +125,7 @@ def stage(cluster: AttachedCluster) -> Stage:
     return stage_of(cluster)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lets_in", "outcome"), [(False, Outcome.PASS), (True, Outcome.FAIL)])
 def test_gateways_that_let_a_stranger_in_are_found_out(group: Group, *, lets_in: bool, outcome: Outcome) -> None:
     loader = Client(group, open=lets_in)
@@ -133,6 +134,7 @@ def test_gateways_that_let_a_stranger_in_are_found_out(group: Group, *, lets_in:
     assert group.subsystems == {}
 
 
+@pytest.mark.slow
 def test_data_goes_by_each_of_an_attached_clusters_gateways(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[tuple[str, str]] = []
 
@@ -247,6 +249,7 @@ class Load:
                 self.recorder.record(operations.EVENT, **data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fenced", [True, False])
 def test_a_gateway_that_is_cut_off_is_replaced_and_shut_out(
     group: Group, monkeypatch: pytest.MonkeyPatch, *, fenced: bool

@@ -90,6 +90,7 @@ def judged(done: Measured, **limits: str) -> tuple[Outcome, list[dict[str, str]]
     return figures(recorder.events()).outcome, shown(recorder)["rows"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rate", "outcome"), [(151_600.0, Outcome.PASS), (150_000.0, Outcome.INCONCLUSIVE), (140_000.0, Outcome.FAIL)]
 )
@@ -127,6 +128,7 @@ def test_a_percentile_that_fio_did_not_give_is_not_a_pass() -> None:
     assert rows[0]["measured"] == ""
 
 
+@pytest.mark.slow
 def test_a_measured_failure_says_what_would_be_enough_by_the_models_ratio() -> None:
     """Measured is 7 % too little: by the model's own interval nothing below twice as much would surely do."""
     recorder = noted(Measured(interval(140_000), interval(0.003), None), at_least="150000 ops/s")

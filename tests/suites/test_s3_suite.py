@@ -133,6 +133,7 @@ def test_a_form_is_what_browsers_send() -> None:
     assert body.endswith(b"\r\n\r\n\x00file\r\n--" + border + b"--\r\n")
 
 
+@pytest.mark.slow
 def test_clients_are_made_once(tmp_path: Path) -> None:
     door = replace(HERE, trusted=tmp_path)
     assert door.client(Keys("a", "b")) is door.client(Keys("a", "b"))

@@ -265,6 +265,7 @@ def planned(tmp_path: Path) -> list[PlannedScenario]:
     return plan_of(Request(tmp_path / "a", tmp_path / "home", suites=("stress",), expression="mixed"))
 
 
+@pytest.mark.slow
 def test_a_plan_says_how_long_the_load_will_be_and_refuses_what_is_no_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

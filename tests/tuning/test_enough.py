@@ -38,6 +38,7 @@ def test_the_least_number_of_nodes_is_said_and_one_less_is_not_enough() -> None:
     assert str(found["cores"]).startswith("no cores alone: ")
 
 
+@pytest.mark.slow
 def test_each_kind_of_change_grows_what_it_says() -> None:
     wanted = load(op="get", bs="4M", clients=400, depth=8, at_least="20 GB/s")
     found = changes_for(wanted, find(ALTRA))
@@ -93,6 +94,7 @@ def test_where_watts_count_nothing_is_offered_whose_watts_nobody_declared() -> N
     assert "cores" in kinds_for(load(at_least="1 ops/s"))
 
 
+@pytest.mark.slow
 def test_hosts_for_every_shard_are_the_least_that_is_enough() -> None:
     found = changes_for(load(protection="ec:8+3", at_least="1 ops/s"), find(ALTRA))
     assert found["nodes"].met

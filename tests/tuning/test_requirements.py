@@ -353,6 +353,7 @@ def mixed(figure: Published) -> bool:
     return figure.shape is not None and len(figure.shape.parts) > 1
 
 
+@pytest.mark.slow
 def test_no_published_cluster_fails_by_its_own_figures() -> None:
     every = find_every_demand(NOWHERE)[0]
     wrong, held_to = [], set()
@@ -368,6 +369,7 @@ def test_no_published_cluster_fails_by_its_own_figures() -> None:
     assert len(published()) > 15
 
 
+@pytest.mark.slow
 def test_a_published_cluster_fails_by_ten_times_its_own_figures() -> None:
     """The test above can fail."""
     every = find_every_demand(NOWHERE)[0]

@@ -52,6 +52,7 @@ def test_one_in_a_hundred_is_within_the_limit_and_two_are_not() -> None:
     assert rates(runs("fail", "fail", *["pass"] * 98))[0].above
 
 
+@pytest.mark.slow
 def test_sound_attempts_that_did_not_pass_are_counted_by_suite_and_by_ending() -> None:
     endings = {"demo.x": "pass", "demo.y": "pass", "other.x": "pass", "other.never": "fail"}
     sound = [replace(RUN, name=f"r{number}", endings=endings) for number in range(20)]

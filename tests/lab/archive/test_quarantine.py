@@ -26,6 +26,7 @@ def bench(pytester: pytest.Pytester) -> Bench:
     return Bench(pytester)
 
 
+@pytest.mark.slow
 def test_a_scenario_in_quarantine_runs_and_is_shown_and_does_not_decide(bench: Bench) -> None:
     ran = bench.run("'demo.x', fake.wrong", "'demo.y', fake.good", "'demo.z', fake.lab_trouble")
     assert int(ran.result.ret) == 0
@@ -35,5 +36,6 @@ def test_a_scenario_in_quarantine_runs_and_is_shown_and_does_not_decide(bench: B
     ran.result.stdout.fnmatch_lines(["*2 quarantined*"])
 
 
+@pytest.mark.slow
 def test_what_is_not_in_quarantine_decides_still(bench: Bench) -> None:
     assert bench.run("'demo.x', fake.good", "'demo.y', fake.wrong").result.ret == 1

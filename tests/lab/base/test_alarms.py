@@ -51,6 +51,7 @@ def test_what_sound_programs_print_is_no_alarm(line: str) -> None:
     assert list(alarms(line)) == []
 
 
+@pytest.mark.slow
 def test_a_command_that_succeeds_is_heard_all_the_same() -> None:
     mark = HEARD.count()
     process.run([sys.executable, "-c", "import sys; print('free(): invalid pointer', file=sys.stderr)"])

@@ -118,6 +118,7 @@ def test_a_name_with_spaces_and_parentheses_does_not_move_the_fields(tmp_path: P
         assert started.wait(5)
 
 
+@pytest.mark.slow
 def test_threads_that_save_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
     target = tmp_path / "state.json"
     errors: list[OSError] = []

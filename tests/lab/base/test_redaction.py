@@ -97,6 +97,7 @@ def forms(key: bytes, encodings: dict[str, Encoding]) -> list[bytes]:
     return [encode(key) for encode in encodings.values()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*ESCAPES, *OF_KEYS])
 @MANY
 @given(key=cephx_keys(), before=around, after=around)
@@ -126,6 +127,7 @@ def test_of_many_keys_none_stays(keys: list[bytes], between: bytes) -> None:
     assert without_secrets(between.join(keys)) == between.join([REMOVED] * len(keys))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(text=around)
 def test_ordinary_text_stays_as_it_is(text: bytes) -> None:

@@ -139,6 +139,7 @@ def test_a_gateway_of_either_kind_serves_what_a_volume_is(kind: Kind) -> None:
     assert other.told()["state"] == "optimized"
 
 
+@pytest.mark.slow
 def test_namespaces_of_either_kind_come_grow_and_go(kind: Kind) -> None:
     one, other = kind.gateways
     one.serve(VOLUME, AnaState.OPTIMIZED)
@@ -270,6 +271,7 @@ def test_a_size_that_the_api_cannot_say_is_refused() -> None:
             gateway.grow(VOLUME)
 
 
+@pytest.mark.slow
 def test_a_monitored_pair_waits_for_what_the_monitors_do() -> None:
     group = images()
     with group_of(group) as (one, other):

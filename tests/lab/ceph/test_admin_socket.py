@@ -53,6 +53,7 @@ class Here:
         return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=timeout_s)
 
 
+@pytest.mark.slow
 def test_an_admin_socket_is_asked_without_any_monitor(tmp_path: Path) -> None:
     path = tmp_path / "mon.n0.asok"
     with admin_socket(path, {"mon_status": b'{"quorum": []}'}):
@@ -75,12 +76,14 @@ def told(tmp_path: Path, code: int, *known: str) -> object:
     return tell(cast("RadosClient", Refusing(code)), daemons, "osd.0", "status")
 
 
+@pytest.mark.slow
 def test_a_daemon_that_refuses_a_command_is_asked_by_its_socket(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     with admin_socket(tmp_path / "run/osd.0.asok", {"status": b'{"newest_map": 7}'}):
         assert told(tmp_path, -errno.EINVAL, "osd.0") == {"newest_map": 7}
 
 
+@pytest.mark.slow
 def test_where_the_socket_gives_no_answer_the_first_refusal_stands(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     with (
@@ -96,6 +99,7 @@ def test_any_other_refusal_stands(tmp_path: Path, code: int, known: str) -> None
         told(tmp_path, code, known)
 
 
+@pytest.mark.slow
 def test_an_admin_socket_that_gives_no_answer_is_told(tmp_path: Path) -> None:
     path = tmp_path / "mon.n0.asok"
     with (

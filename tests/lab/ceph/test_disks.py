@@ -81,6 +81,7 @@ def test_a_db_device_names_only_its_osds_uuid() -> None:
     assert str(parse_label(DB)) == "bluefs db of an OSD, OSD uuid 0a1b"
 
 
+@pytest.mark.slow
 def test_a_wipe_reads_all_of_it_back(host: DiskHost) -> None:
     assert wipe(seen(host), "used") == SIZE
     assert (host.folder / "used").read_bytes() == bytes(SIZE)

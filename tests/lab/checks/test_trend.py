@@ -21,6 +21,7 @@ def trends(kind: str, count: int, drift: float = 0.0, number: int = SERIES) -> l
     return [trend(list(hours), list(sound(kind, rng, count) + drift * hours)) for _ in range(number)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_sound_series_is_seldom_called_drifting(kind: str) -> None:
     """At 98 % one side is wrong once in a hundred; three of 25 hardly ever."""
@@ -36,6 +37,7 @@ def test_a_drift_is_found(kind: str, drift: float) -> None:
     assert sum(each.low <= drift <= each.high for each in found) >= 13
 
 
+@pytest.mark.slow
 def test_intervals_narrow_with_samples_and_widen_with_correlation() -> None:
     def width(kind: str, count: int) -> float:
         return float(np.median([each.high - each.low for each in trends(kind, count, number=8)]))
@@ -131,6 +133,7 @@ def by_the_book(times: list[float], series: list[float], cuts: list[int]) -> Tre
     return Trend(slope, slope - half, slope + half, steps, worth)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "count", "jump"),
     [("ar0", 60, 0), ("ar0.8", 90, 0), ("ar0.4", 80, 30), ("ar0", 80, 12), ("wave", 120, 0), ("smooth", 220, 0)],

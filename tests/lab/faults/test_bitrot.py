@@ -65,6 +65,7 @@ def sparse(path: Path, places: Sequence[int], size: int = 64 << 20) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_one_bit_changes_at_each_place_and_nothing_else(tmp_path: Path) -> None:
     places = (20 * BLOCK_BYTES, 9000 * BLOCK_BYTES)
     disk = sparse(tmp_path / "disk", places)
@@ -80,6 +81,7 @@ def test_one_bit_changes_at_each_place_and_nothing_else(tmp_path: Path) -> None:
     assert {before[at] ^ after[at] for at in places} == {1}
 
 
+@pytest.mark.slow
 def test_what_does_not_begin_a_block_is_left_alone(tmp_path: Path) -> None:
     disk = sparse(tmp_path / "disk", [BLOCK_BYTES + 512])
     before = disk.read_bytes()
@@ -88,6 +90,7 @@ def test_what_does_not_begin_a_block_is_left_alone(tmp_path: Path) -> None:
     assert disk.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_device_is_looked_through_as_a_whole(tmp_path: Path) -> None:
     places = (20 * BLOCK_BYTES, 9000 * BLOCK_BYTES)
     assert flip(sparse(tmp_path / "disk", places), CONTENT, host=DeviceHost) == places

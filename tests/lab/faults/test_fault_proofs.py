@@ -183,6 +183,7 @@ def sleeper(mark: str, *, here: bool = False) -> Iterator[tuple[subprocess.Popen
             child.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("here", [True, False])
 def test_a_held_process_is_told_from_one_that_runs(here: bool) -> None:
     with sleeper(f"a-mark-of-this-test-{here}", here=here) as (child, daemon):
@@ -195,6 +196,7 @@ def test_a_held_process_is_told_from_one_that_runs(here: bool) -> None:
     assert not stopped(daemon)
 
 
+@pytest.mark.slow
 def test_another_program_with_the_same_arguments_is_not_taken_for_it() -> None:
     with sleeper("another-mark-of-this-test") as (_, daemon):
         daemon.argv = ("ceph-mgr", *daemon.argv[1:])

@@ -71,6 +71,7 @@ def test_older_forms_are_read_as_the_one_of_today(tmp_path: Path) -> None:
     assert (cut["name"], cut["phase"]) == ("power cut", "reached")
 
 
+@pytest.mark.slow
 def test_every_writer_uses_the_form_that_the_schema_knows() -> None:
     words = [f'"{kind}",' for kind in WITH_SCHEMA]
     files = [

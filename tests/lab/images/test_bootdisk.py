@@ -82,6 +82,7 @@ def debugfs(disk: Path, request: str) -> str:
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
 
+@pytest.mark.slow
 def test_firmware_finds_a_loader_and_the_loader_a_kernel(raw: Path) -> None:
     assert read_boot(raw, "EFI/BOOT/BOOTX64.EFI") == b"MZ loader"
     entry = dict(line.split(" ", 1) for line in read_boot(raw, "loader/entries/cephlab.conf").decode().splitlines())
@@ -91,6 +92,7 @@ def test_firmware_finds_a_loader_and_the_loader_a_kernel(raw: Path) -> None:
     assert "timeout 0" in read_boot(raw, "loader/loader.conf").decode()
 
 
+@pytest.mark.slow
 def test_the_modules_and_the_root_are_in_partitions_of_their_names(raw: Path) -> None:
     found = partitions(raw)
     assert list(found) == ["cephlab-boot", bootdisk.MODULES, bootdisk.ROOT]

@@ -110,6 +110,7 @@ def read_json(archive: Path, name: str) -> Any:
     return json.loads(content(archive, name))
 
 
+@pytest.mark.slow
 def test_the_oci_archive_names_its_architecture_everywhere(built: Built) -> None:
     archive = built.export("oci")
     assert read_json(archive, "oci-layout") == {"imageLayoutVersion": "1.0.0"}
@@ -121,6 +122,7 @@ def test_the_oci_archive_names_its_architecture_everywhere(built: Built) -> None
     assert config["config"]["Labels"]["cephlab.key"] == built.image.key
 
 
+@pytest.mark.slow
 def test_the_oci_archive_holds_the_tree_and_its_hashes(built: Built) -> None:
     archive = built.export("oci")
     [entry] = read_json(archive, "index.json")["manifests"]
@@ -138,6 +140,7 @@ def test_the_oci_archive_holds_the_tree_and_its_hashes(built: Built) -> None:
         assert tar.getmember("./usr/bin/absolute").linkname == "/root/target"
 
 
+@pytest.mark.slow
 def test_engines_that_know_only_dockers_manifest_are_served(built: Built) -> None:
     archive = built.export("oci")
     [entry] = read_json(archive, "manifest.json")
@@ -154,6 +157,7 @@ def test_equal_images_give_equal_archives(tmp_path: Path) -> None:
     assert hashlib.sha256(built.export("oci").read_bytes()).hexdigest() == digest
 
 
+@pytest.mark.slow
 def test_the_lxd_tar_is_one_that_starts_here(built: Built) -> None:
     archive = built.export("lxd")
     metadata = read_json(archive, "metadata.yaml")
@@ -169,6 +173,7 @@ def test_the_lxd_tar_is_one_that_starts_here(built: Built) -> None:
     assert {(entry.uid, entry.gid) for entry in found.values() if entry.name.startswith("rootfs")} == {(0, 0)}
 
 
+@pytest.mark.slow
 @needs_mke2fs
 def test_the_disk_holds_the_tree_and_has_room(tmp_path: Path) -> None:
     built = build(tmp_path, FOREIGN)

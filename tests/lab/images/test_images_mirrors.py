@@ -17,6 +17,7 @@ from tests.fake_image_tools import VERSIONS, FakeTools, make_store
 NATIVE = host_arch()
 
 
+@pytest.mark.slow
 def test_each_mirror_has_images_of_its_own_and_naming_none_changes_no_key(tmp_path: Path) -> None:
     tools = FakeTools()
     usual = make_store(tmp_path, tools)

@@ -78,6 +78,7 @@ def test_a_second_get_does_nothing(tmp_path: Path) -> None:
     assert idle.calls == []
 
 
+@pytest.mark.slow
 def test_refresh_asks_again_and_builds_only_what_changed(tmp_path: Path) -> None:
     first = make_store(tmp_path).get("reef", NATIVE)
     same = FakeTools()

@@ -101,6 +101,7 @@ def test_a_lost_write_is_noticed(toolchain: Toolchain) -> None:
     assert "short_read" not in red
 
 
+@pytest.mark.slow
 def test_the_program_wants_its_preload(toolchain: Toolchain) -> None:
     innocent = toolchain.build(shim.CRC_ZERO, "crc.so")
     result = toolchain.run_aio_test(innocent)
@@ -109,6 +110,7 @@ def test_the_program_wants_its_preload(toolchain: Toolchain) -> None:
     assert "no ceph_crc32c_func in" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [shim.AIO, shim.CRC_ZERO])
 def test_preloads_load_into_the_oldest_release(toolchain: Toolchain, source: str) -> None:
     with toolchain.build(source, {shim.AIO: "aio.so", shim.CRC_ZERO: "crc.so"}[source]).open("rb") as stream:
@@ -152,6 +154,7 @@ def test_a_missing_c_library_is_told_from_a_bad_source(stderr: str, lacks: bool)
     assert shim.lacks_library(stderr) is lacks
 
 
+@pytest.mark.slow
 def test_a_refused_source_leaves_nothing(toolchain: Toolchain, tmp_path: Path) -> None:
     with pytest.raises(CommandFailed) as caught:
         shim.build(toolchain.arch, shim.AIO, tmp_path / "out.so", defines=["io_context=42"])

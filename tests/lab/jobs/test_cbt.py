@@ -87,6 +87,7 @@ def test_pools_have_copies_or_shards() -> None:
     assert (job.benches[0].modes, job.benches[0].processes) == (("write",), (4,))
 
 
+@pytest.mark.slow
 @given(st.integers(1, 8), st.lists(st.integers(1, 64), min_size=1, max_size=4))
 def test_a_total_depth_is_shared_by_the_volumes(volumes: int, each: list[int]) -> None:
     totals = ", ".join(str(depth * volumes) for depth in each)

@@ -138,6 +138,7 @@ NUMBER = st.integers(1, 10**6)
 UNIT = st.sampled_from([("B", 1), ("KB", 10**3), ("MB", 10**6), ("GB", 10**9), ("", 1)])
 
 
+@pytest.mark.slow
 @given(st.tuples(NUMBER, NUMBER).map(sorted), st.tuples(NUMBER, NUMBER).map(sorted), UNIT, st.sampled_from("urs"))
 def test_any_range_is_read_as_it_is_written(
     over: list[int], sizes: list[int], unit: tuple[str, int], kind: str
@@ -152,6 +153,7 @@ def test_any_range_is_read_as_it_is_written(
     assert (put.objects if put and put.objects else ((1, over[1], 1.0),)) == ((over[0], over[1], 1.0),)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 100), min_size=4, max_size=4))
 def test_ratios_are_a_hundred_or_refused(ratios: list[int]) -> None:
     kinds = ("read", "write", "list", "delete")
@@ -164,6 +166,7 @@ def test_ratios_are_a_hundred_or_refused(ratios: list[int]) -> None:
             read(text)
 
 
+@pytest.mark.slow
 @given(st.text(alphabet="curshz()|,0123456789KMB ", max_size=24))
 def test_a_selector_is_read_or_refused_and_never_breaks(text: str) -> None:
     try:

@@ -41,6 +41,7 @@ def test_runs_begin_at_different_places() -> None:
     assert next(addresses.free_subnets("r1", [])) == next(addresses.free_subnets("r1", []))
 
 
+@pytest.mark.slow
 def test_addresses_leave_room_for_the_gateway_and_differ() -> None:
     subnet = ipaddress.IPv4Network("10.77.9.0/24")
     used: list[str] = []

@@ -202,6 +202,7 @@ def test_a_program_that_ended_before_it_was_watched_was_started(
     assert programs.opened(1) == -1
 
 
+@pytest.mark.slow
 def test_another_reason_why_a_program_cannot_be_watched_is_told(
     programs: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ def test_a_clock_that_does_not_move_is_said_to_be_off() -> None:
     assert guest.moves == 4
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_no_first_process_moves_nothing(tmp_path: Path) -> None:
     with agent_here(tmp_path) as host:
         assert not host.greet()["own_clock"]

@@ -64,6 +64,7 @@ def test_where_lxd_is_not_installed_the_packages_are_named(start: Start) -> None
     assert "apt-get install lxd" in ended.stderr
 
 
+@pytest.mark.slow
 def test_an_ordinary_user_is_told_that_starting_it_takes_root(start: Start, programs: Path) -> None:
     _lxc(programs, "")
     ended = start()
@@ -71,6 +72,7 @@ def test_an_ordinary_user_is_told_that_starting_it_takes_root(start: Start, prog
     assert "sudo ci/lxd" in ended.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("answering")
 def test_one_that_is_set_up_stays_as_it_is(start: Start, programs: Path, tmp_path: Path) -> None:
     log = _lxc(programs, "default,zfs,,2,CREATED")
@@ -79,6 +81,7 @@ def test_one_that_is_set_up_stays_as_it_is(start: Start, programs: Path, tmp_pat
     assert log.read_text().splitlines() == [f"{tmp_path} storage list --format csv"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("answering")
 def test_a_new_one_gets_storage(start: Start, programs: Path, tmp_path: Path) -> None:
     log = _lxc(programs, "")

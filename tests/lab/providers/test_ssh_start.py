@@ -6,12 +6,15 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from cephlab.lab.providers.ssh.host import START
 
 AT_ONCE_S = 20.0
 """Far below the patience for an agent that is slow."""
 
 
+@pytest.mark.slow
 def test_an_agent_that_ends_is_told_of_at_once(tmp_path: Path) -> None:
     run, node = tmp_path / "run", tmp_path / "run" / "n0"
     argv = [sys.executable, "-I", "-c", START.read_text(), str(run), str(node), str(node / "agent"), "mark", "", "new"]

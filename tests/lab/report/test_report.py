@@ -109,6 +109,7 @@ def test_the_page_needs_nothing_but_itself(tmp_path: Path) -> None:
     assert "url(" not in html
 
 
+@pytest.mark.slow
 def test_a_browser_runs_the_pages_own_scripts_and_no_others(tmp_path: Path) -> None:
     html = (make_archive(tmp_path / "a") / "report.html").read_text()
     scripts = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
@@ -119,6 +120,7 @@ def test_a_browser_runs_the_pages_own_scripts_and_no_others(tmp_path: Path) -> N
         assert base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() in policy
 
 
+@pytest.mark.slow
 def test_only_a_page_with_charts_carries_their_library(tmp_path: Path) -> None:
     page(tmp_path, FAILED, PASSED)
     assert "uPlot=function" not in render_report(read_archive(tmp_path / "a"))
@@ -135,6 +137,7 @@ def test_the_library_is_as_it_was_published() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_contents_name_every_section(tmp_path: Path) -> None:
     html = (make_archive(tmp_path / "a") / "report.html").read_text()
     nav = html.partition("<nav")[2].partition("</nav>")[0]
@@ -144,6 +147,7 @@ def test_the_contents_name_every_section(tmp_path: Path) -> None:
     assert html.index("required") < html.index("What needs a look</h2>")
 
 
+@pytest.mark.slow
 def test_every_table_says_what_it_is_and_whose_its_heads_are(tmp_path: Path) -> None:
     html = (make_archive(tmp_path / "a") / "report.html").read_text()
     body = html.partition("</style>")[2].partition("<script>")[0]

@@ -95,6 +95,7 @@ def redfish(port: int, password: Path, **more: Any) -> Bmc:
     )
 
 
+@pytest.mark.slow
 def test_redfish_tells_what_a_chassis_takes(serve: Serve, password: Path) -> None:
     port = serve(pages(1290.5))
     assert bmc_watts(redfish(port, password)) == 1290.5

@@ -211,6 +211,7 @@ def test_the_interface_of_an_address_is_found() -> None:
     assert account_program.interface_of("192.0.2.1") == ""
 
 
+@pytest.mark.slow
 def test_a_cluster_is_measured_where_roles_and_processes_can_be_told() -> None:
     daemon = SimpleNamespace(name="osd.0", host=SimpleNamespace(name="m0"), accounted=lambda: None)
     cluster = cast("Cluster", SimpleNamespace(osd_ids=lambda: [0, 1, 2], daemons={"osd.0": daemon}))
