@@ -328,6 +328,7 @@ def requirement_lines(directory: Path) -> list[str]:
             lines.append(f"  {row['metric']}: {row['required']} required, {row['predicted']} predicted{measured}")
         lines += [f"  enough: {line}" for line in wanted.data["enough"]]
         lines += [f"  not known: {line}" for line in wanted.data.get("doubts", ())]
+        lines += [f"  measuring: {line}" for line in wanted.data.get("measuring", ())]
     return ["", f"wanted of {wanted.data['profile']}:", *(f"  {line}" for line in lines)] if lines else []
 
 

@@ -16,7 +16,8 @@ Row = tuple[str, str, str, str, str]
 class Shown:
     """One requirement of a profile for the report's first page.
 
-    enough: what would be, a line for each change; demands: where they are from; doubts: what the prediction leaves out.
+    enough: what would be, a line for each change; demands: where they are from; doubts: what the prediction leaves out;
+    measuring: what a measured figure rests on, or why machines that are there were not measured.
     """
 
     what: str
@@ -25,6 +26,7 @@ class Shown:
     enough: Sequence[str]
     demands: str
     doubts: Sequence[str] = ()
+    measuring: Sequence[str] = ()
 
 
 def record_requirement(recorder: Recorder, shown: Shown) -> None:
@@ -32,6 +34,7 @@ def record_requirement(recorder: Recorder, shown: Shown) -> None:
     keys = ("metric", "required", "predicted", "measured", "limited_by")
     lines = [dict(zip(keys, row, strict=True)) for row in shown.rows]
     lists = {"rows": lines, "enough": list(shown.enough), "doubts": list(shown.doubts)}
+    lists["measuring"] = list(shown.measuring)
     recorder.record(KIND, what=shown.what, profile=shown.profile, demands=shown.demands, **lists)
 
 

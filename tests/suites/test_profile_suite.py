@@ -234,12 +234,15 @@ def test_the_page_shows_what_was_measured_beside_what_was_predicted(tmp_path: Pa
     writer = ArchiveWriter(tmp_path / "a", MANIFEST)
     rows = [("throughput", "at least 10 k ops/s", "12 k ops/s", "11 k ops/s (10.5 to 11.5)", "CPU")]
     recorder = writer.history.recorder("profile.x")
-    record_requirement(recorder, Shown("reads", "mine", rows, enough=[], demands="shipped"))
+    said = ["It was measured with fio."]
+    record_requirement(recorder, Shown("reads", "mine", rows, enough=[], demands="shipped", measuring=said))
     writer.add(Record("profile.x", "profile", Ending.PASS, "", (), began_s=0.0, seconds=1.0))
     writer.save()
     page = html.unescape(render_report(read_archive(tmp_path / "a")))
     assert "11 k ops/s (10.5 to 11.5)" in page
     assert "What would be enough" not in page
+    assert "What was measured, and what was not:<ul><li>It was measured with fio.</li></ul>" in page
+    assert requirement_lines(tmp_path / "a")[-1].strip() == "measuring: It was measured with fio."
 
 
 def test_a_requirement_of_which_nothing_was_predicted_is_not_a_pass() -> None:
