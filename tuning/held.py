@@ -217,7 +217,7 @@ def _recovery(wanted: RecoveryRequirement, profile: Profile, trust: Trust) -> An
     guard, lost = wanted.protection, wanted.nodes_lost
     shape = guard.shape("write", _WHOLE_BYTES * (guard.k or 1))
     placement.refuse_impossible(profile, shape)
-    data_bytes, hosts = _on_each(wanted, profile), placement.hosts(profile)
+    data_bytes, hosts = on_each(wanted, profile), placement.hosts(profile)
     made = recovery_time(profile, data_bytes, nodes_lost=lost, share=wanted.share, k=guard.k)
     steps, quickest_s = made.derivation.lines(), made.seconds
     if not wanted.replaced:
@@ -237,7 +237,7 @@ def _recovery(wanted: RecoveryRequirement, profile: Profile, trust: Trust) -> An
     return _hosts(answer, hosts, shape.copies, [undersized])
 
 
-def _on_each(wanted: RecoveryRequirement, profile: Profile) -> float:
+def on_each(wanted: RecoveryRequirement, profile: Profile) -> float:
     """Bytes on each lost node; SpecError where it does not hold so much."""
     heaviest = max(machine.weight for machine in profile.nodes)
     if wanted.bytes is None:

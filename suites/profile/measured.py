@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from cephlab.lab.cluster import pools
@@ -12,10 +12,10 @@ from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.telemetry.bmc import named_bmcs
 from cephlab.lab.telemetry.demand import Interval
-from cephlab.lab.telemetry.power import Energy, energy_value, work_per_watt
-from cephlab.lab.telemetry.watts import at_the_plug, meter_of
+from cephlab.lab.telemetry.power import Energy, Scope, energy_value, work_per_watt
+from cephlab.lab.telemetry.watts import WattMeter, at_the_plug, meter_of
 from cephlab.lab.workloads.fio import FioJob, FioResult
-from cephlab.lab.workloads.image import BlockImage
+from cephlab.lab.workloads.image import PASSES, BlockImage
 from cephlab.suites.block.scale import scale
 from cephlab.suites.block.stand import LEAST_OPERATIONS, UNCACHED, client_node, job, run_jobs, total, write_all
 from cephlab.tuning.held import PERCENTILE
@@ -67,15 +67,21 @@ def load_of(requirement: Requirement) -> FioLoad | str:
 class Measured:
     """Intervals of the rate in ops/s, the mean latency and the 99th percentile in seconds; None: fio did not say.
 
-    plug: what each machine took meanwhile at its plug, as measured; empty where it was not.
+    plug: what each machine took meanwhile at its plug, as measured; empty where it was not, and `unplugged` says why.
     """
 
     rate: Interval
     mean: Interval
     p99: Interval | None
     plug: tuple[Energy, ...] = ()
+    unplugged: str = ""
+    said: tuple[str, ...] = ()
 
-    def of(self, metric: str, kind: Measure, requirement: LoadRequirement) -> Interval | None:
+    def lack(self, metric: str) -> str:
+        """Why there is no figure beside a prediction of that metric."""
+        return "fio gave none" if metric.startswith(PERCENTILE) else self.unplugged
+
+    def of(self, metric: str, kind: Measure, requirement: Requirement) -> Interval | None:
         """The interval beside a prediction of that metric, in its unit; None where there is none."""
         if metric.startswith(PERCENTILE):
             return self.p99
@@ -86,8 +92,29 @@ class Measured:
             # By watts of the profile, which is a model, nothing that was measured is decided.
             done = work_per_watt(rate, self.plug) if self.plug else None
             return replace(rate, mean=done.value, low=done.low, high=done.high) if done else None
+        assert isinstance(requirement, LoadRequirement)
         unit = {Measure.RATE: requirement.bs, Measure.OPS: 1.0}[kind]
         return replace(rate, mean=rate.mean * unit, low=rate.low * unit, high=rate.high * unit)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The one figure of a requirement that is no load, in its unit; None where `why_not` says why there is none.
+
+    said: sentences on what it rests on.
+    """
+
+    interval: Interval | None
+    said: tuple[str, ...] = ()
+    why_not: str = ""
+
+    def lack(self, _metric: str) -> str:
+        """Why there is no figure."""
+        return self.why_not
+
+    def of(self, _metric: str, _kind: Measure, _requirement: Requirement) -> Interval | None:
+        """The interval beside the requirement's only prediction."""
+        return self.interval
 
 
 def measure(stage: Stage, requirement: LoadRequirement, load: FioLoad, profile: Profile) -> Measured:
@@ -109,7 +136,17 @@ def measure(stage: Stage, requirement: LoadRequirement, load: FioLoad, profile: 
     stage.recorder.witness("operations of the slowest load generator", got=fewest, least=LEAST_OPERATIONS)
     energies = meter.energies(window)
     stage.recorder.record("watts", energies=[energy_value(each) for each in energies], unread=sorted(meter.unread))
-    return replace(summed(results), plug=tuple(at_the_plug(energies, sorted(meter.hosts))))
+    plug = tuple(at_the_plug(energies, sorted(meter.hosts)))
+    return replace(summed(results), plug=plug, unplugged="" if plug else unplugged(meter, energies))
+
+
+def unplugged(meter: WattMeter, energies: Sequence[Energy]) -> str:
+    """In words, why there is no sum of watts at the plug."""
+    sound = {each.node for each in energies if each.scope is Scope.MACHINE and each.measured}
+    without = ", ".join(sorted(set(meter.hosts) - sound))
+    wrong = [f"{each.node} by {each.source}: {line}" for each in energies for line in each.trouble]
+    said = f"nothing says the watts at the plug of {without}" if without else "no one source has the watts of all"
+    return "; ".join([said, *wrong, *sorted(meter.unread)])
 
 
 def _job(stage: Stage, target: BlockImage, requirement: LoadRequirement, load: FioLoad) -> FioJob:
@@ -118,25 +155,35 @@ def _job(stage: Stage, target: BlockImage, requirement: LoadRequirement, load: F
     return replace(made, runtime_s=SECONDS[stage.tier], options=UNCACHED, more=more)
 
 
+def data_pool(cluster: Cluster, protection: Protection) -> AbstractContextManager[str]:
+    """A pool of that protection, with as many PGs as the autoscaler aims at; it yields the pool's name."""
+    size = shards_of(protection)
+    pg_num = 1 << max(3, round(math.log2(PGS_PER_OSD * max(1, len(cluster.osd_ids())) / size)))
+    kind = PoolKind("data", size, protection.k, protection.m)
+    return pools.pool(cluster, f"{POOL}-data" if protection.k else POOL, kind, pg_num=pg_num)
+
+
+def shards_of(protection: Protection) -> int:
+    """OSDs that have a part of each object."""
+    return protection.k + protection.m if protection.k else protection.replicas
+
+
 @contextmanager
 def images(
-    cluster: Cluster, protection: Protection, count: int, size_bytes: int, *more: str
+    cluster: Cluster, protection: Protection, count: int, size_bytes: int, *more: str, passes: int = PASSES
 ) -> Iterator[list[BlockImage]]:
     """Images in a pool of that protection. An erasure code has the data only: the rest of an image takes copies.
 
-    more: options of `rbd create`.
+    more: options of `rbd create`; passes: how often they are written.
     """
-    size = protection.k + protection.m if protection.k else protection.replicas
-    data = PoolKind("data", size, protection.k, protection.m)
-    pg_num = 1 << max(3, round(math.log2(PGS_PER_OSD * max(1, len(cluster.osd_ids())) / size)))
     with ExitStack() as undo:
+        pool = undo.enter_context(data_pool(cluster, protection))
         if protection.k:
-            undo.enter_context(pools.pool(cluster, f"{POOL}-data", data, pg_num=pg_num))
-            more = (*more, "--data-pool", f"{POOL}-data")
-        heads = PoolKind("replicated", min(3, size)) if protection.k else data
-        pool = undo.enter_context(pools.pool(cluster, POOL, heads, pg_num=8 if protection.k else pg_num))
+            more = (*more, "--data-pool", pool)
+            heads = PoolKind("replicated", min(3, shards_of(protection)))
+            pool = undo.enter_context(pools.pool(cluster, POOL, heads, pg_num=8))
         targets = [BlockImage(pool, f"image{number}", size_bytes) for number in range(count)]
-        write_all(cluster, targets, *more)
+        write_all(cluster, targets, *more, passes=passes)
         yield targets
 
 

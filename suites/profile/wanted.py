@@ -13,12 +13,13 @@ from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.scenario.topology import NOWHERE
 from cephlab.lab.telemetry.demand import Demand
 from cephlab.suites.block.stand import MeasuredTopology
-from cephlab.suites.profile.measured import FioLoad, Measured, load_of, measure
+from cephlab.suites.profile.measured import Measured, Seen
+from cephlab.suites.profile.ways import Way, way_of
 from cephlab.tuning.enough import Enough, enough, kinds_for
 from cephlab.tuning.held import PERCENTILE, Answer, Trust, held, trust_in
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.profilefile import Hardware, find_profile
-from cephlab.tuning.requirements import LoadRequirement, Requirement, words_of
+from cephlab.tuning.requirements import Requirement, words_of
 
 
 @dataclass(frozen=True)
@@ -47,18 +48,18 @@ class Wanted:
 
 
 def scenarios_of(hardware: Hardware, home: Home, *, attached: bool = False) -> list[Scenario]:
-    """One for each requirement. attached: whether the machines are there, so that loads can be measured."""
+    """One for each requirement. attached: whether the machines are there, so that they can be measured."""
     wanted = [Wanted(requirement, hardware.profile, home) for requirement in hardware.requirements]
-    return [
-        _there(each) if attached and not isinstance(load_of(each.requirement), str) else _paper(each) for each in wanted
-    ]
+    return [_there(each, way_of(each.requirement)) if attached else _paper(each) for each in wanted]
 
 
-def _there(wanted: Wanted) -> Scenario:
+def _there(wanted: Wanted, way: Way | str) -> Scenario:
+    if isinstance(way, str):
+        return replace(_paper(wanted), run=partial(predicted, wanted=wanted, why_not=way))
     return replace(
         _paper(wanted),
-        method="Runs it with fio from all client machines at once. What is measured decides, beside the prediction.",
-        run=partial(compared, wanted=wanted),
+        method=f"{way.method} What is measured decides, beside the prediction.",
+        run=partial(compared, wanted=wanted, way=way),
         topology=MeasuredTopology(native=1, machines=1, anywhere=True),
     )
 
@@ -74,19 +75,19 @@ def _paper(wanted: Wanted) -> Scenario:
     )
 
 
-def compared(stage: Stage, wanted: Wanted) -> None:
-    """Measure the load; note each limit beside what was measured, and beside that what is predicted."""
-    requirement, load = wanted.requirement, load_of(wanted.requirement)
-    assert isinstance(requirement, LoadRequirement)
-    assert isinstance(load, FioLoad)
+def compared(stage: Stage, wanted: Wanted, way: Way) -> None:
+    """Measure it; note each limit beside what was measured, and beside that what is predicted."""
     known = wanted.known_to(stage)
-    note_measured(stage, wanted, measure(stage, requirement, load, wanted.profile), known)
+    done = way.measure(stage, wanted.profile, known.trust)
+    if isinstance(done, str):
+        predicted(stage, wanted, done)
+    else:
+        note_measured(stage, wanted, done, known)
 
 
-def note_measured(stage: Stage, wanted: Wanted, done: Measured, known: Known) -> None:
+def note_measured(stage: Stage, wanted: Wanted, done: Measured | Seen, known: Known) -> None:
     """Judge what was measured; the prediction stands beside it."""
     requirement = wanted.requirement
-    assert isinstance(requirement, LoadRequirement)
     answers = wanted.held_on(wanted.profile, known)
     shown = {answer.metric: done.of(answer.metric, answer.kind, requirement) for answer in answers}
     seen = {
@@ -95,18 +96,20 @@ def note_measured(stage: Stage, wanted: Wanted, done: Measured, known: Known) ->
         if (found := shown[answer.metric]) is not None
     }
     changes, said = enough_measured(wanted, known, answers, seen)
-    rows = []
+    rows, measuring = [], list(done.said)
     for answer in answers:
         figure_of(stage, replace(answer, least=None, most=None), "predicted; what was measured decides")
         limited_by, found_there = f"{answer.limited_by}, by the model", seen.get(answer.metric)
         if found_there is None:
-            stage.recorder.witness(f"{answer.metric} as measured", got=0, least=1)
+            lack = f"{answer.metric} as measured: {done.lack(answer.metric)}"
+            stage.recorder.witness(lack, got=0, least=1)
             rows.append((answer.metric, answer.required, answer.predicted, "", limited_by))
+            measuring.append(f"Not measured: {lack}.")
             continue
         reason = why(replace(found_there, limited_by=limited_by), changes)
         figure_of(stage, replace(found_there, steps=()), reason, "measured")
         rows.append((answer.metric, answer.required, answer.predicted, found_there.predicted, limited_by))
-    _record(stage, wanted, rows, changes, known, (*doubts_of(answers), *said))
+    _record(stage, wanted, rows, changes, known, ((*doubts_of(answers), *said), measuring))
 
 
 RATIO = (
@@ -123,7 +126,8 @@ def enough_measured(
     No change where the model cannot say: of percentiles, and of machines that it does not describe.
     """
     short = [answer for answer in answers if (it := seen.get(answer.metric)) and it.outcome is not Outcome.PASS]
-    if not short:
+    kinds = kinds_for(wanted.requirement)
+    if not short or not kinds:
         return [], []
     for answer in short:
         found = seen[answer.metric]
@@ -143,7 +147,7 @@ def enough_measured(
         ]
         return _kept(scaled)
 
-    return list(enough(wanted.profile, judged, kinds_for(wanted.requirement))), [RATIO]
+    return list(enough(wanted.profile, judged, kinds)), [RATIO]
 
 
 def _times(answer: Answer, factor: float) -> Answer:
@@ -156,8 +160,11 @@ def _kept(answers: Sequence[Answer]) -> tuple[bool, str]:
     return outcome_of(answers) is Outcome.PASS, worst.limited_by
 
 
-def predicted(stage: Stage, wanted: Wanted) -> None:
-    """Note each limit beside its prediction, and what would be enough where one is not surely kept."""
+def predicted(stage: Stage, wanted: Wanted, why_not: str = "") -> None:
+    """Note each limit beside its prediction, and what would be enough where one is not surely kept.
+
+    why_not: why machines that are there were not measured.
+    """
     known = wanted.known_to(stage)
     answers = wanted.held_on(wanted.profile, known)
     changes = enough_for(wanted, known) if outcome_of(answers) is not Outcome.PASS else []
@@ -165,15 +172,22 @@ def predicted(stage: Stage, wanted: Wanted) -> None:
         stage.recorder.witness(f"steps that lead to {answer.metric}", got=len(answer.steps), least=1)
         figure_of(stage, answer, why(answer, changes))
     rows = [(answer.metric, answer.required, answer.predicted, "", answer.limited_by) for answer in answers]
-    _record(stage, wanted, rows, changes, known, doubts_of(answers))
+    measuring = [f"Not measured, so the prediction decides: {why_not}."] if why_not else []
+    _record(stage, wanted, rows, changes, known, (doubts_of(answers), measuring))
 
 
 def _record(
-    stage: Stage, wanted: Wanted, rows: Sequence[Row], changes: Sequence[Enough], known: Known, doubts: Sequence[str]
+    stage: Stage,
+    wanted: Wanted,
+    rows: Sequence[Row],
+    changes: Sequence[Enough],
+    known: Known,
+    said: tuple[Sequence[str], Sequence[str]],
 ) -> None:
+    """said: what the prediction leaves out, and what measuring rests on or lacks."""
     enough_lines = [str(change) for change in changes]
     what, profile = words_of(wanted.requirement), wanted.profile.name
-    record_requirement(stage.recorder, Shown(what, profile, rows, enough_lines, known.origin, doubts))
+    record_requirement(stage.recorder, Shown(what, profile, rows, enough_lines, known.origin, *said))
 
 
 def doubts_of(answers: Sequence[Answer]) -> tuple[str, ...]:

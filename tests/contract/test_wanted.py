@@ -1,27 +1,29 @@
-"""Requirements measured on a real cluster: copies and an erasure code, all limits, a pass and a failure."""
+"""Requirements measured on a real cluster: loads on copies and an erasure code, power, room and a lost node."""
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cephlab.lab.base.home import Home
 from cephlab.lab.checks.verdict import Outcome, Verdict
-from cephlab.lab.cluster.own import OwnCluster
+from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import History
 from cephlab.lab.providers.local import LocalProvider
 from cephlab.lab.report.wanted import KIND
 from cephlab.lab.scenario.scenario import Stage, run_scenario, seeded
 from cephlab.lab.telemetry.power import Energy, Scope, Source
 from cephlab.suites.block.stand import MeasuredTopology
-from cephlab.suites.profile import measured
+from cephlab.suites.profile import lost, measured
 from cephlab.suites.profile.wanted import scenarios_of
 from cephlab.tuning.profilefile import SHIPPED, load_hardware
 from tests.contract.raising import raised
 
 pytestmark = [pytest.mark.real]
 
-REQUIREMENT = """
+LOAD = """
 [[requirements]]
 name = "{name}"
 {load}
@@ -34,10 +36,39 @@ mean_at_most = "30 s"
 p99_at_most = "60 s"
 per_watt_at_least = "0.001 ops/s/W"
 """
-CASES = (
-    ("code", "mix = { randread = 0.5, randwrite = 0.5 }", "ec:2+1", "1 B/s"),
-    ("much", 'op = "randread"', "replicated:2", "900000000 ops/s"),
-)
+LOADS = {
+    "code": LOAD.format(
+        name="code", load="mix = { randread = 0.5, randwrite = 0.5 }", protection="ec:2+1", at_least="1 B/s"
+    ),
+    "much": LOAD.format(name="much", load='op = "randread"', protection="replicated:2", at_least="900000000 ops/s"),
+}
+WHOLE = {
+    "plug": """
+[[requirements]]
+name = "plug"
+kind = "power"
+at_most = "110 W"
+""",
+    "room": """
+[[requirements]]
+name = "room"
+kind = "capacity"
+fill = 0.85
+protection = "replicated:2"
+at_least = "1 GB"
+""",
+    "node": """
+[[requirements]]
+name = "node"
+kind = "recovery"
+bytes = "1 GB"
+protection = "ec:2+1"
+at_most = "2 h"
+""",
+}
+
+SLOWLY = (("osd_op_queue", "wpq"), ("osd_recovery_sleep", "0.1"))
+"""A pause after each object that is recovered, which Ceph's newer queue would leave out: a lab's sample is small."""
 
 
 class Plugged:
@@ -51,39 +82,52 @@ class Plugged:
         return [Energy(self.hosts[0], Source.METER, Scope.MACHINE, seconds, 100.0 * seconds)]
 
 
-def run(
-    folder: Path, cluster: OwnCluster, home: Home, case: tuple[str, str, str, str]
-) -> tuple[Verdict, list[dict[str, str]]]:
-    name, load, protection, at_least = case
+def run(folder: Path, cluster: Cluster, home: Home, text: str, *changes: str) -> tuple[Verdict, Mapping[str, Any]]:
+    """The verdict of a requirement, and what the page shows of it."""
     path = folder / "ampere-altra-4n.toml"
-    text = REQUIREMENT.format(name=name, load=load, protection=protection, at_least=at_least)
     path.write_text((SHIPPED / path.name).read_text() + text)
-    [scenario] = scenarios_of(load_hardware(path), home, attached=True)
+    [scenario] = scenarios_of(load_hardware(path, changes), home, attached=True)
     recorder = History().recorder(scenario.name)
     verdict = run_scenario(scenario, Stage(cluster, recorder, seeded(1, scenario.name), folder))
-    [rows] = [event.data["rows"] for event in recorder.events() if event.kind == KIND]
-    return verdict, rows
+    [data] = [event.data for event in recorder.events() if event.kind == KIND]
+    return verdict, data
 
 
-def test_loads_are_measured_and_what_was_measured_decides(
-    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As much as a lab's cluster takes in seconds."""
     monkeypatch.setattr(measured, "SECONDS", dict.fromkeys(measured.SECONDS, 3.0))
     monkeypatch.setattr(measured, "RAMP_S", 1.0)
     monkeypatch.setattr(measured, "IMAGE_BYTES", 16 << 20)
+    monkeypatch.setattr(measured, "PGS_PER_OSD", 16)
+    monkeypatch.setattr(lost, "SAMPLE_BYTES", dict.fromkeys(lost.SAMPLE_BYTES, 128 << 20))
+    monkeypatch.setattr(lost, "EVERY_S", 0.2)
+
+
+def test_requirements_are_measured_and_what_was_measured_decides(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(measured, "meter_of", lambda _cluster, _bmcs: Plugged())
-    with raised(LocalProvider(), MeasuredTopology(native=3, machines=2), home) as cluster:
-        found = {case[0]: run(tmp_path, cluster, home, case) for case in CASES}
-    assert {name: verdict.outcome for name, (verdict, _) in found.items()} == {
+    topology = MeasuredTopology(native=4, machines=2, options=SLOWLY)
+    with raised(LocalProvider(), topology, home) as cluster:
+        loads = {name: run(tmp_path, cluster, home, text) for name, text in LOADS.items()}
+        whole = {name: run(tmp_path, cluster, home, text) for name, text in WHOLE.items()}
+        status = cluster.status()
+        assert status.ok, f"not as before: {status}"
+        assert cluster.client.mon("osd pool ls") == [".mgr"]
+    assert {name: verdict.outcome for name, (verdict, _) in loads.items()} == {
         "code": Outcome.PASS,
         "much": Outcome.FAIL,
     }
-    assert found["much"][0].reason.startswith("measured throughput: ")
-    for _, rows in found.values():
-        assert [row["metric"].partition(" (")[0] for row in rows] == [
+    assert loads["much"][0].reason.startswith("measured throughput: ")
+    for _, data in loads.values():
+        assert [row["metric"].partition(" (")[0] for row in data["rows"]] == [
             "throughput",
             "mean latency",
             "99th percentile",
             "work per watt",
         ]
-        assert all(row["measured"] and row["predicted"] for row in rows)
+    not_passed = {name: verdict for name, (verdict, _) in whole.items() if verdict.outcome is not Outcome.PASS}
+    assert not_passed == {}
+    rows = [row for _, data in (*loads.values(), *whole.values()) for row in data["rows"]]
+    assert all(row["measured"] and row["predicted"] for row in rows)

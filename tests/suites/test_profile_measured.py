@@ -38,9 +38,12 @@ def test_a_load_is_fios_or_is_predicted_only(given: dict[str, Any], wanted: FioL
     assert load_of(load(at_least="1 ops/s", **given)) == wanted
 
 
-def test_only_loads_that_fio_makes_ask_for_the_cluster(tmp_path: Path) -> None:
-    hardware = load_hardware(file_with(tmp_path, WRITES + OTHERS))
-    for attached, there in ((True, ["profile.writes", "profile.mixed"]), (False, [])):
+def test_only_what_can_be_measured_asks_for_the_cluster(tmp_path: Path) -> None:
+    objects = 'name = "gets"\nop = "get"\nbs = "4k"\nclients = 1\ndepth = 1\nprotection = "replicated:2"\n'
+    text = f'[[requirements]]\n{objects}at_least = "1 ops/s"\n'
+    hardware = load_hardware(file_with(tmp_path, WRITES + OTHERS + text))
+    measured = ["writes", "mixed", "node", "room", "plug"]
+    for attached, there in ((True, [f"profile.{name}" for name in measured]), (False, [])):
         scenarios = scenarios_of(hardware, Home(tmp_path), attached=attached)
         assert [scenario.name for scenario in scenarios if scenario.topology != NOWHERE] == there
 

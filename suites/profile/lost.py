@@ -1,0 +1,180 @@
+"""Measures a requirement of recovery: a sample is written, nodes' OSDs stop and leave, the others copy it again."""
+
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+
+from cephlab.lab.base.clock import Deadline
+from cephlab.lab.ceph.daemon import Wanted
+from cephlab.lab.ceph.pgs import NO_OSD
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.scenario.scenario import Stage, Tier
+from cephlab.lab.spec.clusterspec import Node
+from cephlab.lab.telemetry.demand import Interval
+from cephlab.lab.telemetry.statistics import LEAST_BATCHES, interval
+from cephlab.suites.block.scale import scale
+from cephlab.suites.migration.migrate import osd_nodes, osds_on
+from cephlab.suites.migration.movement import PlacedPg, held_bytes, least_movement
+from cephlab.suites.migration.trial import recovered_bytes, statistics
+from cephlab.suites.profile.measured import POOL, Seen, images, shards_of
+from cephlab.suites.profile.plug import unlike
+from cephlab.tuning.held import Trust, on_each
+from cephlab.tuning.profile import Profile
+from cephlab.tuning.requirements import Protection, RecoveryRequirement
+from cephlab.tuning.units import Measure, show
+
+SAMPLE_BYTES = {Tier.QUICK: 8 << 30, Tier.FULL: 32 << 30}
+"""On each OSD, where a twentieth of the disks is not less."""
+EVERY_S = 2.0
+RECOVERED_S = {Tier.QUICK: 900.0, Tier.FULL: 3600.0}
+STEADY = 0.8
+"""Of the sample: what comes after it is of fewer OSDs, as some are done."""
+LEAST_COPIED = 0.9
+"""Of what has to be copied by the placement before and after, by Ceph's own count."""
+MOST_HELD = 0.001
+"""Of the disks: what others stored there would be copied too, and takes its time."""
+HEALTHY_S = 600.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """points: seconds since the OSDs were marked out, and the share of the sample that is copied again by then.
+
+    held_bytes: what the lost OSDs held of it; whole: whether all PGs were clean in the end.
+    """
+
+    points: Sequence[tuple[float, float]]
+    held_bytes: float
+    whole: bool
+
+
+def unfit(requirement: RecoveryRequirement) -> str:
+    """Why taking OSDs out shows nothing of a requirement; empty where it does."""
+    if requirement.replaced:
+        return "no machine is bought to replace one of those that are there, and theirs are not emptied"
+    if requirement.share < 1:
+        return f"clients that leave recovery {requirement.share:g} of disks and network are not made"
+    return ""
+
+
+def lost(stage: Stage, profile: Profile, trust: Trust, requirement: RecoveryRequirement) -> Seen | str:
+    """The time for the required bytes at the rate of a sample; a sentence where nothing may be taken out."""
+    nodes = sorted(osd_nodes(stage.cluster), key=_disks_bytes)
+    cut = len(nodes) - requirement.nodes_lost
+    if said := unfit_there(stage.cluster, profile, nodes, cut, requirement.protection):
+        return said
+    osds = [osd for node in nodes[cut:] for osd in osds_on(stage.cluster, node.name)]
+    sample = sampled(stage, profile, requirement.protection, osds)
+    stage.recorder.witness("bytes of the sample on the lost OSDs", got=sample.held_bytes, least=1)
+    whole_bytes = on_each(requirement, profile) * requirement.nodes_lost
+    rotating = any(disks.kind.rotates for machine in profile.nodes for disks in machine.data_disks)
+    return seen_of(sample, whole_bytes, trust.recovery if rotating else 1.0)
+
+
+def unfit_there(cluster: Cluster, profile: Profile, nodes: Sequence[Node], left: int, guard: Protection) -> str:
+    """Why no OSDs are taken out of that cluster; empty where they may be. left: machines afterwards."""
+    if other := unlike(cluster, profile):
+        return other
+    if left < shards_of(guard):
+        return f"{guard} on the {left} machine(s) that would be left: CRUSH's default rule leaves PGs undersized there"
+    held = sum(int(pool["stats"]["stored"]) for pool in cluster.client.mon("df")["pools"])
+    if held > MOST_HELD * sum(map(_disks_bytes, nodes)):
+        return f"the cluster holds {show(held, Measure.BYTES)} of others, which would be copied too"
+    return ""
+
+
+def _disks_bytes(node: Node) -> int:
+    return sum(disk.size_bytes for disk in node.disks)
+
+
+def sampled(stage: Stage, profile: Profile, guard: Protection, osds: Sequence[int]) -> Sample:
+    """Write a sample, lose these OSDs, and look at what the others copy. Afterwards everything is as before."""
+    cluster, names = stage.cluster, [str(osd) for osd in osds]
+    count, shards, shown = len(cluster.load_nodes()), shards_of(guard), guard.k or 1
+    wanted = SAMPLE_BYTES[stage.tier] * len(cluster.osd_ids()) * shown // (shards * count)
+    size_bytes = scale(profile).image_bytes(wanted, count, copies=shards / shown)
+    # They are in already. What the list of an attached cluster does not have is refused before anything is written.
+    cluster.client.mon("osd in", ids=names)
+    with ExitStack() as undo:
+        undo.callback(cluster.wait_healthy, HEALTHY_S)
+        undo.callback(cluster.client.mon, "osd in", ids=names)
+        for osd in osds:
+            undo.callback(_started, cluster, f"osd.{osd}")
+        undo.enter_context(images(cluster, guard, count, size_bytes, passes=1))
+        pool = f"{POOL}-data" if guard.k else POOL
+        cluster.settle()
+        before, counted = where(cluster, pool, guard.k), recovered_bytes(cluster, pool)
+        for osd in osds:
+            cluster.stop(f"osd.{osd}")
+        cluster.client.mon("osd out", ids=names)
+        points, whole = followed(cluster, pool, RECOVERED_S[stage.tier])
+        to_copy = least_movement(before, where(cluster, pool, guard.k)).counted_bytes
+    held = held_bytes(before, set(names))
+    stage.recorder.record("recovered", points=points, counted_before=counted, to_copy=to_copy, held=held, whole=whole)
+    shares = [(0.0, 0.0), *((at_s, (bytes_ - counted) / to_copy) for at_s, bytes_ in points)] if to_copy else []
+    return Sample(shares, held, whole)
+
+
+def _started(cluster: Cluster, name: str) -> None:
+    """Start a daemon again that was stopped."""
+    if cluster.daemon(name).wanted is not Wanted.RUNNING:
+        cluster.start(name)
+
+
+def where(cluster: Cluster, pool: str, k: int) -> list[PlacedPg]:
+    """The OSDs of each PG, by number, and its bytes."""
+    sizes = {pg["pgid"]: int(pg["stat_sum"]["num_bytes"]) for pg in statistics(cluster, pool)}
+    return [
+        PlacedPg(pg.pgid, tuple("" if osd == NO_OSD else str(osd) for osd in pg.acting), sizes.get(pg.pgid, 0), k)
+        for pg in pools.pgs_of(cluster, pool)
+    ]
+
+
+def followed(cluster: Cluster, pool: str, most_s: float) -> tuple[list[tuple[float, int]], bool]:
+    """(seconds, bytes that Ceph has recovered in a pool) again and again; and whether all PGs are clean in the end."""
+    deadline, points = Deadline.after(most_s * cluster.patience), []
+    while True:
+        cluster.settle()
+        points.append((deadline.elapsed_s(), recovered_bytes(cluster, pool)))
+        clean = cluster.status().clean
+        if clean or deadline.passed():
+            return points, clean
+        deadline.pause(EVERY_S)
+
+
+def steady(points: Sequence[tuple[float, float]]) -> list[float]:
+    """Shares a second between looks: without the first, in which PGs peer, and what is copied after STEADY."""
+    pairs = list(pairwise(points))[1:]
+    return [(share - before) / (at_s - from_s) for (from_s, before), (at_s, share) in pairs if share <= STEADY]
+
+
+def seen_of(sample: Sample, whole_bytes: float, slower: float) -> Seen:
+    """The time to copy `whole_bytes` of the lost OSDs. slower: by how much it may be, the fuller the disks are.
+
+    By the steady rate; the slow end is not before that of the sample's whole time, with its beginning and its end.
+    """
+    rates, (took_s, share) = steady(sample.points), sample.points[-1] if sample.points else (0.0, 0.0)
+    if not sample.whole:
+        return Seen(None, why_not=f"the sample was not whole again within {took_s:,.0f} s")
+    if share < LEAST_COPIED or sample.held_bytes <= 0:
+        return Seen(None, why_not=f"by Ceph's count only {share:.0%} was copied of what had to be")
+    if len(rates) < LEAST_BATCHES or not any(rates):
+        return Seen(None, why_not=f"the sample was whole again within {took_s:.3g} s: too soon for a steady rate")
+    rate, times = interval(rates), whole_bytes / sample.held_bytes
+    slow_s = max(times / rate.low if rate.low > 0 else math.inf, times * took_s) * slower
+    found = Interval(times / rate.mean, times / rate.high, slow_s, rate.samples)
+    said = (
+        f"Recovery was measured of {show(sample.held_bytes, Measure.BYTES)} on the lost OSDs, without clients, and "
+        f"taken {times:,.4g} times: from the upper end of its steady rate to the slower of the lower end and its whole "
+        f"time of {took_s:,.0f} s{_fuller(slower)}.",
+        "Not measured: that it goes on like that on disks as full as is required, and the scan of a backfill, which "
+        "PGs with a short past do without.",
+    )
+    return Seen(found, said)
+
+
+def _fuller(slower: float) -> str:
+    return f", {slower:.3g} times as long on rotating disks, the model's error of a recovery" if slower > 1 else ""

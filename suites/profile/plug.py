@@ -1,0 +1,65 @@
+"""Measures a requirement of power: watts at the plug of every machine while all client machines write."""
+
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.telemetry.demand import Interval
+from cephlab.lab.telemetry.power import SAME_SHARE
+from cephlab.suites.profile.measured import FioLoad, Measured, Seen, measure
+from cephlab.tuning import placement
+from cephlab.tuning.profile import Profile
+from cephlab.tuning.requirements import LoadRequirement
+
+GENERATORS = 4
+"""Processes of fio on each client machine: one alone is bound by its own thread."""
+DEPTH = 32
+COPIES = 3
+
+
+def under_load(stage: Stage, profile: Profile) -> Seen:
+    """The watts of all machines of the cluster under 4 KiB writes, as exact as two sources agree."""
+    cluster = stage.cluster
+    if other := unlike(cluster, profile):
+        return Seen(None, why_not=other)
+    copies = min(COPIES, len(hosts_of(cluster)))
+    requirement = LoadRequirement.model_validate(
+        {
+            "name": "writes",
+            "op": "randwrite",
+            "bs": "4k",
+            "clients": GENERATORS * len(cluster.load_nodes()),
+            "depth": DEPTH,
+            "protection": f"replicated:{copies}",
+            "at_least": "1 ops/s",
+        }
+    )
+    return seen_at_the_plug(measure(stage, requirement, FioLoad("randwrite", {}), profile), requirement)
+
+
+def seen_at_the_plug(done: Measured, load: LoadRequirement) -> Seen:
+    """The sum of the machines' watts; none where a machine's were not measured, whatever its profile declares."""
+    if not done.plug:
+        return Seen(None, why_not=done.unplugged)
+    watts = sum(each.watts for each in done.plug)
+    said = (
+        f"Power was measured of {len(done.plug)} machine(s) with daemons by {done.plug[0].source}, under "
+        f"{done.rate.mean:,.0f} writes of 4 KiB a second from {load.clients} processes of fio with {load.depth} in "
+        f"flight each, {load.protection}; another load may take more.",
+        f"Its interval is {SAME_SHARE:.0%} either way, what two sources of one machine may differ by.",
+    )
+    return Seen(Interval(watts, watts * (1 - SAME_SHARE), watts * (1 + SAME_SHARE), len(done.plug)), said)
+
+
+def hosts_of(cluster: Cluster) -> dict[str, list[int]]:
+    """Machine -> its OSDs."""
+    found: dict[str, list[int]] = {}
+    for osd in cluster.osd_ids():
+        found.setdefault(cluster.host_of(f"osd.{osd}").name, []).append(osd)
+    return found
+
+
+def unlike(cluster: Cluster, profile: Profile) -> str:
+    """In words, how the machines that are there are not those of the profile; empty where they may be."""
+    there, declared = len(hosts_of(cluster)), placement.hosts(profile)
+    if there == declared:
+        return ""
+    return f"the cluster has OSDs on {there} machine(s), and {profile.name} has {declared}"

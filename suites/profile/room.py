@@ -1,0 +1,92 @@
+"""Measures a requirement of capacity: how full each OSD gets by a pool's placement groups as CRUSH placed them."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.telemetry.demand import Interval
+from cephlab.suites.profile.measured import Seen, data_pool, shards_of
+from cephlab.suites.profile.plug import hosts_of, unlike
+from cephlab.tuning.profile import Profile
+from cephlab.tuning.requirements import CapacityRequirement, Protection
+
+KB = 1024
+
+
+@dataclass(frozen=True)
+class Placed:
+    """One OSD. size_bytes: as Ceph counts it; beside_bytes: used by what is no data; shards: PGs of the pool on it."""
+
+    host: str
+    size_bytes: float
+    beside_bytes: float
+    shards: int
+
+
+def room(stage: Stage, profile: Profile, requirement: CapacityRequirement) -> Seen | str:
+    """What users can store, by a pool that is made for it; a sentence where that is nothing to go by."""
+    cluster, guard = stage.cluster, requirement.protection
+    there = len(hosts_of(cluster))
+    if other := unlike(cluster, profile):
+        return other
+    if there < shards_of(guard):
+        return f"{guard} on {there} machine(s): CRUSH's default rule leaves such a pool's PGs undersized"
+    with data_pool(cluster, guard) as pool:
+        pgs = pools.pgs_of(cluster, pool)
+        shards = Counter(osd for pg in pgs for osd in pg.acting)
+        osds = placed(cluster, shards)
+        stage.recorder.witness("shards of the pool's PGs", got=sum(shards.values()), least=len(pgs) * shards_of(guard))
+        stage.recorder.record("placed", osds={str(osd): vars(each) for osd, each in osds.items()}, pgs=len(pgs))
+        spare = available(cluster, pool)
+    found = usable(list(osds.values()), len(pgs), requirement.fill, guard)
+    said = (
+        f"Capacity is measured by the sizes that OSDs have and the {len(pgs)} PGs of a pool that was made for it: from "
+        "what its fullest OSD allows as they lie now, to what they would allow if they lay evenly. A pool of fewer PGs "
+        "lies less evenly.",
+        f"It is as if the cluster held nothing. Ceph itself says MAX AVAIL of {spare / 1e12:,.4g} TB for that pool: by "
+        "CRUSH's weights, up to full_ratio, and beside what is stored by now.",
+    )
+    return Seen(found, said)
+
+
+def placed(cluster: Cluster, shards: Mapping[int, int]) -> dict[int, Placed]:
+    """The OSDs as Ceph counts them. A disk for metadata counts as used, and as part of its OSD's size."""
+    homes = {osd: host for host, osds in hosts_of(cluster).items() for osd in osds}
+    return {
+        osd: Placed(homes[osd], each["kb"] * KB, (each["kb_used"] - each["kb_used_data"]) * KB, shards.get(osd, 0))
+        for each in cluster.client.mon("osd df")["nodes"]
+        if (osd := int(each["id"])) in homes
+    }
+
+
+def available(cluster: Cluster, pool: str) -> float:
+    """MAX AVAIL of a pool, in bytes."""
+    [known] = [each for each in cluster.client.mon("df")["pools"] if each["name"] == pool]
+    return float(known["stats"]["max_avail"])
+
+
+def usable(osds: Sequence[Placed], pgs: int, fill: float, guard: Protection) -> Interval:
+    """Users' bytes until the first OSD is at `fill`. PGs are equally large, as objects are spread over them by hash.
+
+    mean, low: by the PGs as they lie. high: if shards lay evenly, at most one of an object on each machine.
+    """
+    each_shard = guard.k or 1
+    rooms = [max(0.0, fill * osd.size_bytes - osd.beside_bytes) for osd in osds]
+    lying = [space * pgs * each_shard / osd.shards for osd, space in zip(osds, rooms, strict=True) if osd.shards]
+    hosts: dict[str, float] = {}
+    for osd, space in zip(osds, rooms, strict=True):
+        hosts[osd.host] = hosts.get(osd.host, 0.0) + space
+    now = min(lying, default=0.0)
+    return Interval(now, now, max(now, each_shard * evenly(list(hosts.values()), shards_of(guard))), len(osds))
+
+
+def evenly(rooms: Sequence[float], shards: int) -> float:
+    """The most bytes a shard that fit, each object's shards on so many different machines.
+
+    x fits where the sum of min(room, x) is shards * x at least: the largest rooms are cut to x, the others are full.
+    """
+    ordered = sorted(rooms, reverse=True)
+    return min(sum(ordered[cut:]) / (shards - cut) for cut in range(shards))
