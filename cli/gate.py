@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +12,7 @@ import typer
 
 from cephlab.cli.archives import newest
 from cephlab.cli.completion import ARCHIVES, HOSTS, LABS, PROFILES, RELEASES, SUITES, words
+from cephlab.cli.figures import si
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, interruptible
 from cephlab.cli.plan import name_all, show, warn_of_unasked
@@ -191,7 +192,7 @@ def gate(
         add_signature(result.archive, kept.sign)
     predictions = expectations(request.archive) if where.profile else []
     wanted = requirement_lines(request.archive) if where.profile else []
-    text = "\n".join((page(result), *wanted)) + expectation_page(predictions)
+    text = "\n".join((page(result), *expectation_lines(predictions), *wanted))
     out.result(text, {**describe(result), "predictions": predictions})
     return result.code
 
@@ -332,34 +333,28 @@ def requirement_lines(directory: Path) -> list[str]:
     return ["", f"wanted of {wanted.data['profile']}:", *(f"  {line}" for line in lines)] if lines else []
 
 
-def expectation_page(predictions: Sequence[dict[str, Any]]) -> str:
-    """Predictions as lines below the verdicts, each with its limits and how they were derived."""
-    lines = [""] if predictions else []
+def expectation_lines(predictions: Sequence[dict[str, Any]]) -> list[str]:
+    """A line for each prediction and each of its limits. How they come about fills pages: the report has it."""
+    lines = []
     for prediction in predictions:
         if "ops_s" in prediction:
-            lines.append(
-                f"predicted for {prediction['profile']}, {prediction['shape']}: {prediction['ops_s']:,.0f}/s after "
-                f"{prediction['latency_s'] * 1e3:.3g} ms, limit: {prediction['bottleneck']} "
-                f"(demands {prediction['demands']})"
-            )
+            rate, latency = si(prediction["ops_s"], "ops/s"), si(prediction["latency_s"], "s")
+            found = f"{rate} after {latency}, limit: {prediction['bottleneck']}"
+            lines.append(f"predicted for {prediction['profile']}, {prediction['shape']}: {found}")
         elif "seconds" in prediction:
             lines.append(f"predicted for {prediction['profile']}: {prediction['text']}")
         else:
             lines.append(f"not predicted for {prediction['profile']}, {prediction['shape']}: {prediction['unknown']}")
-        lines += _limit_lines(prediction.get("limits", ()))
-    return "\n".join(["", *lines]) if lines else ""
+        lines += [_limit_line(limit) for limit in prediction.get("limits", ())]
+    costs = dict.fromkeys(each["demands"] for each in predictions if "demands" in each)
+    rest = (*(f"demands {origin}" for origin in costs), "The report says how each figure comes about.")
+    return ["", *lines, *rest] if lines else []
 
 
-def _limit_lines(limits: Sequence[dict[str, Any]]) -> list[str]:
-    """Each limit with the steps of its derivation. A step that two limits share is shown once."""
-    lines, seen = [], set()
-    for limit in limits:
-        sides = ((limit["low"], "at least"), (limit["high"], "at most"))
-        wanted = " and ".join(f"{words} {bound:,.6g}" for bound, words in sides if bound is not None)
-        lines.append(f"  {limit['metric']}: {wanted} {limit['unit']}; {limit['why']}")
-        lines += [f"    {step}" for step in limit["derivation"] if step not in seen]
-        seen |= set(limit["derivation"])
-    return lines
+def _limit_line(limit: Mapping[str, Any]) -> str:
+    sides = ((limit["low"], "at least"), (limit["high"], "at most"))
+    wanted = " and ".join(f"{words} {si(bound, limit['unit'])}" for bound, words in sides if bound is not None)
+    return f"  {limit['metric'].partition(' of ')[0]}: {wanted}"
 
 
 def beside(world: World, where: LabOptions, named: Sequence[str]) -> tuple[str, ...]:

@@ -53,14 +53,35 @@ def _sound(data: Mapping[str, Any]) -> bool:
     return all(map(math.isfinite, whole)) and not any(math.isnan(data[key]) for key in ("low", "high"))
 
 
+_SCALES: Mapping[str, Sequence[tuple[str, float]]] = {
+    "bytes/s": (("GB/s", 1e9), ("MB/s", 1e6)),
+    "bytes": (("GiB", 2.0**30), ("MiB", 2.0**20)),
+    "s": (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)),
+}
+"""Unit of a figure -> units of a reader, the largest first."""
+
+
 def _number(data: Mapping[str, Any]) -> str:
     value, low, high = data["value"], data["low"], data["high"]
-    spread = "" if low == high == value else f" [{low:.6g} .. {high:.6g}]"
-    return f"{value:.6g}{spread} {data['unit']}".rstrip()
+    unit, size = _scale(data)
+    spread = "" if low == high == value else f" [{_digits(low / size)} .. {_digits(high / size)}]"
+    return f"{_digits(value / size)}{spread} {unit}".rstrip()
 
 
 def _limit(data: Mapping[str, Any]) -> str:
+    unit, size = _scale(data)
     sides = ((data["least"], "at least"), (data["most"], "at most"))
-    bounds = [f"{word} {bound:.6g}" for bound, word in sides if bound is not None]
-    words = " and ".join(bounds) + " wanted" if bounds else "no limit"
+    bounds = [f"{word} {_digits(bound / size)}" for bound, word in sides if bound is not None]
+    words = f"{' and '.join(bounds)} {unit}".rstrip() + " wanted" if bounds else "no limit"
     return f"{words}: {data['why']}" if data["why"] else words
+
+
+def _scale(data: Mapping[str, Any]) -> tuple[str, float]:
+    """(unit, how many of the figure's own it is): that of the figure, for its interval and its limit too."""
+    scales = _SCALES.get(data["unit"], ())
+    return next(((unit, size) for unit, size in scales if abs(data["value"]) >= size), (data["unit"], 1.0))
+
+
+def _digits(value: float) -> str:
+    """Six digits, as a figure may be close to its limit, and no exponent where all of them are before the point."""
+    return f"{value:,.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"

@@ -100,7 +100,7 @@ def test_a_gate_is_red_where_a_requirement_is_out_of_reach_and_says_why_and_what
     }
     assert result.code == 1
     reason = result.records[0].reason
-    assert "at least 2.41e+06 wanted: limited by altra: bstore_kv_sync" in reason
+    assert "at least 2,410,000 ops/s wanted: limited by altra: bstore_kv_sync" in reason
     archive = read_archive(result.archive)
     assert [share_of_wanted(archive, name) for name in ("too-much", "enough")] == pytest.approx([0.1, 3.0], rel=0.05)
     assert altered(result.archive) == []

@@ -176,9 +176,9 @@ def test_a_limit_is_the_most_that_holds() -> None:
 
 def test_a_figure_with_a_bound_of_its_own_is_held_to_that() -> None:
     slow = service([*KEPT, figure(8, 8, 8, least=9)])
-    assert (slow.outcome, slow.reason) == (Outcome.FAIL, "rate: 8 1/s; at least 9 wanted: a paper")
+    assert (slow.outcome, slow.reason) == (Outcome.FAIL, "rate: 8 1/s; at least 9 1/s wanted: a paper")
     assert service([*KEPT, figure(8, 8, 8, most=7)]).outcome is Outcome.FAIL
-    assert "rate: 9 1/s; at least 9 wanted: a paper" in service([*KEPT, figure(9, 9, 9, least=9)]).derivation
+    assert "rate: 9 1/s; at least 9 1/s wanted: a paper" in service([*KEPT, figure(9, 9, 9, least=9)]).derivation
 
 
 # Changes against a baseline
@@ -239,12 +239,12 @@ def test_changes_without_figures_or_figures_without_changes() -> None:
 @pytest.mark.parametrize(
     ("found", "outcome", "said"),
     [
-        (figure(10, 9, 11, least=5), Outcome.PASS, "rate: 10 [9 .. 11] 1/s; at least 5 wanted: a paper"),
-        (figure(10, 9, 11, least=12), Outcome.FAIL, "rate: 10 [9 .. 11] 1/s; at least 12 wanted: a paper"),
+        (figure(10, 9, 11, least=5), Outcome.PASS, "rate: 10 [9 .. 11] 1/s; at least 5 1/s wanted: a paper"),
+        (figure(10, 9, 11, least=12), Outcome.FAIL, "rate: 10 [9 .. 11] 1/s; at least 12 1/s wanted: a paper"),
         (
             figure(10, 9, 11, least=10, most=20, why=""),
             Outcome.INCONCLUSIVE,
-            "cannot tell: rate: 10 [9 .. 11] 1/s; at least 10 and at most 20 wanted",
+            "cannot tell: rate: 10 [9 .. 11] 1/s; at least 10 and at most 20 1/s wanted",
         ),
         (
             figure(10, 9, float("nan"), most=20, unit=""),

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from cephlab.lab.checks import CHECKS, Outcome
+from cephlab.lab.checks.figures import judge_figure
 from cephlab.lab.history.history import Bound, Event, History
 
 WITNESS = Event("s", 0, "witness", {"what": "operations", "got": 10.0, "least": 1.0})
@@ -56,7 +57,7 @@ def test_what_is_no_finite_number_is_inconclusive(data: dict[str, float]) -> Non
 
 def test_the_derivation_has_the_figure_the_limit_and_where_it_comes_from() -> None:
     verdict = CHECKS["figures"]([figure(low=9.0, high=11.0, least=5.0), WITNESS])
-    assert verdict.derivation[0] == "rate: 10 [9 .. 11] 1/s; at least 5 wanted: a paper"
+    assert verdict.derivation[0] == "rate: 10 [9 .. 11] 1/s; at least 5 1/s wanted: a paper"
     assert CHECKS["figures"]([figure(), WITNESS]).derivation[0] == "rate: 10 1/s; no limit: a paper"
 
 
@@ -89,3 +90,19 @@ def test_a_change_that_is_no_number_tells_neither(numbers: tuple[float, float, f
 def test_a_metric_that_is_no_number_is_not_served(limits: list[Event]) -> None:
     event = figure(float("nan"), metric="m")
     assert CHECKS["service"]([event, *limits]).outcome is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "told"),
+    [
+        (4.5e9, "bytes/s", "4.5 GB/s; at least 4.5 GB/s wanted"),
+        (3.0 * 2**30, "bytes", "3 GiB; at least 3 GiB wanted"),
+        (0.0012, "s", "1.2 ms; at least 1.2 ms wanted"),
+        (1_234_567.0, "ops/s", "1,234,567 ops/s; at least 1,234,567 ops/s wanted"),
+        (0.0, "s", "0 s; at least 0 s wanted"),
+    ],
+)
+def test_a_figure_and_its_limit_are_told_in_the_unit_that_fits(value: float, unit: str, told: str) -> None:
+    data = {"metric": "it", "value": value, "low": value, "high": value, "unit": unit, "least": value, "most": None}
+    verdict = judge_figure({**data, "why": "", "derivation": []})
+    assert (verdict.outcome, verdict.reason) == (Outcome.PASS, f"it: {told}")
