@@ -35,6 +35,7 @@ BLIND = "its programs cannot show that defect (suites/defects/known.toml)"
 SEES = ("known_defect", "defect_try")
 """What a run must have noted of a defect."""
 _VERSION = re.compile(r"ceph version (\d+\.\d+\.\d+)")
+_SHARED = re.compile(r"^# shellcheck source=suites/defects/programs/(shared/[a-z-]+\.sh)\nsource .+$", re.MULTILINE)
 _SAID = re.compile(r"^(seen|not seen): (.+)$")
 
 
@@ -43,7 +44,7 @@ def show(stage: Stage, defect: Defect) -> None:
     meet(stage, defect)
     host = stage.cluster.client.host
     program = host.directory / f"{defect.name}.sh"
-    host.push(PROGRAMS / f"{defect.name}.sh", program)
+    host.push(program_of(defect).encode(), program)
     env = {"CEPH_CONF": str(conf.conf_path(host))}
     argv = host.interactive(["bash", str(program)], env=env, terminal=False)
     ended = run(argv, timeout_s=PROGRAM_S * stage.cluster.patience, check=False)
@@ -57,6 +58,12 @@ def show(stage: Stage, defect: Defect) -> None:
         tried(stage, seen=None, said=f"{program.name} ended with {ended.code}: {why}")
 
 
+def program_of(defect: Defect) -> str:
+    """The text of a defect's program, with what it shares with others in it: one file for a developer of Ceph."""
+    text = (PROGRAMS / f"{defect.name}.sh").read_text()
+    return _SHARED.sub(lambda match: (PROGRAMS / match[1]).read_text().partition("\n")[2].rstrip(), text)
+
+
 def meet(stage: Stage, defect: Defect) -> None:
     """Note which Ceph this is, and what is known of the defect there, for the check and for a report from the run."""
     build = str(stage.cluster.client.mon("version")["version"])
@@ -65,7 +72,7 @@ def meet(stage: Stage, defect: Defect) -> None:
         raise LabBroken("the monitors' version is not understood", build)
     expected, listed = defect.expected(match[1])
     told = defect.model_dump(include={"title", "text", "command", "mend", "tracker", "seen", "of"})
-    program = (PROGRAMS / f"{defect.name}.sh").read_text() if defect.program else ""
+    program = program_of(defect) if defect.program else ""
     known = {"version": match[1], "build": build, "expected": expected, "listed": listed, "program": program}
     stage.recorder.record("known_defect", **told, **known)
 
