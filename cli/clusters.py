@@ -15,6 +15,7 @@ from cephlab.cli.request import nodes_text
 from cephlab.cli.world import World
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import CleanupFailed, DaemonDied, LabError, SpecError
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.base.runs import belongs
 
 if TYPE_CHECKING:
@@ -226,7 +227,9 @@ def as_text(cluster: OwnCluster, known: Status | None) -> str:
         lines["mgr"] = "active" if known.mgr_available else "not available"
         lines["osd"] = f"{known.osds_up} up, {known.osds_in} in of {known.osds}"
         lines["pgs"] = ", ".join(f"{count} {state}" for state, count in known.pg_states.items()) or "none"
-        lines["usage"] = f"{known.used_bytes / _GIB:.2f} of {known.total_bytes / _GIB:.0f} GiB, {known.objects} objects"
+        lines["usage"] = (
+            f"{known.used_bytes / _GIB:.2f} of {known.total_bytes / _GIB:.0f} GiB, {how_many(known.objects, 'object')}"
+        )
     rows = [f"  {daemon_state(d):8} {d.name:8} {where(d)}" for d in ordered(cluster)]
     return "\n".join([pairs(lines), "daemons", *rows])
 

@@ -12,6 +12,7 @@ import typer
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.checks.regression import RULE
 from cephlab.lab.checks.verdict import Outcome
 
@@ -73,7 +74,9 @@ def _costs(out: Output, before: Path, after: Path) -> int:
         raise SpecError("the two have no operation in common", detail, "measure the same operations on both sides")
     compared = compare_all(earlier, later)
     if not any(each.changes for each in compared):
-        batches = "\n".join(f"{path}: {sum(len(m.batches) for m in side)} batches" for path, side in sides)
+        batches = "\n".join(
+            f"{path}: {how_many(sum(len(m.batches) for m in side), 'batch', 'batches')}" for path, side in sides
+        )
         raise SpecError(
             "no cost can be compared: the spread of a cost is that of its batches",
             batches,
@@ -93,7 +96,9 @@ def _runs(out: Output, before: Path, after: Path) -> int:
 
     runs = [read_whole(path) for path in (before, after)]
     if not set.intersection(*({record.scenario for record in run.records} for run in runs)):
-        counts = "\n".join(f"{run.directory}: {len(run.records)} scenarios, all others" for run in runs)
+        counts = "\n".join(
+            f"{run.directory}: {how_many(len(run.records), 'scenario')}, none of the other's" for run in runs
+        )
         raise SpecError("the two runs have no scenario in common", counts, "compare runs of the same suites")
     compared = compare_runs(*runs)
     measured = [measured_in(run.events) for run in runs]
@@ -135,7 +140,11 @@ def _architectures(out: Output, directory: Path) -> int:
     judged = [figure.outcome for figure in figures if figure.outcome is not None]
     worst = next((o for o in (Outcome.FAIL, Outcome.INCONCLUSIVE) if o in judged), Outcome.PASS)
     verdict = worst if judged else Outcome.INCONCLUSIVE
-    said = f"{len(judged)} of {len(figures)} figures were judged" if judged else "no figure could be judged, see above"
+    said = (
+        f"{len(judged)} of {how_many(len(figures), 'figure was', 'figures were')} judged"
+        if judged
+        else "no figure could be judged, see above"
+    )
     if out.as_json:
         out.json({"outcome": verdict, "reason": said, "figures": list(map(asdict, figures))})
     else:

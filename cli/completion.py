@@ -63,6 +63,46 @@ def _images(world: World) -> list[str]:
     return sorted({image.release for image in found} | {image.key[:12] for image in found})
 
 
+def _demanded(_: World) -> list[str]:
+    from cephlab.lab.spec.clusterspec import KNOWN_RELEASES
+
+    return list(KNOWN_RELEASES)
+
+
+def _measured(_: World) -> list[str]:
+    from cephlab.lab.telemetry.plan import OPERATIONS
+
+    return list(OPERATIONS)
+
+
+def _predicted(_: World) -> list[str]:
+    from cephlab.tuning.workload import OPERATIONS
+
+    return list(OPERATIONS)
+
+
+def _roles(_: World) -> list[str]:
+    from cephlab.lab.images.recipe import read_recipes
+
+    return sorted(read_recipes().role_sets)
+
+
+def _kernels(_: World) -> list[str]:
+    from cephlab.lab.images.recipe import read_recipes
+
+    return sorted(read_recipes().kernels)
+
+
+def _defects(_: World) -> list[str]:
+    from cephlab.lab.report.defects import KNOWN, read_defects
+
+    return [defect.name for defect in read_defects(KNOWN)]
+
+
+def _besides(world: World) -> list[str]:
+    return ["baseline", "same", *_releases(world), *_images(world)]
+
+
 def _tunings(_: World) -> list[str]:
     from cephlab.tuning.named import names
 
@@ -89,6 +129,13 @@ IMAGES = completing(_images)
 TUNINGS = completing(_tunings)
 ARCHIVES = completing(_archives)
 HOSTS = completing(_hosts)
+DEMANDED_RELEASES = completing(_demanded)
+MEASURED_OPERATIONS = completing(_measured)
+PREDICTED_OPERATIONS = completing(_predicted)
+ROLES = completing(_roles)
+KERNELS = completing(_kernels)
+DEFECTS = completing(_defects)
+BESIDES = completing(_besides)
 
 
 def inside(names: Callable[[OwnCluster], Iterable[str]]) -> Completer:
@@ -108,3 +155,6 @@ DAEMONS = inside(lambda cluster: cluster.daemons)
 def words(*values: str) -> Completer:
     """Completes to one of these words."""
     return completing(lambda _world: values)
+
+
+ARCHS = words("x86_64", "aarch64")

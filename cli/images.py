@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cephlab.cli.completion import IMAGES, RELEASES, words
+from cephlab.cli.completion import ARCHS, IMAGES, KERNELS, RELEASES, ROLES
 from cephlab.cli.conventions import Command, Group
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import CleanupFailed, LabError, SpecError
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.spec.arch import parse_arch
 
 if TYPE_CHECKING:
@@ -28,9 +29,7 @@ _SHORT = 12
 
 ArchOption = Annotated[
     list[str] | None,
-    typer.Option(
-        help="Architecture; repeatable. Default: all that it is for.", autocompletion=words("x86_64", "aarch64")
-    ),
+    typer.Option(help="Architecture; repeatable. Default: all that it is for.", autocompletion=ARCHS),
 ]
 
 
@@ -67,7 +66,8 @@ def build(
     ],
     arch: ArchOption = None,
     roles: Annotated[
-        list[str] | None, typer.Option(help="Role set of the image, e.g. database; repeatable. Default: ceph.")
+        list[str] | None,
+        typer.Option(help="Role set of the image, e.g. database; repeatable. Default: ceph.", autocompletion=ROLES),
     ] = None,
     *,
     packages: PackageOptions,
@@ -103,7 +103,12 @@ def build(
 def kernel(
     out: Output,
     world: World,
-    name: Annotated[str, typer.Argument(help="As the recipes name it, e.g. pages16k or pages64k.", metavar="NAME")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="As the recipes name it, e.g. pages16k or pages64k.", metavar="NAME", autocompletion=KERNELS
+        ),
+    ],
     arch: ArchOption = None,
 ) -> None:
     """Fetch a kernel for guests, or compile it where Debian has its source only, unless the cache has it.
@@ -159,7 +164,8 @@ def diff(
     lines = []
     for image, changes in differences:
         roles = ", ".join(image.role_sets)
-        lines.append(f"{image.release} for {image.arch} ({roles}): {len(changes)} packages differ from the lock")
+        differ = how_many(len(changes), "package differs", "packages differ")
+        lines.append(f"{image.release} for {image.arch} ({roles}): {differ} from the lock")
         lines += [f"  {line}" for line in changes]
     out.result("\n".join(lines), {"images": [as_value(image) | {"changes": rows} for image, rows in differences]})
 

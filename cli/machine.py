@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import psutil
 import typer
 
+from cephlab.cli.completion import words
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table, toned
 from cephlab.cli.request import parse_bytes
@@ -82,7 +83,9 @@ class DiskOptions:
     disk: Annotated[Path, typer.Option(help="A folder on the disk to measure, or a device.", metavar="DIR|DEVICE")]
     size: Annotated[str, typer.Option(help="How much of the disk to use.")] = "1G"
     seconds: Annotated[float, typer.Option(help="Of each of the six disk runs.", min=1)] = 5.0
-    kind: Annotated[str, typer.Option(help="What the disk is: hdd, ssd or nvme.")] = "ssd"
+    kind: Annotated[str, typer.Option(help="What the disk is: hdd, ssd or nvme.", autocompletion=words(*DiskKind))] = (
+        "ssd"
+    )
     destroy: Annotated[bool, typer.Option("--destroy-data", help="The disk is a device: overwrite it.")] = False
     precondition: Annotated[
         bool,

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cephlab.cli.compare import conclude
-from cephlab.cli.completion import LABS, RELEASES, words
+from cephlab.cli.completion import ARCHS, BESIDES, LABS, MEASURED_OPERATIONS, RELEASES, words
 from cephlab.cli.frame import framed
 from cephlab.cli.measure_request import (
+    DISKS,
     MAX_CLIENTS,
     MAX_DEPTH,
     MeasureRequest,
@@ -45,6 +46,7 @@ class MeasuredLoad:
             "list (1000 names) of objects through a gateway; seq of whole objects by rados bench; also as "
             "randread:16k; repeatable.",
             metavar="OP[:SIZE]",
+            autocompletion=MEASURED_OPERATIONS,
         ),
     ] = None
     bs: Annotated[str, typer.Option(help="Size of those operations that name none, e.g. 4k or 4M.")] = "4k"
@@ -67,9 +69,7 @@ class MeasuredLoad:
 class MeasuredCluster:
     """The cluster that it is measured on."""
 
-    arch: Annotated[str, typer.Option(help="Architecture of the OSDs.", autocompletion=words("x86_64", "aarch64"))] = (
-        "x86_64"
-    )
+    arch: Annotated[str, typer.Option(help="Architecture of the OSDs.", autocompletion=ARCHS)] = "x86_64"
     replicas: Annotated[int, typer.Option(help="Copies; there are as many OSDs.", min=1, max=9)] = 3
     ec: Annotated[str | None, typer.Option(help="K+M: erasure-coded instead, on K+M OSDs.", metavar="K+M")] = None
     release: Annotated[
@@ -83,7 +83,11 @@ class MeasuredCluster:
     ] = "auto"
     image: Annotated[str | None, typer.Option(help="Pulled image instead of a built one.", metavar="REF")] = None
     disks: Annotated[
-        str, typer.Option(help="memory, file, or auto: in memory where the provider can, so that CPU is what limits.")
+        str,
+        typer.Option(
+            help="memory, file, or auto: in memory where the provider can, so that CPU is what limits.",
+            autocompletion=words(*DISKS),
+        ),
     ] = "auto"
     option: Annotated[
         list[str] | None, typer.Option(help="ceph.conf setting of the cluster; repeatable.", metavar="KEY=VALUE")
@@ -104,6 +108,7 @@ class Afterwards:
             help="Raise this too, load both at once, and judge what became dearer: `baseline`, a release, the "
             "beginning of a cached image's key, or `same`.",
             metavar="WHAT",
+            autocompletion=BESIDES,
         ),
     ] = ""
     changed: Annotated[

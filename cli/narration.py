@@ -16,6 +16,7 @@ from cephlab.fixtures.entering import called, ways_in
 from cephlab.fixtures.run import SIGNALLED, GateResult
 from cephlab.lab.archive.archive import Ending, Record, counted
 from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.report.defects import SUITE
 from cephlab.lab.report.page import left_words
 
@@ -55,7 +56,7 @@ class Narration:
     def pytest_cephlab_planned(self, count: int, seed: int, replay: str, archive: str) -> None:
         self._planned, self._planned_at = count, SYSTEM.monotonic()
         self.bar.update(self._task, total=count, reached=self.reached())
-        self._print(escape(f"{count} scenarios, seed {seed}; archive: {archive}"))
+        self._print(escape(f"{how_many(count, 'scenario')}, seed {seed}; archive: {archive}"))
         self._print(escape(f"replay: {replay}"), whole=True)
 
     def pytest_cephlab_progress(self, line: str) -> None:

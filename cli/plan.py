@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from cephlab.cli.output import Output, table
+from cephlab.lab.base.numbers import how_many
 
 _SHOWS = "shows".ljust(40)  # so wide it is on a narrow terminal
 
@@ -44,7 +45,7 @@ def show(out: Output, request: Request, lanes: int, *, elsewhere: bool = False) 
     unknown = f", and {len(running) - len(timed)} of unknown time" if len(timed) < len(running) else ""
     last = "last time, or will by their load" if any(each.load_s for each in running) else "last time"
     clusters = len({each.cluster for each in running})
-    counted = f"{_scenarios(len(running))}, {clusters} cluster{'s'[: clusters != 1]}"
+    counted = f"{how_many(len(running), 'scenario')}, {how_many(clusters, 'cluster')}"
     said = [
         f"{counted}, {_way(lanes, elsewhere=elsewhere)}; {needed}",
         f"{len(timed)} of them took {seconds_text(sum(timed))} {last}{unknown}; raising clusters comes on top",
@@ -96,7 +97,7 @@ def name_all(out: Output, request: Request) -> int:
         rows = [[each.scenario, each.goal] for each in planned]
         out.result(table(("scenario", _SHOWS), rows, whole=("scenario",)), None)
     told = [{"scenario": each.scenario, "goal": each.goal, "skipped": each.skipped} for each in planned]
-    out.result(_scenarios(len(planned)), {"scenarios": told})
+    out.result(how_many(len(planned), "scenario"), {"scenarios": told})
     return 0
 
 
@@ -105,7 +106,3 @@ def unrun(archive: Archive) -> str:
     from cephlab.lab.report.page import left_words
 
     return left_words(archive.left) or "what did not run is not known"
-
-
-def _scenarios(count: int) -> str:
-    return f"{count} scenario{'s'[: count != 1]}"

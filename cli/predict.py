@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cephlab.cli.completion import PROFILES
+from cephlab.cli.completion import DEMANDED_RELEASES, PREDICTED_OPERATIONS, PROFILES, words
 from cephlab.cli.figures import interval_lines, resource_table, show_comparisons
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.rivals import show_rivals
-from cephlab.cli.sweep import read_sweep, requirements_met, show_met, show_sweep
+from cephlab.cli.sweep import LOADS, read_sweep, requirements_met, show_met, show_sweep
 from cephlab.cli.work import watt_steps, work_lines, work_value
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
@@ -62,7 +62,9 @@ class Further:
     sweep: Annotated[
         str,
         typer.Option(
-            metavar="WHAT", help="Also for 1, 2, 4 ... of these: depth or clients; or for each of nodes.count=3..12."
+            metavar="WHAT",
+            help="Also for 1, 2, 4 ... of these: depth or clients; or for each of nodes.count=3..12.",
+            autocompletion=words(*LOADS),
         ),
     ] = ""
     compare: Annotated[
@@ -76,7 +78,13 @@ class Further:
 class LoadOptions:
     """The load that is predicted for, and what it costs. op: empty for the command's default."""
 
-    op: Annotated[str, typer.Option(help=f"One of {', '.join(OPERATIONS)}; randrw70 reads 70 % of the time.")] = ""
+    op: Annotated[
+        str,
+        typer.Option(
+            help=f"One of {', '.join(OPERATIONS)}; randrw70 reads 70 % of the time.",
+            autocompletion=PREDICTED_OPERATIONS,
+        ),
+    ] = ""
     bs: Annotated[str, typer.Option(help="Bytes of one operation: 4k, 64k, 4M.")] = "4k"
     replicas: Annotated[int, typer.Option(min=1, help="Copies of each object.")] = 3
     ec: Annotated[str, typer.Option(metavar="K+M", help="Erasure code in place of copies.")] = ""
@@ -94,7 +102,12 @@ class LoadOptions:
         typer.Option(metavar="BYTES", help="That the pool holds: how much metadata is then in memory is worked out."),
     ] = ""
     demand: DemandOption = None
-    release: Annotated[str, typer.Option(help="Ceph's release on the cluster; default: that of the demands.")] = ""
+    release: Annotated[
+        str,
+        typer.Option(
+            help="Ceph's release on the cluster; default: that of the demands.", autocompletion=DEMANDED_RELEASES
+        ),
+    ] = ""
 
     def demands(self, home: Home) -> tuple[tuple[Demand, ...], str]:
         """(demands for the release, where they are from); SpecError for a release that there is not."""

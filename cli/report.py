@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cephlab.cli.archives import ArchiveArgument, named_or_newest
+from cephlab.cli.completion import DEFECTS
 from cephlab.cli.conventions import refuse_unwritable
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.plan import unrun
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.numbers import how_many
 
 if TYPE_CHECKING:
     from cephlab.lab.archive.archive import Archive
@@ -48,7 +50,7 @@ def judge_again(out: Output, world: World, directory: ArchiveArgument = None, si
         stored = f" (stored: {verdict.stored})" if verdict.differs else ""
         lines.append(f"{verdict.scenario}: {now}{stored}: {verdict.reason}")
     differing = sum(1 for verdict in verdicts if verdict.differs)
-    lines += ["", f"{len(verdicts)} scenarios, {differing} judged otherwise than at the time"]
+    lines += ["", f"{how_many(len(verdicts), 'scenario')}, {differing} judged otherwise than at the time"]
     lines += [f"signed by {archive.signer}"] if archive.signer else []
     value = {
         "altered": list(archive.altered),
@@ -83,7 +85,10 @@ class PageOptions:
     ] = None
     defect: Annotated[
         str | None,
-        typer.Option(help="Print instead what the run saw of this known defect, with the program that shows it."),
+        typer.Option(
+            help="Print instead what the run saw of this known defect, with the program that shows it.",
+            autocompletion=DEFECTS,
+        ),
     ] = None
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False
 

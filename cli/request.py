@@ -10,6 +10,7 @@ import typer
 
 from cephlab.cli.completion import RELEASES
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.spec.arch import default_nodes
 from cephlab.lab.spec.clusterspec import (
     DEFAULT_DISK_BYTES,
@@ -87,9 +88,9 @@ class ClusterOptions:
         machines = sum(count for _, count in groups)
         if mgrs > machines:
             raise SpecError(
-                f"{mgrs} managers do not fit on {machines} node{'s'[: machines != 1]}",
+                f"{mgrs} managers do not fit on {how_many(machines, 'node')}",
                 "every manager needs a node of its own",
-                f"ask for at most {machines} managers or for more nodes",
+                f"ask for at most {how_many(machines, 'manager')} or for more nodes",
             )
         daemons = Daemons(
             mons=_at_least_one("--mons", self.mons),

@@ -13,6 +13,7 @@ from cephlab.cli.output import Output, table
 from cephlab.cli.request import ClusterOptions
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError, unwritable
+from cephlab.lab.base.numbers import how_many
 
 if TYPE_CHECKING:
     from rich.console import Group as Parts
@@ -80,6 +81,6 @@ def _row(node: Node) -> list[str]:
     from cephlab.lab.spec.written import size_text
 
     core = [*(["mon"] if node.mon else []), *(["mgr"] if node.mgr else [])]
-    osds = [f"{len(node.osds)} OSD{'s' if len(node.osds) > 1 else ''}"] if node.osds else []
+    osds = [how_many(len(node.osds), "OSD")] if node.osds else []
     disks = ", ".join(f"{disk.name} {size_text(disk.size_bytes)} {disk.device_class}" for disk in node.disks)
     return [node.name, node.arch.value, ", ".join([*core, *osds, *node.services]) or "none", disks or "none"]

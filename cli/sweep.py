@@ -39,10 +39,10 @@ class Sweep:
     @property
     def of_hardware(self) -> bool:
         """Whether the machines change, and not the load."""
-        return self.what not in _LOADS
+        return self.what not in LOADS
 
 
-_LOADS = ("depth", "clients")
+LOADS = ("depth", "clients")
 
 
 def read_sweep(text: str, hardware: Hardware, changes: Sequence[str], shapes: Sequence[Shape]) -> Sweep | None:
@@ -52,7 +52,7 @@ def read_sweep(text: str, hardware: Hardware, changes: Sequence[str], shapes: Se
 
     if not text:
         return None
-    if text in _LOADS:
+    if text in LOADS:
         return Sweep(text, tuple(_of_load(hardware, shape, text) for shape in shapes))
     sweep = sweep_of(text)
     if sweep is None:

@@ -18,7 +18,6 @@ from cephlab.lab.base.errors import SpecError
 
 _FAILED = 1
 _QUARANTINE = Path(cephlab.__file__).parent / "suites" / "quarantine.toml"
-_DEFECTS = Path(cephlab.__file__).parent / "suites" / "defects" / "known.toml"
 
 
 @framed
@@ -64,7 +63,7 @@ def track(
     if output is not None:
         if runs:  # else the page's table is of attempts that are kept elsewhere
             put_into(output, text)
-        put_into(output, defects.part(defects.read_defects(_DEFECTS)), defects.MARK)
+        put_into(output, defects.part(defects.read_defects(defects.KNOWN)), defects.MARK)
     missing = list(wanted(runs, quarantined))
     for rate in missing:
         out.warn(f"{rate.scenario} is above the limit ({rate.words}): put it into {quarantine}")

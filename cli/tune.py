@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cephlab.cli.completion import CLUSTERS, LABS, RELEASES, TUNINGS, words
+from cephlab.cli.completion import ARCHS, CLUSTERS, LABS, MEASURED_OPERATIONS, RELEASES, TUNINGS
 from cephlab.cli.conventions import Command, Group
 from cephlab.cli.frame import framed
 from cephlab.cli.measure_request import MAX_DEPTH, MeasureRequest, file_name, parse_op, raised, rated
@@ -67,12 +67,12 @@ class TuningPlace:
 class EffectOptions:
     """The operation that is measured, the cluster it is measured on, and how well."""
 
-    op: Annotated[str, typer.Option(help="randwrite, randread, write or read.", metavar="OP")] = "randwrite"
+    op: Annotated[
+        str, typer.Option(help="randwrite, randread, write or read.", metavar="OP", autocompletion=MEASURED_OPERATIONS)
+    ] = "randwrite"
     bs: Annotated[str, typer.Option(help="Size of the operation, e.g. 4k or 4M.")] = "4k"
     depth: Annotated[int, typer.Option(help="Requests in flight.", min=1, max=MAX_DEPTH)] = 16
-    arch: Annotated[str, typer.Option(help="Architecture of the OSDs.", autocompletion=words("x86_64", "aarch64"))] = (
-        "x86_64"
-    )
+    arch: Annotated[str, typer.Option(help="Architecture of the OSDs.", autocompletion=ARCHS)] = "x86_64"
     replicas: Annotated[int, typer.Option(help="Copies; there are as many OSDs.", min=1, max=9)] = 2
     release: Annotated[str, typer.Option(help="Ceph release.", autocompletion=RELEASES)] = "reef"
     lab: Annotated[str, typer.Option(help="auto, or a provider; see `cephlab doctor`.", autocompletion=LABS)] = "auto"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cephlab.cli.completion import LABS
+from cephlab.cli.completion import LABS, words
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.request import ClusterOptions, nodes_text, parse_disk_size, warnings
@@ -38,7 +38,10 @@ class MicrocephOptions:
 
     deploy: Annotated[
         str,
-        typer.Option(help=f"{PACKAGES}, or {MICROCEPH}, which only the hosted workflow verifies: docs/microceph.md."),
+        typer.Option(
+            help=f"{PACKAGES}, or {MICROCEPH}, which only the hosted workflow verifies: docs/microceph.md.",
+            autocompletion=words(PACKAGES, MICROCEPH),
+        ),
     ] = PACKAGES
     inventory: Annotated[
         Path | None, typer.Option(help="Machines that get MicroCeph; see docs/microceph.md.", metavar="FILE")

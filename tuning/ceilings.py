@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from cephlab.lab.base.numbers import how_many
 from cephlab.tuning import daemons, devices, imbalance, memory, placement
 from cephlab.tuning.derivation import DerivationStep
 from cephlab.tuning.mva import harmonic
@@ -306,7 +307,7 @@ def _process(whose: str, pool: daemons.ThreadPool, clients: float, part: float, 
     yield from _made(
         f"{whose}: {pool.name} of a client process",
         pool.seconds / pool.threads * part / clients,
-        f"{clients:.4g} process(es) of {all_of_them} x {pool.how} / {part:.4f} of the operations",
+        f"{how_many(clients, 'process', 'processes')} of {all_of_them} x {pool.how} / {part:.4f} of the operations",
         _Servers(copies=clients),
         source=daemons.SOURCE,
     )
@@ -352,7 +353,7 @@ def _clients(profile: Profile, work: OperationWork) -> Iterator[Ceiling]:
     for asker in askers(profile, work):
         whose, machine = _named(profile.clients, asker.machine), asker.machine
         each = asker.part / asker.machines
-        points = f"{asker.machines:.4g} machine(s) x {machine.points:.0f} points"
+        points = f"{how_many(asker.machines, 'machine')} x {machine.points:.0f} points"
         yield from _made(
             f"{whose}: CPU",
             each * work.client.cpu / machine.points,

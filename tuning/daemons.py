@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from cephlab.lab.base.numbers import how_many
 from cephlab.tuning import devices
 from cephlab.tuning.profile import Disks, MachineClass, Threads
 from cephlab.tuning.work import LOADED, OperationWork, Price
@@ -106,6 +107,6 @@ def _pool(name: str, count: int, price: Price, speed: float, waiting: float) -> 
     if points <= 0:
         return None
     seconds = points / speed + waiting
-    how = f"{count} thread(s) / ({points * 1e3:.4f} point-ms / {speed:.2f} points"
+    how = f"{how_many(count, 'thread')} / ({points * 1e3:.4f} point-ms / {speed:.2f} points"
     how += f" + {waiting * 1e6:.0f} us waiting for the device)" if waiting else ")"
     return ThreadPool(name, count, seconds, how)

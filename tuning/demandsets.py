@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, number_of
 from cephlab.lab.telemetry import demandfile
 from cephlab.lab.telemetry.demand import Demand
@@ -111,5 +112,5 @@ def _ago(path: Path) -> str:
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         count = int(seconds // length)
         if count:
-            return f"{count} {unit}{'s' if count > 1 else ''} ago"
+            return f"{how_many(count, unit)} ago"
     return "less than a minute ago"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.telemetry.demand import Demand
 from cephlab.tuning import imbalance, placement
@@ -231,8 +232,9 @@ def _recovery(wanted: RecoveryRequirement, profile: Profile, trust: Trust) -> An
     if wanted.replaced or hosts >= shape.copies:
         return _placed(answer, profile, shape)
     undersized = (
-        f"{guard} on the {hosts} host(s) that are left: CRUSH's default rule puts each shard on another host and "
-        "leaves PGs undersized until the lost machines are replaced; with `replaced = true` the time counts from then."
+        f"{guard} on the {how_many(hosts, 'host that is left', 'hosts that are left')}: CRUSH's default rule puts each "
+        "shard on another host and leaves PGs undersized until the lost machines are replaced; with `replaced = true` "
+        "the time counts from then."
     )
     return _hosts(answer, hosts, shape.copies, [undersized])
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.numbers import how_many
 from cephlab.tuning.derivation import DerivationStep
 from cephlab.tuning.profile import MachineClass, Profile
 from cephlab.tuning.work import OperationWork
@@ -114,8 +115,8 @@ def doubts(profile: Profile, shape: Shape) -> list[str]:
     if shape.copies <= hosts(profile):
         return []
     return [
-        f"{shape.protection} on {hosts(profile)} host(s): CRUSH's default rule puts each shard on another host and "
-        "leaves such a pool's PGs undersized; predicted as with OSDs as failure domain."
+        f"{shape.protection} on {how_many(hosts(profile), 'host')}: CRUSH's default rule puts each shard on another "
+        "host and leaves such a pool's PGs undersized; predicted as with OSDs as failure domain."
     ]
 
 
@@ -187,8 +188,8 @@ def steps(parties: Sequence[MachineLoad], shape: Shape) -> Iterator[DerivationSt
     for load in parties:
         held = load.primary + load.replica
         how = (
-            f"leads {load.machine.weight / 1e12:.4g} TB of {total / 1e12:.4g} TB; of {shape.copies} shard(s) it holds "
-            f"{held:.4g}, at most one where there are hosts enough"
+            f"leads {load.machine.weight / 1e12:.4g} TB of {total / 1e12:.4g} TB; of {how_many(shape.copies, 'shard')} "
+            f"it holds {held:.4g}, at most one where there are hosts enough"
         )
         value = f"{load.primary:.4f} led + {load.replica:.4f} beside"
         if load.client or load.gateway:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.spec.specfile import Count, TomlTable
 from cephlab.tuning.profile import BytesFigure, Name
 from cephlab.tuning.units import UNITS, Measure, parse, show
@@ -229,7 +230,7 @@ def words_of(requirement: Requirement) -> str:
             return str(first) if not mix else str(first).replace(first.operation, mix, 1)
         case RecoveryRequirement():
             held = f"{requirement.bytes.value / 1e12:,.4g} TB" if requirement.bytes else f"{requirement.fill:.0%} full"
-            nodes = f"{requirement.nodes_lost} {'replaced ' if requirement.replaced else ''}node(s)"
+            nodes = how_many(requirement.nodes_lost, "replaced node" if requirement.replaced else "node")
             return f"recovery of {nodes}, {held}, {requirement.protection}"
         case CapacityRequirement():
             return f"room for users at {requirement.fill:.0%} of the disks, {requirement.protection}"

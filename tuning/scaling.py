@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy
 
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.telemetry import demandfile
 from cephlab.lab.telemetry.demandfile import Measurement
 from cephlab.tuning.profile import Profile
@@ -92,7 +93,7 @@ class Scaling:
         peak = self.law.peak
         top = "never falls" if peak is None else f"falls beyond {peak:.0f} clients"
         return (
-            f"scalability law: {self.law.throughput(clients):,.0f} ops/s with {clients} client(s), {top} "
+            f"scalability law: {self.law.throughput(clients):,.0f} ops/s with {how_many(clients, 'client')}, {top} "
             f"(contention {self.law.contention:.3f}, coherency {self.law.coherency:.4f}; {self.why})"
         )
 

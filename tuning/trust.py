@@ -14,6 +14,7 @@ from functools import cache
 from pydantic import BaseModel
 from scipy.special import stdtrit
 
+from cephlab.lab.base.numbers import how_many
 from cephlab.tuning.constants import FITTED, load_json
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.workload import Flow, Shape
@@ -85,7 +86,7 @@ class Trust:
         return predicted / self.factor, predicted * self.factor
 
     def __str__(self) -> str:
-        return f"90 % within {self.factor:.2f} times, from {self.beds} test bed(s) of {self.kind} left out"
+        return f"90 % within {self.factor:.2f} times, from {how_many(self.beds, 'test bed')} of {self.kind} left out"
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.telemetry.demand import Operation
 from cephlab.lab.telemetry.describe import size_text
 
@@ -154,7 +155,7 @@ class Shape:
     def __str__(self) -> str:
         return (
             f"{self.operation} of {size_text(self.block_bytes)}, {self.protection}, "
-            f"{self.clients} client(s) with {self.depth} in flight each"
+            f"{how_many(self.clients, 'client')} with {self.depth} in flight each"
             + (f", {self.hit_ratio:.4g} of reads from memory" if self.hit_ratio else "")
             + (f", on {self.span:.4g} of each disk" if self.span < 1 else "")
             + (f", stripe unit {size_text(self.stripe_unit)}" if self.stripe_unit != STRIPE_UNIT else "")

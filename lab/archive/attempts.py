@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cephlab.lab.archive.archive import Archive, Ending
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.base.runs import write_private
 
 LIMIT = 0.01
@@ -57,7 +58,7 @@ class Rate:
     @property
     def words(self) -> str:
         """As an entry of the quarantine quotes it."""
-        return f"{self.flaky} of {self.attempts} attempts"
+        return f"{self.flaky} of {how_many(self.attempts, 'attempt')}"
 
 
 def run_of(archive: Archive) -> KeptRun:
@@ -208,9 +209,10 @@ def page(runs: Sequence[KeptRun], quarantined: Mapping[str, str]) -> str:
     if not attempts:
         return "No attempt is kept yet.\n"
     commits = len({run.commit for run in runs})
-    said = f"{flaky} of {attempts} attempts were flaky ({flaky / attempts:.1%}; limit for a scenario: {LIMIT:.0%})"
+    said = f"{flaky} of {how_many(attempts, 'attempt was', 'attempts were')} flaky"
+    limit = f"({flaky / attempts:.1%}; limit for a scenario: {LIMIT:.0%})"
     lines = [
-        f"{said}, in {len(runs)} runs of {commits} commits.",
+        f"{said} {limit}, in {how_many(len(runs), 'run')} of {how_many(commits, 'commit')}.",
         "",
         *alarms_table(false_alarms(runs, quarantined)),
         "",

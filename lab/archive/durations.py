@@ -11,6 +11,7 @@ from typing import Any
 
 from cephlab.lab.archive.archive import HISTORY, MANIFEST, VERDICTS, Ending
 from cephlab.lab.base.clock import TimeLimit
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.checks.aftermath import MOST_GROWN, largest_growth
 
 TIMES = 5.0
@@ -76,8 +77,8 @@ def _by_passes(passes: Passes, place: Place, patience: float) -> TimeLimit:
     took_s = longest.seconds * max(1.0, patience / longest.patience)
     scaled = "" if longest.patience == patience else f", {took_s:.0f} s by the patience of {patience:.3g} here"
     why = (
-        f"{TIMES:g} times the longest of {len(known)} kept passes, {longest.seconds:.0f} s{scaled}, "
-        f"and {REST_S * patience:.0f} s"
+        f"{TIMES:g} times the longest of {how_many(len(known), 'kept pass', 'kept passes')}, "
+        f"{longest.seconds:.0f} s{scaled}, and {REST_S * patience:.0f} s"
     )
     return TimeLimit(place.scenario, TIMES * took_s + REST_S * patience, why)
 
@@ -93,7 +94,7 @@ def growth_limits(passes: Passes, place: Place) -> dict[str, list[Any]]:
         what = name.rpartition(" ")[2]
         most = max(each.get(name, 0) for each in grown)
         more = GROWN_MORE.get(name, GROWN_MORE[what])
-        why = f"{GROWN_TIMES} times the most of {len(grown)} kept passes, {most}, and {more}"
+        why = f"{GROWN_TIMES} times the most of {how_many(len(grown), 'kept pass', 'kept passes')}, {most}, and {more}"
         limits[name] = [min(GROWN_TIMES * most + more, MOST_GROWN[what]), why]
     return limits
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cephlab.lab.archive.archive import Archive, Ending
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.checks.verdict import Outcome, Verdict
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.telemetry.statistics import LEAST_OF_A_MEAN, interval, ratio_of_means
@@ -96,7 +97,7 @@ def _series(before: Archive, after: Archive) -> Iterator[FigureRatio]:
         spread = interval(logs)
         old, new = (sum(side) / len(both) for side in zip(*both, strict=True))
         ends = (math.exp(spread.mean), math.exp(spread.low), math.exp(spread.high))
-        yield FigureRatio(*key, f"mean of {len(logs)} points", old, new, *ends, exact=False)
+        yield FigureRatio(*key, f"mean of {how_many(len(logs), 'point')}", old, new, *ends, exact=False)
 
 
 def _lines(run: Archive) -> dict[tuple[str, str], dict[float, float]]:
@@ -138,12 +139,17 @@ def _judge(changes: Sequence[EndingChange], same: int) -> Verdict:
     worse = [change for change in changes if change.before in _BETTER and change.after in _WORSE]
     both = same + sum(1 for change in changes if change.before and change.after)
     if worse:
-        return Verdict(Outcome.FAIL, f"{len(worse)} scenarios fail now and did not before")
+        return Verdict(
+            Outcome.FAIL, f"{how_many(len(worse), 'scenario fails', 'scenarios fail')} now and did not before"
+        )
     if not both:
         return Verdict(Outcome.INCONCLUSIVE, "no scenario is in both runs")
     if lost:
-        return Verdict(Outcome.INCONCLUSIVE, f"{len(lost)} scenarios passed before and have no such verdict now")
-    return Verdict(Outcome.PASS, f"of {both} scenarios that are in both, none that had passed does not now")
+        return Verdict(
+            Outcome.INCONCLUSIVE, f"{how_many(len(lost), 'scenario')} passed before, without such a verdict now"
+        )
+    scenarios = how_many(both, "scenario that is", "scenarios that are")
+    return Verdict(Outcome.PASS, f"of {scenarios} in both, none that had passed does not now")
 
 
 def _conditions(before: Archive, after: Archive) -> Iterator[str]:

@@ -20,6 +20,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from cephlab.lab.base.numbers import how_many
+
 _TAIL_CHARS = 4000
 _PACKAGE = Path(__file__).parents[2]
 _PAGE = re.compile(r"(?<![\w/.-])docs/[\w/-]+\.md")
@@ -108,7 +110,7 @@ class CleanupFailed(LabBroken):
     def __init__(self, errors: Sequence[str]) -> None:
         self.errors = tuple(errors)
         super().__init__(
-            f"{len(errors)} thing{'s'[: len(errors) != 1]} could not be undone",
+            f"{how_many(len(errors), 'thing')} could not be undone",
             "\n".join(f"- {error}" for error in errors),
             "mend what is named above, then run `cephlab prune`",
         )

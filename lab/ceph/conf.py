@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.providers.host import Host, has_own_kernel
 from cephlab.lab.spec.clusterspec import GIB, MIB
 
@@ -43,9 +44,9 @@ def choose_sizing(memory_bytes: int, cores: int, osds: int, *, emulated: int = 0
         osd_cache_bytes=cache,
         shards=shards,
         reason=(
-            f"{osds} OSD{'s'[: osds != 1]} ({emulated} emulated) on {cores} cores and {memory_bytes / GIB:.0f} GiB: "
-            f"osd_memory_target {target / GIB:.2f} GiB, cache {cache // MIB} MiB, "
-            f"{shards} shard{'s'[: shards != 1]} each"
+            f"{how_many(osds, 'OSD')} ({emulated} emulated) on {how_many(cores, 'core')} and "
+            f"{memory_bytes / GIB:.0f} GiB: osd_memory_target {target / GIB:.2f} GiB, cache {cache // MIB} MiB, "
+            f"{how_many(shards, 'shard')} each"
         ),
     )
 

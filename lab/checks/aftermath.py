@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.checks.verdict import Outcome, Verdict, merge
 from cephlab.lab.history.history import Event
 
@@ -69,7 +70,7 @@ def _seen(seen: Sequence[Mapping[str, Any]]) -> Verdict:
         ]
         wrong += lines[:_SHOWN]
         if len(lines) > _SHOWN:
-            wrong.append(f"{len(lines) - _SHOWN} more unexpected log lines")
+            wrong.append(how_many(len(lines) - _SHOWN, "more unexpected log line"))
         wrong += _grown(data)
         if not data["healthy"]:
             wrong.append(f"the cluster did not become healthy again: {data['health']}")

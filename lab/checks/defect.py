@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.checks.verdict import Outcome, Verdict
 from cephlab.lab.history.history import Event
 
@@ -48,7 +49,7 @@ def _unseen(known: Mapping[str, Any], tries: int) -> tuple[Outcome, str]:
 
 
 def _tries(count: int) -> str:
-    return "1 try" if count == 1 else f"{count} tries"
+    return how_many(count, "try", "tries")
 
 
 def _news(known: Mapping[str, Any]) -> str:

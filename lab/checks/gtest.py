@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.checks.verdict import Outcome, Verdict, merge
 from cephlab.lab.checks.witnessed import witnessed
 from cephlab.lab.history.history import Event
@@ -48,7 +49,7 @@ def _counts(cases: Sequence[Mapping[str, Any]]) -> str:
     known = sum(1 for case in cases if case["result"] in _BAD)
     skipped = len(cases) - passed - known
     extra = (f", {known} known not to" if known else "") + (f", {skipped} skipped" if skipped else "")
-    return f"{passed} of {len(cases)} cases passed{extra}"
+    return f"{passed} of {how_many(len(cases), 'case')} passed{extra}"
 
 
 def _notes(name: str, cases: Sequence[Mapping[str, Any]]) -> Iterator[str]:

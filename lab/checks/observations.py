@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.checks.verdict import Outcome, Verdict
 from cephlab.lab.history.history import Event
 
@@ -37,7 +38,7 @@ def observations(events: Sequence[Event]) -> Verdict:
     unseen = tuple(f"{data['what']}: nothing was looked at" for data in seen if _unseen(data))
     if unseen:
         return Verdict(Outcome.INCONCLUSIVE, _first_of(unseen), unseen)
-    return Verdict(Outcome.PASS, f"{len(seen)} observations hold")
+    return Verdict(Outcome.PASS, how_many(len(seen), "observation holds", "observations hold"))
 
 
 def difference(got: object, wanted: object) -> str:

@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.checks.verdict import Outcome, Verdict, merge
 from cephlab.lab.history.history import Event
 from cephlab.lab.history.operations import ALIEN, NOTHING, Act, Ended, Operation, operations_of
@@ -113,13 +114,14 @@ def _missing(
             yield f"the client of {event.data['load']} on {event.data['client']} was cut short: {event.data['said']}"
     unread = [key for key, of_key in sorted(by_key.items()) if not _read_back(of_key)]
     if unread:
-        yield f"{len(unread)} of {len(by_key)} keys were not read back at the end, e.g. {_name(unread[0])}"
+        keys = how_many(len(by_key), "key was", "keys were")
+        yield f"{len(unread)} of {keys} not read back at the end, e.g. {_name(unread[0])}"
     unseen = [(key, write) for key, of_key in sorted(by_key.items()) for write in _unseen(of_key)]
     if unseen:
         key, write = unseen[0]
         yield (
-            f"{len(unseen)} acknowledged writes were overwritten before anybody read them, "
-            f"e.g. version {write.version} of {_name(key)}"
+            f"{how_many(len(unseen), 'acknowledged write was', 'acknowledged writes were')} overwritten before anybody "
+            f"read it, e.g. version {write.version} of {_name(key)}"
         )
 
 
@@ -155,8 +157,8 @@ def _facts(operations: Sequence[Operation]) -> Iterator[str]:
     finals = sum(1 for op in operations if op.act is Act.FINAL)
     reads = len(operations) - len(writes) - finals
     yield (
-        f"{acknowledged} of {len(writes)} writes acknowledged, {unknown} of unknown outcome; "
-        f"{reads} reads meanwhile, {finals} at the end"
+        f"{acknowledged} of {how_many(len(writes), 'write')} acknowledged, {unknown} of unknown outcome; "
+        f"{how_many(reads, 'read')} meanwhile, {finals} at the end"
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.checks.observations import observations
 from cephlab.lab.checks.verdict import Outcome, Verdict, merge
 from cephlab.lab.history.history import Event
@@ -25,4 +26,4 @@ def witnesses(events: Sequence[Event]) -> Verdict:
     missing = [line for line, data in zip(lines, seen, strict=True) if not data["got"] >= data["least"]]
     if missing:
         return Verdict(Outcome.INCONCLUSIVE, f"not exercised: {missing[0]}", tuple(missing))
-    return Verdict(Outcome.PASS, f"{len(seen)} witnesses of the load", lines)
+    return Verdict(Outcome.PASS, how_many(len(seen), "witness of the load", "witnesses of the load"), lines)

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePosixPath
 
 from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.cluster.own import OwnCluster
 from cephlab.lab.images.image import LINK, SEALED, Image
 from cephlab.lab.providers.host import Host
@@ -38,7 +39,7 @@ def require_copies(cluster: OwnCluster) -> None:
     other = [line for lines in by_host for line in lines]
     if other:
         raise LabBroken(
-            f"{len(other)} programs inside the nodes are not those of their image",
+            f"{how_many(len(other), 'program')} inside the nodes not of their image",
             "\n".join(other[:_SHOWN]),
             "remove the copies: `cephlab image rm`, and the engine's image of that name",
         )

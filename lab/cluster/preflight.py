@@ -10,6 +10,7 @@ from typing import Protocol
 import psutil
 
 from cephlab.lab.base.errors import NotInstalled, SpecError, Unavailable
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.ceph.conf import Sizing, choose_sizing
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import GIB, ClusterSpec
@@ -144,7 +145,7 @@ def require_guests_fit(spec: ClusterSpec) -> None:
     here = memory()
     if asked > here.available_bytes:
         raise Unavailable(
-            f"{len(spec.nodes)} guests do not fit into this machine's memory",
+            f"{how_many(len(spec.nodes), 'guest does', 'guests do')} not fit into this machine's memory",
             f"they take {asked / GIB:.1f} GiB, available {here.available_bytes / GIB:.1f} GiB{here.where}",
             "run it on a machine with more, or stop what else is running",
         )
@@ -157,7 +158,7 @@ def require_fit(spec: ClusterSpec, directory: Path) -> Sizing:
     here = memory()
     if needed > here.available_bytes:
         raise SpecError(
-            f"{spec.osd_count} OSD(s) do not fit into this machine's memory",
+            f"{how_many(spec.osd_count, 'OSD does', 'OSDs do')} not fit into this machine's memory",
             f"needed about {needed / GIB:.1f} GiB, available {here.available_bytes / GIB:.1f} GiB{here.where}",
             "ask for fewer nodes or fewer --osds-per-node, or stop what else is running",
         )
@@ -165,7 +166,7 @@ def require_fit(spec: ClusterSpec, directory: Path) -> Sizing:
     free = shutil.disk_usage(directory).free
     if room > free:
         raise SpecError(
-            f"{spec.osd_count} OSD(s) do not fit onto the disk of {directory}",
+            f"{how_many(spec.osd_count, 'OSD does', 'OSDs do')} not fit onto the disk of {directory}",
             f"needed about {room / GIB:.1f} GiB, free {free / GIB:.1f} GiB",
             "ask for fewer OSDs, or set CEPHLAB_HOME to a folder on a larger disk",
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Any
 
 from cephlab.lab.base.clock import SYSTEM, Clock
 from cephlab.lab.base.errors import SpecError, unwritable
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.base.redaction import without_secrets
 from cephlab.lab.history.sources import refuse_same_source
 
@@ -196,13 +198,24 @@ class Recorder:
         return self.history.events(self.scenario)
 
 
+_EITHER = re.compile(r"\b(\d+) (\w+)\(s\)")
+
+
+def _counted(name: str) -> str:
+    """A name as it is written today, so that runs of any age are compared by it; older ones leave the plural open."""
+    return _EITHER.sub(lambda found: how_many(int(found[1]), found[2]), name)
+
+
 def current(kind: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The data of a figure or a step in the schema's form; older archives have others."""
+    """The data of a figure, a series or a step in the schema's form; older archives have others."""
     if kind == "figure":
         exact: dict[str, Any] = {"low": data.get("value"), "high": data.get("value"), "derivation": []}
-        named = {"metric": data["what"]} if "what" in data else {}
-        kept = {key: value for key, value in data.items() if key != "what"}
+        name = data.get("what", data.get("metric"))
+        named = {"metric": _counted(name)} if isinstance(name, str) else {}
+        kept = {key: value for key, value in data.items() if key not in ("what", "metric")}
         return {**exact, "least": None, "most": None, "why": "", **named, **kept}
+    if kind == "series":
+        return {**data, "title": _counted(data["title"])}
     if kind == "step":
         named = {"name": data["what"]} if "what" in data else {}
         kept = {key: value for key, value in data.items() if key not in ("what", "mix")}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.spec.arch import Arch
 
 KEY_LABEL = "cephlab.key"
@@ -125,7 +126,8 @@ def require_unchanged(image: Image) -> None:
     changes = list(_changes(image.root, built, now))
     if changes:
         raise LabBroken(
-            f"the image {image.key[:12]} ({image.release}, {image.arch}) is not what was built: {len(changes)} files",
+            f"the image {image.key[:12]} ({image.release}, {image.arch}) is not what was built: "
+            f"{how_many(len(changes), 'file')}",
             "\n".join(changes[:_SHOWN]),
             f"`cephlab image rm {image.key[:12]}` removes it; the next run builds it anew",
         )

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.base.home import Home, require_space
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.images import build
 from cephlab.lab.images.cache import Cache, image_key, refuse_used
@@ -165,7 +166,7 @@ class ImageStore:
             planned = Image(recipe.release, recipe.arch, key, tree / "root", resolution.packages, recipe.role_sets)
             self._compile_preload(planned)
             count, size = len(resolution.packages), resolution.download_bytes / 1e6
-            progress(f"{recipe.title}: downloading {size:.0f} MB and unpacking {count} packages")
+            progress(f"{recipe.title}: downloading {size:.0f} MB and unpacking {how_many(count, 'package')}")
             build.unpack(self._tools, recipe, self._source, scratch, planned.root)
             build.check_root(planned.root, recipe)
             build.complete(planned.root)

@@ -8,12 +8,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+import cephlab
 from cephlab.lab.archive.archive import Archive
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.spec.specfile import TomlTable, load_model, refuse_twice
 
 SUITE = "defects"
 """The suite whose scenarios look for them; what its passes say is told too, because it may be news."""
+
+KNOWN = Path(cephlab.__file__).parent / "suites" / SUITE / "known.toml"
+"""The list that ships with cephlab."""
 
 MARK = "defects"
 """Names the place of the list on the page of the track record."""

@@ -12,6 +12,7 @@ from typing import Any
 import jinja2
 
 from cephlab.lab.archive.archive import JUNIT, Archive, Ending, Record, counted, deciding
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.checks.figures import figure_parts
 from cephlab.lab.history.history import Event
 from cephlab.lab.providers.base import LeavesUnsaid
@@ -28,9 +29,9 @@ _SHOWN_FACTS = 60
 _SHOWN_CHARS = 300
 
 _NO_VERDICT = {
-    Ending.SKIP: "were skipped; what they would have shown is open",
-    Ending.INCONCLUSIVE: "were inconclusive, which is neither good nor bad",
-    Ending.ERROR: "met trouble of the lab, which says nothing about Ceph",
+    Ending.SKIP: ("scenario was", "scenarios were", "skipped; what would have been shown is open"),
+    Ending.INCONCLUSIVE: ("scenario was", "scenarios were", "inconclusive, which is neither good nor bad"),
+    Ending.ERROR: ("scenario", "scenarios", "met trouble of the lab, which says nothing about Ceph"),
 }
 _NAMED = 5
 """So many scenarios without a verdict are named."""
@@ -182,6 +183,7 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
     )
     environment.filters |= {"seconds": seconds_text, "anchor": _anchor}
+    environment.globals["how_many"] = how_many
     return environment.get_template("report.html.j2")
 
 
@@ -219,8 +221,8 @@ def left_words(left: Sequence[str]) -> str:
     if not left:
         return ""
     more = f", ... and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
-    have = "scenario has" if len(left) == 1 else "scenarios have"
-    return f"{len(left)} {have} no verdict: {', '.join(left[:_NAMED])}{more}"
+    have = how_many(len(left), "scenario has", "scenarios have")
+    return f"{have} no verdict: {', '.join(left[:_NAMED])}{more}"
 
 
 def limits_of(archive: Archive) -> list[str]:
@@ -245,16 +247,12 @@ def limits_of(archive: Archive) -> list[str]:
     used = [PROVIDERS[name]() for name in sorted({cluster["provider"] for cluster in clusters}) if name in PROVIDERS]
     said += [made.unsaid for made in used if isinstance(made, LeavesUnsaid)]
     counts = counted(archive.records)
-    said += [_counted(counts[end], meaning) for end, meaning in _NO_VERDICT.items() if end in counts]
+    said += [f"{how_many(counts[end], *words)} {rest}." for end, (*words, rest) in _NO_VERDICT.items() if end in counts]
     if manifest["tier"] == "quick":
         said.append("The quick tier leaves out what only the full tier runs.")
     if manifest["state"] != "complete":
         said.append("The run did not come to its end: scenarios that are not listed did not run.")
     return said
-
-
-def _counted(count: int, meaning: str) -> str:
-    return f"1 scenario {meaning.replace('were', 'was', 1)}." if count == 1 else f"{count} scenarios {meaning}."
 
 
 def _row(archive: Archive, record: Record, end_s: float) -> ScenarioRow:

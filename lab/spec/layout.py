@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.spec.arch import Arch, parse_arch
 from cephlab.lab.spec.clusterspec import (
     DEFAULT_DISK_BYTES,
@@ -31,7 +32,9 @@ def parse_nodes(text: str) -> tuple[tuple[Arch, int], ...]:
             ) from None
         if number < 1:
             raise SpecError(
-                f"--nodes: {part!r} asks for {number} nodes", "wanted: a count of 1 or more", "leave the part out"
+                f"--nodes: {part!r} asks for {how_many(number, 'node')}",
+                "wanted: a count of 1 or more",
+                "leave the part out",
             )
         groups.append((parse_arch(arch), number))
     return tuple(groups)
@@ -137,8 +140,8 @@ def _spread(archs: Sequence[Arch], mons: int) -> list[int]:
                 chosen.append(queue.pop(0))
     if len(chosen) < mons:
         raise SpecError(
-            f"{mons} monitors do not fit on {len(archs)} node{'s'[: len(archs) != 1]}",
+            f"{mons} monitors do not fit on {how_many(len(archs), 'node')}",
             "every monitor needs a node of its own",
-            f"ask for at most {len(archs)} monitors or for more nodes",
+            f"ask for at most {how_many(len(archs), 'monitor')} or for more nodes",
         )
     return chosen

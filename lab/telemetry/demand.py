@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.spec.arch import Arch
 
 
@@ -81,7 +82,7 @@ class Operation:
 
     @property
     def protection(self) -> str:
-        return f"EC {self.k}+{self.m}" if self.k else f"{self.replicas} copies"
+        return f"EC {self.k}+{self.m}" if self.k else how_many(self.replicas, "copy", "copies")
 
 
 @dataclass(frozen=True)

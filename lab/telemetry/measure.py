@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 from cephlab.lab.base.clock import SYSTEM, Clock
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
@@ -114,9 +115,9 @@ def prepared(cluster: Cluster, plan: Plan, say: Say) -> Iterator[Clients]:
     operation = plan.operation
     if operation.shards != len(cluster.osd_ids()):
         raise SpecError(
-            f"{operation.shards} copies or shards cannot be told apart on {len(cluster.osd_ids())} OSDs",
+            f"{operation.shards} copies or shards cannot be told apart on {how_many(len(cluster.osd_ids()), 'OSD')}",
             "every OSD must hold one of each PG",
-            f"measure on {operation.shards} OSDs, each on a node of its own",
+            f"measure on {how_many(operation.shards, 'OSD')}, each on a node of its own",
         )
     prepare = _objects if plan.objects else _whole_objects if plan.passes else _images
     with prepare(cluster, plan, say) as clients:
@@ -150,7 +151,7 @@ def _objects(cluster: Cluster, plan: Plan, say: Say) -> Iterator[Clients]:
         pools.primary_is(cluster, cluster.osd_ids()[0], OBJECT_POOL),
     ):
         job = job_of(plan)
-        say(f"making a bucket of {job.objects} objects of {job.object_bytes} bytes")
+        say(f"making a bucket of {how_many(job.objects, 'object')} of {job.object_bytes} bytes")
         if plan.operation.name != s3.DELETE:  # what is deleted is put anew before each load
             s3.fill(cluster.hosts[plan.nodes[0]], serving, job, patience=cluster.patience)
         yield ObjectClients(cluster, plan, serving)

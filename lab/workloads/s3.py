@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cephlab.lab.base.errors import CephTrouble, LabBroken
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.cluster.gateway import Gateway
 from cephlab.lab.providers.host import Host
 from cephlab.lab.workloads import s3_program
@@ -63,7 +64,7 @@ def parse(text: bytes, job: S3Job) -> FioResult:
     """The program's report as a result of fio, in one direction. CephTrouble when a request failed."""
     report: dict[str, Any] = json.loads(text)
     if report["errors"]:
-        raise CephTrouble(f"the gateway failed {report['errors']} request(s) of the S3 load", report["words"])
+        raise CephTrouble(f"the gateway failed {how_many(report['errors'], 'request')} of the S3 load", report["words"])
     operations, seconds = int(report["operations"]), float(report["seconds"])
     done = Done(
         operations=operations,

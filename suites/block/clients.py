@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.cluster.pools import REPLICATED
 from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.report.series import record_series
@@ -45,7 +46,7 @@ def run(stage: Stage, pattern: str) -> None:
             results = loaded(stage, targets[:count], pattern, DEPTH)
             for number, result in enumerate(results):
                 note_run(stage.recorder, f"{pattern} by client {number + 1} of {count}", result, DEPTH)
-            what = f"{pattern} by {count} client(s) together"
+            what = f"{pattern} by {how_many(count, 'client')} together"
             rate, latency = together(stage.recorder, what, results, expected.bounds(place))
             rates.append(rate.mean)
             latencies.append(latency.mean)

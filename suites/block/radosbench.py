@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.pools import REPLICATED
 from cephlab.lab.history.history import Basis, Bound, Recorder
@@ -58,7 +59,7 @@ def run(stage: Stage) -> None:
         with pools.pool(stage.cluster, f"bench{place + 1}", pg_num=pg_num(stage, REPLICATED, PUBLISHED_PGS)) as pool:
             for mode, prediction in expected.items():
                 results = bench(stage, pool, mode, count, size)
-                note_all(stage, f"{mode} by {count} client(s)", results, prediction.bounds(place))
+                note_all(stage, f"{mode} by {how_many(count, 'client')}", results, prediction.bounds(place))
                 runs[mode].append(results)
     for mode, prediction in expected.items():
         lines = [*measured_lines(counts, runs[mode]), *prediction.lines(counts)]

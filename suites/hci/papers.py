@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.report.series import Line, record_series
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
@@ -75,7 +76,7 @@ def one_guest(stage: Stage, setting: GuestSetting) -> None:
     points = measured(stage, setting, [(jobs, 1, jobs) for jobs in JOBS])
     draw(stage, f"{setting.pattern} of {setting.size} in one guest, against jobs", points, "jobs")
     for jobs in JOBS:
-        claim_cache(stage, setting, points, jobs, f"1 guest, {jobs} job(s)", jobs)
+        claim_cache(stage, setting, points, jobs, f"1 guest, {how_many(jobs, 'job')}", jobs)
 
 
 def several_guests(stage: Stage, setting: GuestSetting) -> None:
@@ -83,13 +84,18 @@ def several_guests(stage: Stage, setting: GuestSetting) -> None:
     counts = GUESTS[stage.tier]
     for jobs in JOBS if stage.tier is Tier.FULL else JOBS[:1]:
         points = measured(stage, setting, [(count, count, jobs) for count in counts])
-        draw(stage, f"{setting.pattern} of {setting.size} by {jobs} job(s), against guests at once", points, "guests")
+        draw(
+            stage,
+            f"{setting.pattern} of {setting.size} by {how_many(jobs, 'job')}, against guests at once",
+            points,
+            "guests",
+        )
         for count in counts[1:]:
-            claim_cache(stage, setting, points, count, f"{count} guests, {jobs} job(s)", jobs)
+            claim_cache(stage, setting, points, count, f"{how_many(count, 'guest')}, {how_many(jobs, 'job')}", jobs)
         judged = hypervisor(stage.cluster).parts.kvm
         for cache, drawn in points.items():
             one, most = (claims.rate_of(runs) for _, runs in (drawn[0], drawn[-1]))
-            label = f"{counts[-1]} guests, {jobs} job(s), cache={cache}"
+            label = f"{how_many(counts[-1], 'guest')}, {how_many(jobs, 'job')}, cache={cache}"
             alone, together = (load_of(setting, guests, jobs) for guests in (counts[0], counts[-1]))
             bound = gains.of_clients(stage, alone, together, claims.SEVERAL)
             claims.note_guests(stage.recorder, label, (most, one), bound, judged=judged)
@@ -150,7 +156,7 @@ def loaded(
     argv = setting.argv(device(number), jobs, seconds)
     runs = run_all(guests, idle, number, argv, (seconds + END_S) * cluster.patience)
     reached = received_bytes(cluster) - before
-    label = f"cache={cache}, {len(guests)} guest(s), {jobs} job(s)"
+    label = f"cache={cache}, {how_many(len(guests), 'guest')}, {how_many(jobs, 'job')}"
     for index, run in enumerate(runs):
         note_run(stage, f"{label}, guest {index + 1}", run)
     written = sum(run.result.write.bytes for run in runs)

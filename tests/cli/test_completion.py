@@ -12,6 +12,7 @@ from cephlab.cli.enter import completions
 from cephlab.cli.main import NAME, app
 from cephlab.lab.base import process
 from cephlab.lab.base.home import HOME_VARIABLE, Home
+from tests.cli.test_help import leaves
 from tests.fake_provider import kept_cluster
 
 
@@ -47,6 +48,18 @@ def offered(words: list[str], incomplete: str = "") -> list[str]:
         (["status"], {"one"}),
         (["logs"], {"one"}),
         (["measure", "--lab"], {"auto", "local", "container"}),
+        (["predict", "--release"], {"reef", "squid"}),
+        (["explain", "--op"], {"randrw70"}),
+        (["predict", "--sweep"], {"depth", "clients"}),
+        (["measure", "--op"], {"randread", "put", "seq"}),
+        (["measure", "--beside"], {"baseline", "reef"}),
+        (["measure", "--disks"], {"memory"}),
+        (["tune", "measure", "--arch"], {"aarch64"}),
+        (["image", "build", "--roles"], {"ceph", "database"}),
+        (["image", "kernel"], {"pages64k"}),
+        (["up", "--deploy"], {"microceph"}),
+        (["probe", "--kind"], {"nvme"}),
+        (["report", "--defect"], {"keepalive-wraps"}),
     ],
 )
 def test_values_are_offered(home: Home, words: list[str], some: set[str]) -> None:
@@ -99,3 +112,22 @@ def test_a_home_that_cannot_be_read_offers_nothing(tmp_path: Path, monkeypatch: 
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "file"))
     assert offered(["down"]) == []
+
+
+FREE = {
+    *("KEY=VALUE", "PLACE=VALUE", "REF", "SIZE", "BYTES", "K+M", "EXPR", "FILE|LIST"),
+    *("MACHINE:PORT", "MACHINE:/dev/NAME", "ARCH:COUNT,...", "-- CMD", "ARGS"),
+}
+"""Placeholders of what is written and not chosen."""
+OWN_WORDS = {("up", "name"), ("profile init", "name"), ("probe", "peer")}
+
+
+def test_every_text_that_is_chosen_is_completed() -> None:
+    """What is no number, no file and no date is written freely, and says so by its placeholder, or is completed."""
+    silent = {
+        (" ".join(path), str(param.name))
+        for path, command in leaves()
+        for param in command.get_params(typer.Context(command))
+        if param.type.name == "text" and param.metavar not in FREE and param._custom_shell_complete is None
+    }
+    assert silent - {(path, "help") for path, _ in silent} == OWN_WORDS

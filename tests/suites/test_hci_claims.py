@@ -98,9 +98,9 @@ def test_a_claim_is_of_the_place_that_it_was_made_for(monkeypatch: pytest.Monkey
     }
     small, _, large, _ = papers.VM
     for jobs in papers.JOBS:
-        papers.claim_cache(stage, small, points, jobs, f"1 guest, {jobs} job(s)", jobs)  # type: ignore[arg-type]
+        papers.claim_cache(stage, small, points, jobs, f"1 guest, {jobs} jobs", jobs)  # type: ignore[arg-type]
     assert CHECKS["figures"](recorder.events()).outcome is Outcome.PASS
-    papers.claim_cache(stage, large, points, 1, "1 guest, 1 job(s)", 1)  # type: ignore[arg-type]
+    papers.claim_cache(stage, large, points, 1, "1 guest, 1 job", 1)  # type: ignore[arg-type]
     assert CHECKS["figures"](recorder.events()).outcome is Outcome.FAIL
 
 

@@ -121,7 +121,7 @@ def test_a_gate_is_red_where_a_requirement_is_out_of_reach_and_says_why_and_what
         "test_scenario[profile.open]": True,
     }
     lines = requirement_lines(result.archive)
-    assert "  profile.too-much, randwrite of 4 KiB, 2 copies, 72 client(s) with 8 in flight each: failed" in lines
+    assert "  profile.too-much, randwrite of 4 KiB, 2 copies, 72 clients with 8 in flight each: failed" in lines
     assert any("at most 40 min required, 44 min (7.3" in line for line in lines)
 
 

@@ -115,7 +115,7 @@ def test_an_operation_waits_for_its_leader_s_threads_and_the_last_replica_s() ->
     # 16 OSDs lead a sixteenth each, with as much work for the two replicas of others as for what they lead.
     assert figures(pool) == (2 / 1024 / 16 / 16, 16, (1 / 1024 + 1 / 1024 * LAST_OF_2) / 16)
     assert told(pool) == (
-        "16 thread(s) / (1.9531 point-ms / 1.00 points) / (0.0625 of the operations x 1.00 at the busiest OSD)",
+        "16 threads / (1.9531 point-ms / 1.00 points) / (0.0625 of the operations x 1.00 at the busiest OSD)",
         "131,072 ops/s",
     )
     assert (pool.step.source, pool.batches) == (daemons.SOURCE, False)
@@ -272,14 +272,11 @@ def test_what_client_machines_do_is_told() -> None:
     found = by_name(THREE_KINDS, work(WRITE, client=ASKED))
 
     assert told(found["clients on fast: CPU"])[0] == (
-        f"1.5 machine(s) x 100 points / ({PART:.4f} of the operations x 4.000 point-ms)"
+        f"1.5 machines x 100 points / ({PART:.4f} of the operations x 4.000 point-ms)"
     )
     assert told(found["clients on fast: network"])[0] == (f"1.5 x 990 GB/s / ({PART:.4f} of the operations x 68 KiB)")
     fio = found["clients on fast: fio of a client process"].step
-    assert (
-        fio.how
-        == f"1.5 process(es) of 3 x 1 thread(s) / (1.0000 point-ms / 1.00 points) / {PART:.4f} of the operations"
-    )
+    assert fio.how == f"1.5 processes of 3 x 1 thread / (1.0000 point-ms / 1.00 points) / {PART:.4f} of the operations"
     assert fio.source == daemons.SOURCE
 
 
@@ -299,5 +296,5 @@ def test_load_generators_on_nodes_are_as_fast_as_their_node() -> None:
     assert figures(mixed["clients on fast: fio of a client process"]) == (1e-3 / 4 / 3, 3, 1e-3 / 4)
     assert figures(mixed["clients on slow: fio of a client process"]) == (1e-3 / 3, 3, 1e-3)
     assert told(equal["clients: fio of a client process"])[0] == (
-        "3 process(es) of 3 x 1 thread(s) / (1.0000 point-ms / 1.00 points) / 1.0000 of the operations"
+        "3 processes of 3 x 1 thread / (1.0000 point-ms / 1.00 points) / 1.0000 of the operations"
     )

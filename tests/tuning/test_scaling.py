@@ -37,7 +37,7 @@ def test_four_numbers_of_clients_make_a_law(tmp_path: Path, here: Profile) -> No
     assert found.law is not None
     assert found.law.contention == pytest.approx(0.1, rel=1e-3)
     assert dict(found.points) == pytest.approx({n: LAW.throughput(n) for n in (1, 2, 4, 8)}, abs=1e-3)
-    assert f"{LAW.throughput(6):,.0f} ops/s with 6 client(s), falls beyond 9 clients" in found.words(6)
+    assert f"{LAW.throughput(6):,.0f} ops/s with 6 clients, falls beyond 9 clients" in found.words(6)
 
 
 def test_three_do_not_and_it_is_said(tmp_path: Path, here: Profile) -> None:

@@ -125,7 +125,7 @@ def test_shares_are_told_with_where_they_come_from() -> None:
     assert [(one.what, one.how, one.value) for one in found] == [
         (
             "placement on each of 3 n",
-            "leads 1 TB of 3 TB; of 3 shard(s) it holds 1, at most one where there are hosts enough",
+            "leads 1 TB of 3 TB; of 3 shards it holds 1, at most one where there are hosts enough",
             "0.3333 led + 0.6667 beside",
         )
     ]

@@ -8,6 +8,7 @@ from typing import Any
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.base.runs import Run
 from cephlab.lab.images.image import Image
 from cephlab.lab.providers import addresses
@@ -152,7 +153,7 @@ class ContainerLab(EngineLab[ContainerHost]):
             timeout_s=_SETTLE_S,
             timed_out=lambda _what, _timeout_s, commands: LabBroken(
                 f"{host.name} must be idle while a disk with limits is moved",
-                f"{commands} command{'s'[: commands != 1]} run on it",
+                f"{how_many(commands, 'command')} run on it",
                 "stop its daemons first",
             ),
         )

@@ -18,6 +18,7 @@ import psutil
 from cephlab.lab.base import process
 from cephlab.lab.base.errors import CleanupFailed, LabBroken, LabError, Unavailable
 from cephlab.lab.base.home import Home, refuse_odd
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, Run, RunId, ours, remove_tree, run_ids, taken
 from cephlab.lab.images.image import Image
@@ -254,7 +255,7 @@ def _unlink(home: Home, run_id: RunId) -> list[str]:
 
 def _clear_packets(mark: str) -> list[str]:
     rules = PacketFilter(mark).clear() if packets.obstacle() is None else 0
-    return [f"{rules} rule{'s'[: rules != 1]} of the packet filter"] if rules else []
+    return [f"{how_many(rules, 'rule')} of the packet filter"] if rules else []
 
 
 def _mark(home: Home, run_id: str) -> str:

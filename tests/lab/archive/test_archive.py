@@ -115,9 +115,9 @@ def sealed(directory: Path, *histories: tuple[Ending, tuple[Line, ...]]) -> Arch
 GOOD = (Ending.PASS, FITTING[Ending.PASS])
 
 JUDGED = (
-    (GOOD, Ending.PASS, "1 observations hold"),
+    (GOOD, Ending.PASS, "1 observation holds"),
     ((Ending.PASS, (began(), saw(2), ENDED)), Ending.FAIL, "x: got 2, wanted 1"),
-    ((Ending.FAIL, (began(), saw(1), ENDED)), Ending.PASS, "1 observations hold"),
+    ((Ending.FAIL, (began(), saw(1), ENDED)), Ending.PASS, "1 observation holds"),
     ((Ending.PASS, (began(), ENDED)), Ending.INCONCLUSIVE, "the scenario observed nothing"),
     ((Ending.PASS, (began(), saw(1), ENDED, CRASHED)), Ending.FAIL, "afterwards: crash record: osd.0: assert"),
     ((Ending.FAIL, (began(), saw(2), ENDED, UNSEEN)), Ending.FAIL, "x: got 2, wanted 1"),

@@ -76,7 +76,7 @@ def test_many_false_alarms_are_beyond_doubt() -> None:
 
 def test_the_page_says_what_so_few_attempts_can_show() -> None:
     text = page([*runs("pass", "pass", "pass", "fail"), replace(RUN, name="q", endings={"demo.y": "pass"})], {})
-    assert text.startswith("1 of 5 attempts were flaky (20.0%; limit for a scenario: 1%), in 5 runs of 1 commits.")
+    assert text.startswith("1 of 5 attempts were flaky (20.0%; limit for a scenario: 1%), in 5 runs of 1 commit.")
     assert "| demo.x | 4 | 1 | 25.0% | 0 | **wanted** |" in text
     assert "| demo.y | 1 | 0 | below 100% | 0 |  |" in text
     assert "| demo | 5 | 1 | 0 | 0 | 20.0%, 0.5% to 71.6% |" in text

@@ -99,7 +99,7 @@ def test_loss_service_observations_and_witnesses_all_count(events: list[Event], 
 def test_a_recorded_load_says_what_was_written_and_how_it_was_served() -> None:
     verdict = CHECKS["recorded"]([*KEPT, limit("longest_wait_s", 1.0)])
     assert verdict.derivation == (
-        "1 of 1 writes acknowledged, 0 of unknown outcome; 0 reads meanwhile, 1 at the end",
+        "1 of 1 write acknowledged, 0 of unknown outcome; 0 reads meanwhile, 1 at the end",
         "client_errors 0 (no limit)",
         "longest_wait_s 1 s, at most 1 s: agreed",
         "longest_gap_s 1 s (no limit)",

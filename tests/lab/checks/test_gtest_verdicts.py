@@ -32,7 +32,7 @@ WHY = "a lab has no such device"
 
 def test_cases_that_pass_are_counted_and_those_that_are_known_not_to() -> None:
     assert program(case("A.a", "pass")) == Verdict(
-        Outcome.PASS, f"{PROGRAM}: 1 of 1 cases passed", (f"{PROGRAM}: 1 of 1 cases passed", *OTHERS)
+        Outcome.PASS, f"{PROGRAM}: 1 of 1 case passed", (f"{PROGRAM}: 1 of 1 case passed", *OTHERS)
     )
     found = program(
         case("A.a", "pass"),
@@ -75,7 +75,7 @@ def test_a_program_of_which_nothing_passed_is_doubt() -> None:
         Outcome.INCONCLUSIVE, f"{PROGRAM} ran no case: it ended with status 139", ("one", "two", *OTHERS)
     )
     known = program(case("A.a", "fail", known=WHY), code=1)
-    said = f"{PROGRAM}: 0 of 1 cases passed, 1 known not to"
+    said = f"{PROGRAM}: 0 of 1 case passed, 1 known not to"
     assert known.reason == f"{said}: it ended with status 1"
     assert known.derivation == (said, "one", "two", *OTHERS)
     assert known.outcome is Outcome.INCONCLUSIVE

@@ -174,7 +174,7 @@ def test_all_that_is_wrong_is_counted_and_the_first_ten_are_shown() -> None:
     one, two, eleven = (CHECKS["survival"](events(tuple(lost[: 2 * count]))) for count in (1, 2, 11))
     said = (
         "l.1: lost: n0 at 9.000 s found nothing although version 1 had been acknowledged (written from 1.000 s on)",
-        "1 of 1 writes acknowledged, 0 of unknown outcome; 0 reads meanwhile, 1 at the end",
+        "1 of 1 write acknowledged, 0 of unknown outcome; 0 reads meanwhile, 1 at the end",
     )
     assert (one.reason, one.derivation) == (said[0], said)
     assert two.reason == f"{said[0]} (and 1 more)"
@@ -200,8 +200,8 @@ def test_a_pass_says_what_it_rests_on() -> None:
     assert verdict.derivation == (facts,)
 
 
-NOT_READ_BACK = "1 of 1 keys were not read back at the end, e.g. l.1"
-UNSEEN = "1 acknowledged writes were overwritten before anybody read them, e.g. version {} of l.1"
+NOT_READ_BACK = "1 of 1 key was not read back at the end, e.g. l.1"
+UNSEEN = "1 acknowledged write was overwritten before anybody read it, e.g. version {} of l.1"
 
 DOUBTFUL: dict[str, tuple[tuple[Row, ...], str]] = {
     "nothing was acknowledged, and nothing can be read": (
@@ -253,7 +253,7 @@ def test_doubt_is_doubt() -> None:
     unread = survival(events((("w", 1, 2, 1, "o"), ("w2", 1, 2, 1, "o"), ("f", 3, 4, 1, "o"))))
     assert unread.reason == "1 of 2 keys were not read back at the end, e.g. l.2"
     replaced = survival(events((("w", 1, 2, 1, "o"), ("w", 3, 4, 2, "o"), ("f", 5, 6, 2, "o"))))
-    assert replaced.reason == "1 acknowledged writes were overwritten before anybody read them, e.g. version 1 of l.1"
+    assert replaced.reason == "1 acknowledged write was overwritten before anybody read it, e.g. version 1 of l.1"
     too_early = survival(events((("w", 1, 2, 1, "o"), ("f", 3, 4, 1, "o"), ("w", 5, 6, 2, "o"))))
     assert too_early.outcome is Outcome.INCONCLUSIVE
     cut = Event("s", 1.0, "load_cut_short", {"load": "l", "client": "n0", "said": "Killed"})

@@ -57,6 +57,8 @@ OLDER = (
     ("figure", {"what": "rate", "value": 9, "low": 8, "high": 9, "unit": "B", "least": 1, "most": None, "why": "w"}),
     ("figure", {"metric": "moved_bytes", "value": 3, "unit": "B"}),
     ("step", {"what": "power cut"}),
+    ("figure", {"metric": "rate by 1 client(s), 2 job(s)", "value": 3, "unit": "B"}),
+    ("series", {"title": "read by 4 job(s)", "axis": "guests", "lines": []}),
     ("step", {"name": "osd.0 to reef", "phase": "ended", "mix": {"reef": 1}}),
 )
 
@@ -65,10 +67,11 @@ def test_older_forms_are_read_as_the_one_of_today(tmp_path: Path) -> None:
     writer = write(tmp_path / "a")
     for kind, data in OLDER:
         writer.history.record("demo.0", kind, data)
-    rate, moved, cut, _ = (event.data for event in read_archive(tmp_path / "a").events)
+    rate, moved, cut, by_one, drawn, _ = (event.data for event in read_archive(tmp_path / "a").events)
     assert (rate["metric"], rate["low"], rate["least"], rate["derivation"]) == ("rate", 8, 1, [])
     assert (moved["low"], moved["high"], moved["least"], moved["why"]) == (3, 3, None, "")
     assert (cut["name"], cut["phase"]) == ("power cut", "reached")
+    assert (by_one["metric"], drawn["title"]) == ("rate by 1 client, 2 jobs", "read by 4 jobs")
 
 
 @pytest.mark.slow

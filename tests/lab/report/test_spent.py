@@ -27,7 +27,7 @@ def test_a_run_adds_up_its_scenarios_the_longest_first(tmp_path: Path) -> None:
     for name in ("demo.a", "demo.b"):
         add(
             writer,
-            Record(name, "demo", Ending.PASS, "1 observations hold", seconds=10.0),
+            Record(name, "demo", Ending.PASS, "1 observation holds", seconds=10.0),
             (*FITTING[Ending.PASS], ("spent", {"seconds": {f"{BEFORE}: the rest": 20.0, "wait for health": 6.0}})),
         )
     writer.seal(render_report)

@@ -1,0 +1,7 @@
+"""How many of a thing, in words."""
+
+
+def how_many(count: float, thing: str, things: str = "") -> str:
+    """`1 client`, `2 clients`, `1.5 clients`. things: the words for any other number, where an s is not enough."""
+    number = str(count) if isinstance(count, int) else f"{count:.4g}"
+    return f"{number} {thing if number == '1' else things or f'{thing}s'}"

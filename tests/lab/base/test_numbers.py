@@ -1,0 +1,35 @@
+"""One thing and several, in words."""
+
+import ast
+import re
+
+import pytest
+
+from cephlab.lab.base.numbers import how_many
+from tests.code_tree import PACKAGES, ROOT, nodes, trees
+
+EITHER = re.compile(r"[a-z]\((?:s|es|ies)\)")
+OF_OTHERS = {"average latency(s)", r"\b(\d+) (\w+)\(s\)"}
+"""What rados bench prints, and what older archives have."""
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(0, "0 clients"), (1, "1 client"), (2, "2 clients"), (1.0, "1 client"), (1.5, "1.5 clients")]
+)
+def test_one_is_told_from_several(count: float, words: str) -> None:
+    assert how_many(count, "client") == words
+
+
+def test_an_s_is_not_always_enough() -> None:
+    assert [how_many(n, "try was", "tries were") for n in (1, 3)] == ["1 try was", "3 tries were"]
+
+
+def test_no_text_leaves_it_to_the_reader_whether_it_is_one() -> None:
+    said = {
+        node.value
+        for tree in trees([package for package in PACKAGES if package != "tests"]).values()
+        for node in nodes(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and EITHER.search(node.value)
+    }
+    said |= {path.name for path in (ROOT / "lab/report").glob("*.j2") if EITHER.search(path.read_text())}
+    assert said <= OF_OTHERS
