@@ -21,7 +21,10 @@ app = typer.Typer(name="archive", cls=Group, help="List the archives of runs.", 
 ArchiveArgument = Annotated[
     Path | None,
     typer.Argument(
-        metavar="DIR", help="A run's archive; the newest when left out.", show_default=False, autocompletion=ARCHIVES
+        metavar="ARCHIVE",
+        help="A run's archive; the newest when left out.",
+        show_default=False,
+        autocompletion=ARCHIVES,
     ),
 ]
 _UNKNOWN = "not an archive"
@@ -57,7 +60,6 @@ def ls(out: Output, world: World) -> None:
 
     Example: cephlab archive ls
     """
-    world.home.refuse_no_folder()
     out.note(f"home: {world.home.path}")
     rows = [row_of(path) for path in archives(world.home)]
     columns = ("archive", "state", "tier", "release", "verdicts")

@@ -24,15 +24,14 @@ if TYPE_CHECKING:
     from cephlab.lab.telemetry.demandfile import Measurement
 
 CODES = {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.INCONCLUSIVE: 6}
-_SidePath = Annotated[Path, typer.Argument(help="Demand file, or a run's archive.", show_default=False)]
 
 
 @framed
 def compare(
     out: Output,
-    before: _SidePath,
+    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="Demand file, or a run's archive.")],
     after: Annotated[
-        Path | None, typer.Argument(help="The other one; with --architectures it is left out.", show_default=False)
+        Path | None, typer.Argument(metavar="AFTER", help="The other one; with --architectures it is left out.")
     ] = None,
     architectures: Annotated[
         bool, typer.Option("--architectures", help="Of one run: each figure of x86_64 beside that of aarch64.")

@@ -36,7 +36,12 @@ def _no_type(**_: Any) -> None:
 
 
 class Command(TyperCommand):
-    """A command with plain placeholders in its help."""
+    """A command with plain placeholders in its help, whose paragraphs are as wide as the terminal."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        paragraphs = (self.help or "").split("\n\n")
+        self.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
     def get_params(self, ctx: Any) -> Any:
         """typer's own, each with its placeholder."""
@@ -82,7 +87,11 @@ def refuse_unwritable(option: str, path: Path | None) -> None:
     raise SpecError(f"{option} {path} cannot be written", why, hint)
 
 
-_PLAINLY = {"a valid integer": "a whole number", "a valid number": "a number"}
+_PLAINLY = {
+    "a valid integer": "a whole number",
+    "a valid number": "a number",
+    "a valid datetime or date": "a date, such as 2024-02-29 or 2024-02-29T12:00:00",
+}
 
 
 def wrong_use(error: typer.TyperException, name: str) -> SpecError:
@@ -95,6 +104,7 @@ def wrong_use(error: typer.TyperException, name: str) -> SpecError:
     if wanted:
         # pydantic's error behind it has the value.
         given = [repr(each["input"]) for each in getattr(error.__cause__, "errors", list)()]
-        wanted = _PLAINLY.get(wanted.partition(", unable")[0], wanted.partition(", unable")[0])
+        kind = wanted.partition(", ")[0]
+        wanted = _PLAINLY.get(kind, kind)
         detail = "; ".join([*(f"got: {each}" for each in given), f"wanted: {wanted}"])
     return SpecError(f"{what[:1].lower()}{what[1:]}".rstrip("."), detail, f"`{path} --help` shows what it takes")

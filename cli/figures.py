@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cephlab.cli.output import table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from rich.table import Table
     from rich.text import Text
@@ -60,6 +60,14 @@ def ratio_text(ratio: float) -> Text:
     return Text(f"{ratio:.2f}", "green" if off <= _CLOSE else "yellow" if off <= _WITHIN else "red")
 
 
+def limit_lines(which: str, limited: Iterable[tuple[str, str]]) -> list[str]:
+    """A line for each limit with all that it limits. which: the words before those; limited: (what, its limit)."""
+    groups: dict[str, list[str]] = {}
+    for what, limit in limited:
+        groups.setdefault(limit, []).append(what)
+    return [f"  limit {which} {', '.join(whats)}: {limit}" for limit, whats in groups.items()]
+
+
 def show_comparisons(out: Output, comparisons: Sequence[Comparison]) -> None:
     """Published and predicted side by side, a table for each source, and below it what limits which figures."""
     for source in dict.fromkeys(row.reference for row in comparisons):
@@ -76,10 +84,7 @@ def show_comparisons(out: Output, comparisons: Sequence[Comparison]) -> None:
         ]
         heads = ("figure", "published", "predicted", "within", "ratio")
         out.result(table(heads, cells, title=source, wrapped=("figure",)), None)
-        limits: dict[str, list[str]] = {}
-        for row in rows:
-            limits.setdefault(row.limit.partition(" (next: ")[0], []).append(row.figure.name)
-        out.lines(*(f"  limit: {limit}, of {'; '.join(names)}" for limit, names in limits.items()), "")
+        out.lines(*limit_lines("of", [(row.figure.name, row.limit.partition(" (next: ")[0]) for row in rows]), "")
     if any(row.trust for row in comparisons):
         out.lines("within: 90 % of what is measured lies between the prediction over and times that factor")
 

@@ -11,6 +11,9 @@ import typer
 from cephlab.cli.output import JsonOption, Output, reporting
 from cephlab.cli.world import World, world_of
 
+_TELL_OF_HOMES = ("doctor",)
+"""Commands that themselves tell of a home that is no folder, beside all else that is missing."""
+
 
 def framed(command: Callable[..., int | None]) -> Callable[..., None]:
     """A command as typer calls it. The command returns its exit code, None for 0.
@@ -37,7 +40,10 @@ def framed(command: Callable[..., int | None]) -> Callable[..., None]:
             given[name] = group(**{option.name: given.pop(option.name) for option in fields(group)})
         with reporting(given["as_json"] if own_json else given.pop("as_json")) as out:
             given |= {name: out for name, kind in hints.items() if kind is Output}
-            given |= {name: world_of(ctx) for name, kind in hints.items() if kind is World}
+            for name in (name for name, kind in hints.items() if kind is World):
+                given[name] = world_of(ctx)
+                if command.__name__ not in _TELL_OF_HOMES:
+                    given[name].home.refuse_no_folder()
             if code := command(**given):
                 raise typer.Exit(code)
 

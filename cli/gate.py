@@ -35,7 +35,7 @@ _RERUN = "rerun"
 FailedInArgument = Annotated[
     Path | None,
     typer.Argument(
-        metavar="DIR", help="With --rerun-failed: the archive to take; else the newest.", autocompletion=ARCHIVES
+        metavar="ARCHIVE", help="With --rerun-failed: the archive to take; else the newest.", autocompletion=ARCHIVES
     ),
 ]
 
@@ -85,7 +85,7 @@ class Selection:
     resume: Annotated[
         Path | None,
         typer.Option(
-            help="Go on with an interrupted run, what never began included.", metavar="DIR", autocompletion=ARCHIVES
+            help="Go on with an interrupted run, what never began included.", metavar="ARCHIVE", autocompletion=ARCHIVES
         ),
     ] = None
     plan: Annotated[
@@ -171,7 +171,7 @@ def gate(
         sign(b"", kept.sign)  # a key that cannot sign is refused now, and not after the run
     if failed_in is not None and not what.rerun_failed:
         raise SpecError(
-            f"{failed_in} needs --rerun-failed", "no other gate reads an archive", "add it, or leave DIR out"
+            f"{failed_in} needs --rerun-failed", "no other gate reads an archive", "add it, or leave ARCHIVE out"
         )
     home = world.home
     home.ensure()

@@ -44,7 +44,10 @@ class PackageOptions:
     ] = None
     snapshot: Annotated[
         datetime | None,
-        typer.Option(help="Take packages of that time (UTC); CEPHLAB_MIRROR names the archive of snapshots."),
+        typer.Option(
+            help="Take packages of that time (UTC), e.g. 2024-02-29; CEPHLAB_MIRROR names the archive of snapshots.",
+            metavar="DATE",
+        ),
     ] = None
 
     @property
@@ -67,7 +70,11 @@ def build(
     arch: ArchOption = None,
     roles: Annotated[
         list[str] | None,
-        typer.Option(help="Role set of the image, e.g. database; repeatable. Default: ceph.", autocompletion=ROLES),
+        typer.Option(
+            help="Role set of the image, e.g. database; repeatable. Default: ceph.",
+            autocompletion=ROLES,
+            metavar="ROLE",
+        ),
     ] = None,
     *,
     packages: PackageOptions,
@@ -136,7 +143,6 @@ def ls(out: Output, world: World) -> None:
 
     Example: cephlab image ls
     """
-    world.home.refuse_no_folder()
     images = world.images.list()
     rows = [[i.key[:_SHORT], i.release, i.arch.value, i.ceph_version, ", ".join(i.role_sets)] for i in images]
     shown = table(("key", "release", "arch", "ceph", "roles"), rows) if rows else "no images"

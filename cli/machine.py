@@ -102,7 +102,7 @@ def probe(
     out: Output,
     world: World,
     disk: DiskOptions,
-    peer: Annotated[str, typer.Option("--peer", help="Another machine, running `iperf3 -s`.")] = "",
+    peer: Annotated[str, typer.Option("--peer", help="Another machine, running `iperf3 -s`.", metavar="HOST")] = "",
 ) -> None:
     """Measure core speed, memory, checksums, disk and network, and write the profile `this-machine`.
 

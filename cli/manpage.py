@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import typer.main
 
-import cephlab
 from cephlab.cli.main import NAME, app
 
 _HEAD = r""".TH CEPHLAB 1 "" cephlab "User Commands"
@@ -41,8 +39,6 @@ The folder for images, clusters and archives; cephlab in your cache folder where
 130, 143, 129: a signal ended it, after it had removed what it started: Ctrl-C, SIGTERM, SIGHUP."""
 
 _EXAMPLE = "Example: "
-_PACKAGE = Path(cephlab.__file__).parent
-"""Defaults below it are told without it: it is another folder on each machine."""
 
 
 def page() -> str:
@@ -70,7 +66,7 @@ def _command(command: Any, ctx: typer.Context) -> Iterator[str]:
     for param in command.get_params(ctx):
         record = param.get_help_record(ctx)
         if record is not None and param.name != "help":
-            said = " ".join(record[1].replace(f"{_PACKAGE}/", "").split())
+            said = " ".join(record[1].split())
             yield f".TP\n.B {_troff(record[0])}\n{_troff(said)}"
     if example:
         yield f".PP\nExample:\n.EX\n{_troff(example.strip())}\n.EE"

@@ -27,6 +27,7 @@ from cephlab.cli.output import Output, table
 from cephlab.cli.request import parse_bytes, parse_options
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.spec.clusterspec import HEALTHY_S
 
 if TYPE_CHECKING:
     from cephlab.lab.images.image import Image
@@ -49,7 +50,9 @@ class MeasuredLoad:
             autocompletion=MEASURED_OPERATIONS,
         ),
     ] = None
-    bs: Annotated[str, typer.Option(help="Size of those operations that name none, e.g. 4k or 4M.")] = "4k"
+    bs: Annotated[str, typer.Option(help="Size of those operations that name none, e.g. 4k or 4M.", metavar="SIZE")] = (
+        "4k"
+    )
     depth: Annotated[int, typer.Option(help="Requests in flight of each client.", min=1, max=MAX_DEPTH)] = 16
     clients: Annotated[
         int, typer.Option(help="Clients at once, each on a node and an image of its own.", min=1, max=MAX_CLIENTS)
@@ -221,7 +224,6 @@ def measure_beside(
 
     what: the side that is compared with; changed: settings that only the other, the new side has.
     """
-    from cephlab.lab.cluster.cluster import HEALTHY_S
     from cephlab.lab.cluster.optionnames import refuse_unknown_options
     from cephlab.lab.cluster.raising import ClusterRequest, images_for, raise_for, refuse_unfit
     from cephlab.lab.telemetry import demandfile, place

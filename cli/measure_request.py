@@ -14,7 +14,7 @@ from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.base.progress import Progress
 from cephlab.lab.spec.arch import parse_arch
-from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, UNKNOWN_RELEASE, refuse_both
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, HEALTHY_S, UNKNOWN_RELEASE, refuse_both
 from cephlab.lab.spec.layout import CephSetup
 
 if TYPE_CHECKING:
@@ -126,7 +126,6 @@ class MeasureRequest:
 @contextmanager
 def raised(world: World, out: Output, request: MeasureRequest) -> Iterator[tuple[OwnCluster, Provider, Progress]]:
     """A healthy cluster for a request, its provider, and where to tell progress. Ctrl-C removes everything."""
-    from cephlab.lab.cluster.cluster import HEALTHY_S
     from cephlab.lab.cluster.optionnames import refuse_unknown_options
     from cephlab.lab.cluster.raising import ClusterRequest, images_for, raise_for, refuse_unfit
 

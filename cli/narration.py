@@ -18,7 +18,7 @@ from cephlab.lab.archive.archive import Ending, Record, counted
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.report.defects import SUITE
-from cephlab.lab.report.page import left_words
+from cephlab.lab.report.page import left_list
 
 _COLOURS = {
     Ending.PASS: "green",
@@ -121,7 +121,7 @@ def page(result: GateResult) -> str:
     if result.left:
         lines += [
             "",
-            left_words(result.left),
+            left_list(result.left),
             f"go on with: {called(f'cephlab gate --resume {shlex.quote(str(result.archive))}', result.home)}",
         ]
     if result.unexpected_skips:

@@ -1,4 +1,4 @@
-"""What `cephlab gate --plan` and `--list` say, and what an archive says of scenarios that did not run."""
+"""What `cephlab gate --plan` and `--list` say."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from cephlab.cli.world import World
     from cephlab.fixtures.plan import PlannedScenario
     from cephlab.fixtures.run import Request
-    from cephlab.lab.archive.archive import Archive
 
 
 def show(out: Output, request: Request, lanes: int, *, elsewhere: bool = False) -> int:
@@ -99,10 +98,3 @@ def name_all(out: Output, request: Request) -> int:
     told = [{"scenario": each.scenario, "goal": each.goal, "skipped": each.skipped} for each in planned]
     out.result(how_many(len(planned), "scenario"), {"scenarios": told})
     return 0
-
-
-def unrun(archive: Archive) -> str:
-    """What an archive says of the scenarios that were to run and have no verdict."""
-    from cephlab.lab.report.page import left_words
-
-    return left_words(archive.left) or "what did not run is not known"

@@ -20,6 +20,7 @@ from cephlab.cli.work import watt_steps, work_lines, work_value
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.spec.clusterspec import KNOWN_RELEASES
+from cephlab.lab.spec.written import size_bytes
 from cephlab.tuning.units import Measure, parse
 from cephlab.tuning.workload import OPERATIONS
 
@@ -69,9 +70,13 @@ class Further:
     ] = ""
     compare: Annotated[
         list[str] | None,
-        typer.Option(help="Also another profile, side by side; repeatable.", autocompletion=PROFILES),
+        typer.Option(
+            help="Also another profile, side by side; repeatable.", metavar="PROFILE", autocompletion=PROFILES
+        ),
     ] = None
-    recover: Annotated[str, typer.Option(metavar="BYTES", help="Also the time to copy a lost node.")] = ""
+    recover: Annotated[
+        str, typer.Option(metavar="SIZE", help="Also the time to copy a lost node that held so much.")
+    ] = ""
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ class LoadOptions:
             autocompletion=PREDICTED_OPERATIONS,
         ),
     ] = ""
-    bs: Annotated[str, typer.Option(help="Bytes of one operation: 4k, 64k, 4M.")] = "4k"
+    bs: Annotated[str, typer.Option(help="Of one operation: 4k, 64k, 4M.", metavar="SIZE")] = "4k"
     replicas: Annotated[int, typer.Option(min=1, help="Copies of each object.")] = 3
     ec: Annotated[str, typer.Option(metavar="K+M", help="Erasure code in place of copies.")] = ""
     clients: Annotated[int, typer.Option(min=1, help="Load generators.")] = 16
@@ -96,10 +101,10 @@ class LoadOptions:
     span: Annotated[
         float, typer.Option(min=1e-6, max=1, help="Share of each disk that the data lies on, for rotating disks.")
     ] = 1.0
-    stripe_unit: Annotated[str, typer.Option(metavar="BYTES", help="Of one chunk of an erasure code: 4k, 16k.")] = "4k"
+    stripe_unit: Annotated[str, typer.Option(metavar="SIZE", help="Of one chunk of an erasure code: 4k, 16k.")] = "4k"
     data: Annotated[
         str,
-        typer.Option(metavar="BYTES", help="That the pool holds: how much metadata is then in memory is worked out."),
+        typer.Option(metavar="SIZE", help="Of all that the pool holds: so much of its metadata is in memory."),
     ] = ""
     demand: DemandOption = None
     release: Annotated[
@@ -130,10 +135,10 @@ class LoadOptions:
         """The load of one operation."""
         from cephlab.tuning.workload import Shape, parse_block, parse_ec
 
-        k, m = parse_ec(self.ec)
+        k, m = parse_ec(self.ec, "--ec")
         return Shape(
             self.op or op,
-            parse_block(self.bs),
+            parse_block(self.bs, "--bs"),
             self.clients,
             self.depth,
             replicas=self.replicas,
@@ -141,7 +146,7 @@ class LoadOptions:
             m=m,
             hit_ratio=self.hit_ratio,
             span=self.span,
-            stripe_unit=parse_block(self.stripe_unit),
+            stripe_unit=parse_block(self.stripe_unit, "--stripe-unit"),
             data_bytes=_amount("--data", self.data) if self.data else 0.0,
         )
 
@@ -247,11 +252,14 @@ class Recovered:
 
 
 def _amount(option: str, text: str) -> float:
-    """Bytes of "20 TB"; SpecError, with the option, where that is none."""
+    """Bytes of "20 TB" as profiles have it, or of "4T" as other options do; SpecError where that is none."""
     try:
         return parse(text, Measure.BYTES)
-    except ValueError as error:
-        raise SpecError(f"{option}: {text!r} is not a number of bytes", f"wanted: {error}") from None
+    except ValueError:
+        if size := size_bytes(text):
+            return size
+    units = "k, M, G, T and KiB ... PiB in powers of 1024, KB ... PB in powers of 1000"
+    raise SpecError(f"{option}: {text!r} is not a size", f"wanted: bytes above 0, or with a unit: {units}", "write 4T")
 
 
 def recovered(world: World, size: str, demands: Sequence[Demand], profile: Profile, *, k: int) -> Recovered:

@@ -14,7 +14,6 @@ from cephlab.cli.completion import DEFECTS
 from cephlab.cli.conventions import refuse_unwritable
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
-from cephlab.cli.plan import unrun
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.numbers import how_many
@@ -39,6 +38,7 @@ def judge_again(out: Output, world: World, directory: ArchiveArgument = None, si
     Example: cephlab judge ARCHIVE
     """
     from cephlab.lab.archive.archive import Ending, exit_code, judge, read_archive
+    from cephlab.lab.report.page import left_list
 
     archive = read_archive(named_or_newest(out, world, directory), signers)
     verdicts = judge(archive)
@@ -55,6 +55,7 @@ def judge_again(out: Output, world: World, directory: ArchiveArgument = None, si
     value = {
         "altered": list(archive.altered),
         "lost": list(archive.lost),
+        "left": list(archive.left),
         "signer": archive.signer,
         "differing": differing,
         "verdicts": [{**asdict(verdict), "differs": verdict.differs} for verdict in verdicts],
@@ -63,7 +64,8 @@ def judge_again(out: Output, world: World, directory: ArchiveArgument = None, si
     code = exit_code([verdict.now or verdict.stored for verdict in verdicts if verdict.quarantined is None])
     code = _ALTERED if archive.altered else code
     if archive.manifest["state"] != "complete":
-        out.warn(f"the run was cut short; {unrun(archive)}")
+        left = left_list(archive.left) if archive.left else "what did not run is not known"
+        out.warn(f"the run was cut short; {left}")
         code = code or exit_code([Ending.INCONCLUSIVE])
     return code
 
@@ -79,7 +81,7 @@ def warn_of_doubts(out: Output, archive: Archive) -> int:
 class PageOptions:
     """Where the page goes, and what else is on it."""
 
-    output: Annotated[Path | None, typer.Option(help="File to write; report.html in DIR when left out.")] = None
+    output: Annotated[Path | None, typer.Option(help="File to write; report.html in ARCHIVE when left out.")] = None
     beside: Annotated[
         list[Path] | None, typer.Option(help="Another archive whose database runs are compared as well; repeatable.")
     ] = None

@@ -34,7 +34,7 @@ class ClusterOptions:
 
     nodes: Annotated[
         str | None,
-        typer.Option(help="ARCH:COUNT,... Default: 2 native and 1 of the other architecture.", show_default=False),
+        typer.Option(help="Default: 2 native and 1 of the other architecture.", metavar="ARCH:COUNT,..."),
     ] = None
     release: Annotated[
         str | None,
@@ -49,7 +49,9 @@ class ClusterOptions:
         None
     )
     mgrs: Annotated[int | None, typer.Option(help="Managers.", show_default="1")] = None
-    disk_size: Annotated[str | None, typer.Option(help="Size of each OSD's sparse disk.", show_default="10GiB")] = None
+    disk_size: Annotated[
+        str | None, typer.Option(help="Size of each OSD's sparse disk.", show_default="10GiB", metavar="SIZE")
+    ] = None
     separate_db: Annotated[bool | None, typer.Option("--separate-db", help="Give each OSD a disk for its RocksDB.")] = (
         None
     )
@@ -157,7 +159,9 @@ def parse_bytes(option: str, text: str, example: str = "4k or 4G") -> int:
     size = size_bytes(text) or 0
     if size < _LEAST_BYTES:
         raise SpecError(
-            f"{option}: {text!r} is not a size", f"wanted: {_LEAST_BYTES} bytes or more", f"write {example}"
+            f"{option}: {text!r} is not a size",
+            f"wanted: {_LEAST_BYTES} bytes or more, as a number or with a unit: k, M, G, T, in powers of 1024",
+            f"write {example}",
         )
     return size
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cephlab.cli.figures import si
+from cephlab.cli.figures import limit_lines, si
 from cephlab.cli.output import Output, table
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
@@ -74,14 +74,13 @@ def show_sweep(out: Output, what: str, points: Sequence[Point], made: Sequence[P
     """A table with a bar for each rate, and below it what limits which of them."""
     most = max(point.ops for point in made)
     rows = []
-    limits: dict[str, list[str]] = {}
     for at, point in zip(points, made, strict=True):
         low, high = point.trust.around(point.ops)
         interval = f"{si(low, '')} to {si(high, '')}"
         rows.append([at.at, si(point.ops, "ops/s"), interval, _bar(point.ops / most), si(point.latency_s, "s")])
-        limits.setdefault(point.bottleneck, []).append(at.at)
     out.result(table((what, "rate", "90 % interval", "", "mean"), rows, wrapped=()), None)
-    out.lines(*(f"  limit at {what} {', '.join(at)}: {limit}" for limit, at in limits.items()))
+    limited = [(at.at, point.bottleneck) for at, point in zip(points, made, strict=True)]
+    out.lines(*limit_lines(f"at {what}", limited))
 
 
 def _bar(share: float) -> str:

@@ -15,6 +15,7 @@ from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.numbers import how_many
 
 _FAILED = 1
 _QUARANTINE = Path(cephlab.__file__).parent / "suites" / "quarantine.toml"
@@ -25,13 +26,16 @@ def track(
     out: Output,
     world: World,
     archives: Annotated[
-        list[Path] | None, typer.Argument(metavar="DIR", help="Archives of runs to add.", autocompletion=ARCHIVES)
+        list[Path] | None, typer.Argument(metavar="ARCHIVE", help="Archives of runs to add.", autocompletion=ARCHIVES)
     ] = None,
     kept: Annotated[
         Path | None, typer.Option(help="File that keeps every attempt; the home's when left out.", metavar="FILE")
     ] = None,
     quarantine: Annotated[
-        Path, typer.Option(help="Scenarios that do not decide.", exists=True, dir_okay=False)
+        Path,
+        typer.Option(
+            help="Scenarios that do not decide.", exists=True, dir_okay=False, show_default="those of cephlab itself"
+        ),
     ] = _QUARANTINE,
     output: Annotated[
         Path | None, typer.Option(help="Page whose table of attempts and list of known defects are written anew.")
@@ -73,5 +77,7 @@ def track(
             out.warn(f"{alarms.suite}: {alarms.alarms} of {alarms.sound} sound attempts did not pass, {LIMIT:.0%} may")
     rows = [{**asdict(rate), "rate": rate.rate, "quarantined": rate.scenario in quarantined} for rate in rates(runs)]
     said = {"runs": len(runs), "scenarios": rows, "wanted": [rate.scenario for rate in missing]}
+    if output is not None:
+        text = f"{output}: " + (f"attempts of {how_many(len(runs), 'run')}, " if runs else "") + "known defects"
     out.result(text, {**said, "suites": [asdict(alarms) for alarms in suites]})
     return _FAILED if missing or any(alarms.above for alarms in suites) else 0

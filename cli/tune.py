@@ -70,7 +70,7 @@ class EffectOptions:
     op: Annotated[
         str, typer.Option(help="randwrite, randread, write or read.", metavar="OP", autocompletion=MEASURED_OPERATIONS)
     ] = "randwrite"
-    bs: Annotated[str, typer.Option(help="Size of the operation, e.g. 4k or 4M.")] = "4k"
+    bs: Annotated[str, typer.Option(help="Size of the operation, e.g. 4k or 4M.", metavar="SIZE")] = "4k"
     depth: Annotated[int, typer.Option(help="Requests in flight.", min=1, max=MAX_DEPTH)] = 16
     arch: Annotated[str, typer.Option(help="Architecture of the OSDs.", autocompletion=ARCHS)] = "x86_64"
     replicas: Annotated[int, typer.Option(help="Copies; there are as many OSDs.", min=1, max=9)] = 2

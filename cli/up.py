@@ -18,6 +18,7 @@ from cephlab.cli.world import World
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import LabError, NotInstalled, NotReached, SpecError
 from cephlab.lab.base.progress import Progress
+from cephlab.lab.spec.clusterspec import HEALTHY_S
 
 if TYPE_CHECKING:
     from cephlab.lab.cluster.own import OwnCluster
@@ -152,7 +153,6 @@ def _pair(text: str, wanted: str) -> tuple[str, str]:
     return machine, rest
 
 
-HEALTHY_S = 120.0
 _TAIL_LINES = 4
 
 

@@ -167,19 +167,19 @@ _BLOCK = re.compile(r"([1-9][0-9]*)\s*([kKmM]?)(?:i?[bB])?")
 _EC = re.compile(r"([1-9][0-9]?)\+([1-9][0-9]?)")
 
 
-def parse_block(text: str) -> int:
-    """Bytes of "4k", "64KiB", "4M" or "4096", in powers of two as fio has them; SpecError otherwise."""
+def parse_block(text: str, what: str = "the block size") -> int:
+    """Bytes of "4k", "64KiB", "4M" or "4096", in powers of two as fio has them; SpecError otherwise. what: its name."""
     match = _BLOCK.fullmatch(text.strip())
     if not match:
-        raise SpecError("the block size does not fit", f"got {text!r}, wanted such as 4k, 64k or 4M")
+        raise SpecError(f"{what} does not fit", f"got {text!r}, wanted such as 4k, 64k or 4M")
     return int(match[1]) << {"": 0, "k": 10, "m": 20}[match[2].lower()]
 
 
-def parse_ec(text: str) -> tuple[int, int]:
-    """(k, m) of "4+2", (0, 0) of nothing; SpecError otherwise."""
+def parse_ec(text: str, what: str = "the erasure code") -> tuple[int, int]:
+    """(k, m) of "4+2", (0, 0) of nothing; SpecError otherwise. what: its name."""
     if not text:
         return 0, 0
     match = _EC.fullmatch(text.strip())
     if not match:
-        raise SpecError("the erasure code does not fit", f"got {text!r}, wanted such as 4+2")
+        raise SpecError(f"{what} does not fit", f"got {text!r}, wanted such as 4+2")
     return int(match[1]), int(match[2])

@@ -21,10 +21,8 @@ from cephlab.lab.providers.base import Provider
 from cephlab.lab.providers.host import Host
 from cephlab.lab.services import CORE, service_of
 from cephlab.lab.spec.arch import Arch
-from cephlab.lab.spec.clusterspec import ClusterSpec, makes_a_pool
+from cephlab.lab.spec.clusterspec import HEALTHY_S, ClusterSpec, makes_a_pool
 
-HEALTHY_S = 120.0
-"""Until a cluster is healthy, before patience."""
 _DOWN_S = 30.0
 
 

@@ -15,7 +15,6 @@ from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, Runs, remove_tree, write_json
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.ceph.conf import Sizing
-from cephlab.lab.cluster.cluster import HEALTHY_S
 from cephlab.lab.cluster.deploy import stores
 from cephlab.lab.cluster.deploy.packages import Deployer
 from cephlab.lab.cluster.own import OwnCluster, identified
@@ -28,7 +27,7 @@ from cephlab.lab.providers.base import Images, Provider
 from cephlab.lab.providers.host import Host, lacks_aio
 from cephlab.lab.services import refuse_unknown, role_sets
 from cephlab.lab.spec.arch import Arch
-from cephlab.lab.spec.clusterspec import ClusterSpec
+from cephlab.lab.spec.clusterspec import HEALTHY_S, ClusterSpec
 
 CEPH = ("ceph",)
 

@@ -225,6 +225,11 @@ def left_words(left: Sequence[str]) -> str:
     return f"{have} no verdict: {', '.join(left[:_NAMED])}{more}"
 
 
+def left_list(left: Sequence[str]) -> str:
+    """The same with each of them, on a line of its own."""
+    return "\n  ".join([f"{how_many(len(left), 'scenario has', 'scenarios have')} no verdict:", *left])
+
+
 def limits_of(archive: Archive) -> list[str]:
     """What follows from this run and what does not, from where and how it ran."""
     manifest = archive.manifest

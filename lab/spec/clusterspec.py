@@ -28,6 +28,8 @@ MIN_DISK_BYTES = GIB
 MIN_DB_BYTES = 3 * GIB
 """The smallest separate db. RocksDB's logs alone may take 1 GiB (max_total_wal_size in bluestore_rocksdb_options). If
 they do not fit, BlueFS spills over to the slow device, and the cluster warns of it (BLUEFS_SPILLOVER)."""
+HEALTHY_S = 120.0
+"""Until a cluster is healthy, before patience."""
 MAX_MONS = 5
 MAX_NODE_NAME = 20
 """A daemon's socket lies below its node's directory, and a socket's path holds 107 bytes."""

@@ -13,11 +13,12 @@ from pathlib import Path, PurePosixPath
 
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.home import Home
-from cephlab.lab.cluster.cluster import HEALTHY_S, Cluster
+from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.raising import ClusterRequest, raise_for
 from cephlab.lab.images.store import ImageStore
 from cephlab.lab.providers.select import provider
 from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.clusterspec import HEALTHY_S
 from cephlab.lab.telemetry import demandfile, place
 from cephlab.lab.telemetry import side_by_side as beside
 from cephlab.lab.telemetry.bench import Bench

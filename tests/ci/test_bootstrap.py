@@ -314,6 +314,7 @@ def test_tests_that_take_too_long_are_interrupted(bench: Bench) -> None:
     [
         (0, "root", "exit 0", True, ""),
         (0, "root", "exit 3", True, "the engine could not be started"),
+        (0, "root", "exit 2", True, ""),
         (1000, "ana docker", "exit 0", True, ""),
         (1000, "ana", "exit 0", False, "ana may not use Docker"),
     ],
@@ -337,6 +338,13 @@ def test_an_engine_is_started_for_those_it_would_serve(
     assert bool(ended.stderr) == bool(sentence)
     if not started:
         assert checked.stderr == ended.stderr, "an ordinary user is told one reason"
+
+
+def test_an_engine_elsewhere_is_left_alone_and_that_sounds_like_no_failure() -> None:
+    named = {**os.environ, "DOCKER_HOST": "unix:///nonexistent"}
+    ended = subprocess.run(["bash", ROOT / "ci/engine"], env=named, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert re.fullmatch(r"engine: none is started: DOCKER_HOST is unix:///nonexistent, .*\n", ended.stderr)
 
 
 def test_lxd_is_installed_and_started_for_those_who_ask_for_it(bench: Bench) -> None:

@@ -1,5 +1,6 @@
 """Help and wrong use as a person meets them: plain placeholders, an example that works, and one shape of errors."""
 
+import itertools
 import json
 import pathlib
 import re
@@ -47,6 +48,11 @@ def test_each_help_has_placeholders_of_one_style_and_fits_a_terminal(path: Path)
     assert flags
     assert not re.search(rf"--\S+ +(?:{'|'.join(flags)}) ", text), "a flag takes no value"
     assert max(map(len, text.splitlines())) <= 80
+    assert not re.search(r"^│ [* ]? +[a-z]+ ", text.partition("Arguments")[2].partition("╰")[0], re.MULTILINE)
+    assert "…" not in text, "nothing is cut off"
+    above = [line.strip() for line in text.partition("╭")[0].splitlines()]
+    for line, after in itertools.pairwise(above):
+        assert not (line and after) or len(f"{line} {after.split()[0]}") > 78, f"{line!r} is broken early"
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
@@ -99,6 +105,27 @@ def test_a_value_that_is_none_is_told_with_what_was_wanted(
     what, told, _hint = capsys.readouterr().err.splitlines()
     assert what.startswith(f"error: invalid value for '{arguments[1]}'")
     assert told.strip() == detail
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        (["predict", "--profile", "kunpeng920", "--stripe-unit", "x"], ["--stripe-unit does not fit", "'x', wanted"]),
+        (["predict", "--profile", "kunpeng920", "--bs", "x"], ["--bs does not fit", "got 'x', wanted such as 4k"]),
+        (["predict", "--profile", "kunpeng920", "--ec", "x"], ["--ec does not fit", "got 'x', wanted such as 4+2"]),
+        (["predict", "--profile", "kunpeng920", "--data", "4Q"], ["--data: '4Q' is not a size", "KB ... PB", "4T"]),
+        (["predict", "--profile", "kunpeng920", "--recover", "0"], ["--recover: '0' is not a size", "above 0"]),
+        (["up", "--disk-size", "4Q"], ["--disk-size: '4Q' is not a size", "k, M, G, T, in powers of 1024", "10GiB"]),
+        (["measure", "--size", "4Q"], ["--size: '4Q' is not a size", "k, M, G, T, in powers of 1024"]),
+        (["image", "build", "reef", "--snapshot", "x"], ["'--snapshot'", "got: 'x'; wanted: a date, such as 2024-02"]),
+    ],
+)
+def test_a_value_with_a_form_is_told_with_its_option_and_the_form(
+    arguments: list[str], lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    said = capsys.readouterr().err
+    assert all(line in said for line in lines), said
 
 
 @pytest.mark.parametrize("arguments", [[], ["image"], ["tune"]], ids=str)

@@ -37,4 +37,13 @@ def test_what_is_no_number_of_bytes_is_refused(world: World) -> None:
     shown = CliRunner().invoke(app, ["predict", "--profile", "ampere-altra-4n", "--recover", "much"], obj=world)
 
     assert shown.exit_code == 2
-    assert "--recover: 'much' is not a number of bytes" in shown.stderr
+    assert "--recover: 'much' is not a size" in shown.stderr
+
+
+@pytest.mark.parametrize(("said", "data_bytes"), [("4T", 4 << 40), ("4TiB", 4 << 40), ("4 TB", 4e12), ("4096", 4096)])
+def test_a_size_is_written_as_elsewhere_on_the_command_line_or_as_in_a_profile(
+    world: World, said: str, data_bytes: float
+) -> None:
+    asked = ["explain", "--profile", "kunpeng920", "--data", said, "--json"]
+    made = json.loads(CliRunner().invoke(app, asked, obj=world).stdout)["prediction"]
+    assert made["shape"]["data_bytes"] == data_bytes

@@ -9,7 +9,7 @@ import pytest
 
 from cephlab.lab.base.home import Home
 from cephlab.lab.checks import Verdict
-from cephlab.lab.cluster.cluster import HEALTHY_S, Cluster
+from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import OwnCluster
 from cephlab.lab.cluster.raising import ClusterRequest, Manner, raise_for
 from cephlab.lab.history.history import History
@@ -17,7 +17,7 @@ from cephlab.lab.images.store import ImageStore
 from cephlab.lab.providers.base import Provider
 from cephlab.lab.scenario.scenario import Scenario, Stage, run_scenario, seeded
 from cephlab.lab.scenario.topology import Topology
-from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, HEALTHY_S
 
 GUESTS = ("uml", "qemu")
 GUESTS_VARIABLE = "CEPHLAB_GUESTS"

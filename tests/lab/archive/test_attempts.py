@@ -161,6 +161,19 @@ def test_a_flaky_scenario_fails_the_command_until_it_is_in_quarantine(tmp_path: 
     assert track(tmp_path)[0] == 0
 
 
+def test_a_page_that_is_written_is_named_and_not_printed_too(tmp_path: Path) -> None:
+    archive = archived(tmp_path / "a", Record("demo.x", "demo", Ending.PASS, "held"))
+    page = tmp_path / "record.md"
+    places = (f"<!-- {mark} -->\n<!-- end of {mark} -->\n" for mark in ("attempts", "defects"))
+    page.write_text("".join(places))
+    (tmp_path / "quarantine.toml").touch()
+    named = [f"--{name}={tmp_path / file}" for name, file in (("kept", "kept"), ("quarantine", "quarantine.toml"))]
+    done = CliRunner().invoke(app, ["track", *named, "--output", str(page), str(archive)])
+    assert done.exit_code == 0, done.output
+    assert done.stdout == f"{page}: attempts of 1 run, known defects\n"
+    assert "0 of 1 attempt was flaky" in page.read_text()
+
+
 def test_attempts_are_kept_in_the_home_unless_a_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkout = tmp_path / "checkout" / "ci"
     checkout.mkdir(parents=True)

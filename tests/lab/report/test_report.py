@@ -18,6 +18,7 @@ from cephlab.lab.report.page import (
     Agreement,
     Beside,
     Judged,
+    left_list,
     left_words,
     limits_of,
     overall,
@@ -234,6 +235,7 @@ def test_the_headline_of_a_run_that_was_cut_short_names_what_did_not_run(tmp_pat
         "This run was cut short; 7 scenarios have no verdict: demo.1, demo.2, demo.3, demo.4, demo.5, ... and 2 more."
     )
     assert left_words(["demo.7"]) == "1 scenario has no verdict: demo.7"
+    assert left_list(planned[1:]).splitlines() == ["7 scenarios have no verdict:", *(f"  {n}" for n in planned[1:])]
 
 
 def test_limits_name_what_the_run_cannot_say(tmp_path: Path) -> None:
