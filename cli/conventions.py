@@ -71,11 +71,15 @@ class Group(TyperGroup):
         return params
 
 
-def refuse_unwritable(option: str, path: Path | None) -> None:
-    """SpecError where a file that an option names could not be written, asked before any work; None: not given."""
+def refuse_unwritable(option: str, path: Path | None, *, folders: bool = False) -> None:
+    """SpecError where a file that an option names could not be written, asked before any work; None: not given.
+
+    folders: whether the folders above it are made.
+    """
     if path is None:
         return
-    folder = path.absolute().parent
+    above = path.absolute().parents
+    folder = next(each for each in above if each.exists()) if folders else above[0]
     if path.is_dir():
         why, hint = f"{path} is a folder", "name a file"
     elif not folder.is_dir():
@@ -87,24 +91,18 @@ def refuse_unwritable(option: str, path: Path | None) -> None:
     raise SpecError(f"{option} {path} cannot be written", why, hint)
 
 
-_PLAINLY = {
-    "a valid integer": "a whole number",
-    "a valid number": "a number",
-    "a valid datetime or date": "a date, such as 2024-02-29 or 2024-02-29T12:00:00",
-}
-
-
 def wrong_use(error: typer.TyperException, name: str) -> SpecError:
     """What typer has to say of wrong use, as one of our errors. name: of the whole command."""
+    from cephlab.lab.spec.specfile import plainly
+
     what, _, rest = error.format_message().strip().partition(" (")
     context = getattr(error, "ctx", None)
     path = name if context is None else context.command_path
     detail = rest.removesuffix(")").strip()
+    what = what.replace("argument(s)", "arguments" if " " in detail else "argument")
     what, _, wanted = what.partition(": Input should be ")
     if wanted:
         # pydantic's error behind it has the value.
         given = [repr(each["input"]) for each in getattr(error.__cause__, "errors", list)()]
-        kind = wanted.partition(", ")[0]
-        wanted = _PLAINLY.get(kind, kind)
-        detail = "; ".join([*(f"got: {each}" for each in given), f"wanted: {wanted}"])
+        detail = "; ".join([*(f"got: {each}" for each in given), f"wanted: {plainly(wanted)}"])
     return SpecError(f"{what[:1].lower()}{what[1:]}".rstrip("."), detail, f"`{path} --help` shows what it takes")

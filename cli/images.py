@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cephlab.cli.completion import ARCHS, IMAGES, KERNELS, RELEASES, ROLES
-from cephlab.cli.conventions import Command, Group
+from cephlab.cli.conventions import Command, Group, refuse_unwritable
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table
 from cephlab.cli.world import World
@@ -90,6 +90,8 @@ def build(
     role_sets = tuple(roles or ("ceph",))
     recipes = [store.book.find(release, target, role_sets) for target in wanted]
     lock, writing = packages.lock, packages.writes
+    if writing:
+        refuse_unwritable("--lock", lock, folders=True)
     held = read_lock(lock) if lock is not None and not writing else None
     if held is not None:
         for recipe in recipes:

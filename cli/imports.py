@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cephlab.cli.completion import RELEASES
-from cephlab.cli.conventions import Command, Group
+from cephlab.cli.conventions import Command, Group, refuse_unwritable
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.world import World
-from cephlab.lab.base.errors import SpecError, unwritable
+from cephlab.lab.base.errors import SpecError, unreadable, unwritable
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
 
@@ -81,7 +81,7 @@ def contents(path: Path) -> bytes:
             raise SpecError(f"{path} is no test plan", f"{path.stat().st_size} bytes, at most {MOST_BYTES}")
         return path.read_bytes()
     except OSError as error:
-        raise SpecError(f"{path} cannot be read", str(error.strerror)) from error
+        raise unreadable(path, error) from error
 
 
 def text_of(path: Path) -> str:
@@ -89,7 +89,7 @@ def text_of(path: Path) -> str:
     try:
         return contents(path).decode()
     except UnicodeDecodeError as error:
-        raise SpecError(f"{path} is not UTF-8", f"byte {error.start}") from None
+        raise unreadable(path, error) from None
 
 
 def name_of(path: Path) -> str:
@@ -102,6 +102,7 @@ def write(out: Output, job: Job, output: Path | None) -> None:
     from cephlab.lab.jobs.jobfile import job_to_toml
 
     target = output or Path(f"{job.name}.toml")
+    refuse_unwritable("--output", target)
     try:
         with target.open("x") as sink:
             sink.write(job_to_toml(job))

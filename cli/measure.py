@@ -10,6 +10,7 @@ import typer
 
 from cephlab.cli.compare import conclude
 from cephlab.cli.completion import ARCHS, BESIDES, LABS, MEASURED_OPERATIONS, RELEASES, words
+from cephlab.cli.conventions import refuse_unwritable
 from cephlab.cli.frame import framed
 from cephlab.cli.measure_request import (
     DISKS,
@@ -128,6 +129,7 @@ def measure(out: Output, world: World, load: MeasuredLoad, cluster: MeasuredClus
     """
     request = _request(load, cluster)
     plans = request.plans()
+    refuse_unwritable("--output", then.output, folders=True)
     if then.beside or then.changed:
         changed = parse_options(then.changed or (), "--changed")
         return conclude(out, measure_beside(world, out, request, then.beside or SAME, changed))

@@ -41,6 +41,8 @@ def init(
     from cephlab.lab.spec.specwriter import spec_to_toml
 
     refuse_unwritable("FILE", file)
+    if cluster.release is not None:
+        world.images.book.release(cluster.release)
     spec = cluster.build(foreign_runs=cluster.nodes is not None or foreign_runs(AUTO, world.providers))
     try:
         with file.open("x") as sink:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cephlab.cli.completion import ARCHS, CLUSTERS, LABS, MEASURED_OPERATIONS, RELEASES, TUNINGS
-from cephlab.cli.conventions import Command, Group
+from cephlab.cli.conventions import Command, Group, refuse_unwritable
 from cephlab.cli.frame import framed
 from cephlab.cli.measure_request import MAX_DEPTH, MeasureRequest, file_name, parse_op, raised, rated
 from cephlab.cli.output import Output, table
@@ -117,6 +117,7 @@ def measure(
     from cephlab.tuning.named import load
 
     tuning = load(name)
+    refuse_unwritable("--output", output and output / "any", folders=True)
     done = _measured(world, out, options.request(), tuning, output)
     out.result(effect_page(done), effect_value(done))
 

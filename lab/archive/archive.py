@@ -17,7 +17,7 @@ from typing import Any
 from cephlab.lab.archive.schemas import VERSION, WITH_SCHEMA, validate
 from cephlab.lab.archive.signature import sign, signer
 from cephlab.lab.archive.sums import MODE, SIGNATURE, SUMS, altered, files, read_sums, sums_now, write_sums
-from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.errors import SpecError, unreadable
 from cephlab.lab.base.redaction import without_secrets
 from cephlab.lab.base.runs import make_empty, write_private
 from cephlab.lab.checks import Verdict
@@ -268,10 +268,12 @@ def _parse(directory: Path) -> Archive:
 def _load(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise SpecError(f"{path.parent} is not an archive", f"it has no {path.name}", "name a run's folder") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise SpecError(f"{path} cannot be read", str(error)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise unreadable(path, error) from error
+    except json.JSONDecodeError as error:
+        raise SpecError(f"{path} is not JSON", str(error), "was the file edited?") from error
     if not isinstance(value, dict):
         raise SpecError(f"{path} is not a JSON object")
     return value
@@ -282,7 +284,7 @@ def _events(path: Path) -> tuple[tuple[Event, ...], tuple[str, ...]]:
     try:
         lines, rest = whole_lines(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path} cannot be read", str(error)) from error
+        raise unreadable(path, error) from error
     for number, line in enumerate(lines, 1):
         try:
             value = json.loads(line)

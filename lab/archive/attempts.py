@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cephlab.lab.archive.archive import Archive, Ending
-from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.errors import SpecError, unreadable
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.base.runs import write_private
 
@@ -104,7 +104,7 @@ def _text(path: Path) -> str:
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path} cannot be read", str(error), "is that the file you mean?") from error
+        raise unreadable(path, error, "is that the file you mean?") from error
 
 
 def keep(path: Path, runs: Iterable[KeptRun]) -> list[KeptRun]:

@@ -152,6 +152,12 @@ def unwritable(path: object, error: OSError) -> LabBroken:
     return LabBroken(what, str(error), "free some space, e.g. `cephlab prune`, `cephlab image rm`" if full else "")
 
 
+def unreadable(path: object, error: OSError | UnicodeDecodeError, hint: str = "") -> SpecError:
+    """The error to raise when a file that somebody named cannot be read."""
+    why = error.strerror if isinstance(error, OSError) else f"it is no text: {error}"
+    return SpecError(f"{path} cannot be read", why or str(error), hint)
+
+
 class CephTrouble(LabError):
     """Ceph misbehaved while the lab worked."""
 

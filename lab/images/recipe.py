@@ -13,7 +13,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from cephlab.lab.base.errors import LabError, SpecError
+from cephlab.lab.base.errors import LabError, SpecError, unreadable
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import PAGE_BYTES
 from cephlab.lab.spec.specfile import load_model
@@ -217,7 +217,7 @@ def _config(name: str) -> str:
     try:
         return path.read_text()
     except OSError as error:
-        raise SpecError(f"the kernel's configuration {path} cannot be read", str(error)) from error
+        raise unreadable(path, error) from error
 
 
 def _named(kind: str, name: str, entries: Mapping[str, _Entry]) -> _Entry:

@@ -30,6 +30,8 @@ def parse_nodes(text: str) -> tuple[tuple[Arch, int], ...]:
             raise SpecError(
                 f"--nodes: {part!r} is not ARCH:COUNT", f"got {count!r} as a count", "write x86_64:2,aarch64:1"
             ) from None
+        if not arch:
+            raise SpecError(f"--nodes: {part!r} is not ARCH:COUNT", "got no architecture", "write x86_64:2,aarch64:1")
         if number < 1:
             raise SpecError(
                 f"--nodes: {part!r} asks for {how_many(number, 'node')}",

@@ -1,6 +1,7 @@
 """Reads TOML files and cluster specs. Every key is checked, and an error names each key that does not fit."""
 
 import copy
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.errors import SpecError, unreadable
 from cephlab.lab.spec.clusterspec import (
     MIN_DISK_BYTES,
     UNKNOWN_RELEASE,
@@ -55,7 +56,7 @@ def load_toml(path: Path, hint: str = "") -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())
     except OSError as error:
-        raise SpecError(f"{path} cannot be read", str(error), hint) from error
+        raise unreadable(path, error, hint) from error
     except UnicodeDecodeError as error:
         raise SpecError(f"{path} is not TOML", f"it is no text: {error}", "is that the file you mean?") from error
     except tomllib.TOMLDecodeError as error:
@@ -158,6 +159,26 @@ def _refuse_small_disks(path: Path, spec: ClusterSpec) -> None:
                 )
 
 
+_PLAINLY = {
+    r"^a valid integer\b.*": "a whole number",
+    r"^a valid number\b.*": "a number",
+    r"^a valid string\b.*": "text",
+    r"^a valid boolean\b.*": "true or false",
+    r"^a valid datetime or date\b.*": "a date, such as 2024-02-29 or 2024-02-29T12:00:00",
+    r"^greater than or equal to (.*)": r"\1 or more",
+    r"^less than or equal to (.*)": r"\1 or less",
+    r"^greater than (.*)": r"more than \1",
+    r"^less than (.*)": r"less than \1",
+}
+
+
+def plainly(wanted: str) -> str:
+    """What pydantic wants, in the words of the lab."""
+    for theirs, ours in _PLAINLY.items():
+        wanted = re.sub(theirs, ours, wanted)
+    return wanted
+
+
 def explain(error: ValidationError) -> str:
     """pydantic's findings as lines `key: got ..., wanted ...`.
 
@@ -173,8 +194,7 @@ def explain(error: ValidationError) -> str:
 
 def _line(problem: ErrorDetails) -> str:
     key = ".".join(str(part) for part in problem["loc"])
-    wanted = problem["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-    wanted = wanted.replace("a valid boolean", "true or false")
+    wanted = plainly(problem["msg"].removeprefix("Value error, ").removeprefix("Input should be "))
     if problem["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return f"{key}: unknown key"
     if problem["type"] in ("missing", "missing_argument"):

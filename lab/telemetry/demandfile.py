@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.errors import SpecError, unreadable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import write_json
 from cephlab.lab.history.history import Event
@@ -102,9 +102,9 @@ def load_measurements(path: Path) -> tuple[Measurement, ...]:
     """Read a demand file; SpecError when it is missing, has another kind or schema, or an unknown key."""
     try:
         raw = json.loads(path.read_text())
-    except OSError as error:
-        raise SpecError(f"{path} cannot be read", str(error), "make one with `cephlab measure`") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError) as error:
+        raise unreadable(path, error, "make one with `cephlab measure`") from error
+    except json.JSONDecodeError as error:
         raise SpecError(f"{path} is not JSON", str(error), "make one with `cephlab measure`") from error
     if not isinstance(raw, dict) or raw.get("kind") != KIND:
         got = raw.get("kind") if isinstance(raw, dict) else type(raw).__name__

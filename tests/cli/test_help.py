@@ -94,7 +94,7 @@ def test_wrong_use_has_the_shape_of_every_error(
     ("arguments", "detail"),
     [
         (["gate", "-j", "x"], "got: 'x'; wanted: a whole number"),
-        (["gate", "-j", "-1"], "got: '-1'; wanted: greater than or equal to 0"),
+        (["gate", "-j", "-1"], "got: '-1'; wanted: 0 or more"),
         (["up", "--timeout", "long"], "got: 'long'; wanted: a number"),
     ],
 )
@@ -117,6 +117,12 @@ def test_a_value_that_is_none_is_told_with_what_was_wanted(
         (["predict", "--profile", "kunpeng920", "--recover", "0"], ["--recover: '0' is not a size", "above 0"]),
         (["up", "--disk-size", "4Q"], ["--disk-size: '4Q' is not a size", "k, M, G, T, in powers of 1024", "10GiB"]),
         (["measure", "--size", "4Q"], ["--size: '4Q' is not a size", "k, M, G, T, in powers of 1024"]),
+        (["up", "--nodes", "x86_64,"], ["--nodes: '' is not ARCH:COUNT", "got no architecture"]),
+        (["up", "twice", "more"], ["got unexpected extra arguments", "twice more"]),
+        (["up", "more"], ["got unexpected extra argument\n", "more"]),
+        (["spec", "init", "/dev/shm/no.toml", "--release", "moon"], ["unknown release 'moon'"]),
+        (["judge", __file__], ["is not an archive"]),
+        (["predict", "--profile", "/nosuch/file"], ["/nosuch/file cannot be read\n  No such file or directory"]),
         (["image", "build", "reef", "--snapshot", "x"], ["'--snapshot'", "got: 'x'; wanted: a date, such as 2024-02"]),
     ],
 )

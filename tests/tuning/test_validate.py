@@ -183,7 +183,7 @@ def test_the_geometric_error_counts_both_ways() -> None:
         ('kind = "power"', 'kind = "smell"', "figures.2.kind"),
         ('beyond = "nothing derives it"', "", "exactly one of load, recovery and beyond"),
         ("depth = 20 }", "depth = 20, dept = 1 }", "unknown key"),
-        ("clients = 50", "clients = 0", "greater than or equal to 1"),
+        ("clients = 50", "clients = 0", "1 or more"),
     ],
 )
 def test_a_reference_that_does_not_fit_is_refused(tmp_path: Path, was: str, becomes: str, wanted: str) -> None:
