@@ -92,12 +92,10 @@ def refuse_unwritable(option: str, path: Path | None, *, folders: bool = False) 
 
 
 def wrong_use(error: typer.TyperException, name: str) -> SpecError:
-    """What typer has to say of wrong use, as one of our errors. name: of the whole command."""
+    """What typer has to say of wrong use, as one of our errors. name: of the command with those above it."""
     from cephlab.lab.spec.specfile import plainly
 
     what, _, rest = error.format_message().strip().partition(" (")
-    context = getattr(error, "ctx", None)
-    path = name if context is None else context.command_path
     detail = rest.removesuffix(")").strip()
     what = what.replace("argument(s)", "arguments" if " " in detail else "argument")
     what, _, wanted = what.partition(": Input should be ")
@@ -105,4 +103,4 @@ def wrong_use(error: typer.TyperException, name: str) -> SpecError:
         # pydantic's error behind it has the value.
         given = [repr(each["input"]) for each in getattr(error.__cause__, "errors", list)()]
         detail = "; ".join([*(f"got: {each}" for each in given), f"wanted: {plainly(wanted)}"])
-    return SpecError(f"{what[:1].lower()}{what[1:]}".rstrip("."), detail, f"`{path} --help` shows what it takes")
+    return SpecError(f"{what[:1].lower()}{what[1:]}".rstrip("."), detail, f"`{name} --help` shows what it takes")

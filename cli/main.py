@@ -114,9 +114,20 @@ def run(arguments: list[str]) -> int:
     except typer.TyperException as error:
         if _asks_for_help(error):
             return SpecError.exit_code
-        wrong = wrong_use(error, NAME)
+        wrong = wrong_use(error, _meant(arguments))
         Output(as_json="--json" in arguments).error(wrong)
         return wrong.exit_code
+
+
+def _meant(arguments: Sequence[str]) -> str:
+    """The command that the arguments begin with, as far as there is one."""
+    path = [NAME]
+    below = getattr(typer.main.get_command(app), "commands", {})
+    for word in arguments:
+        if word not in below:
+            break
+        path, below = [*path, word], getattr(below[word], "commands", {})
+    return " ".join(path)
 
 
 def _asks_for_help(error: typer.TyperException) -> bool:

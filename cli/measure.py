@@ -239,6 +239,8 @@ def measure_beside(
         raise SpecError(
             "--op seq and --beside do not go together", why, "measure each by itself, and `cephlab compare`"
         )
+    if what not in (SAME, BASELINE, *world.images.book.releases):
+        other_image(world, request, what, "")  # refused before any image is built
     choice, spec = request.choose(world)
     own = replace(spec, options={**spec.options, **changed})
     refuse_unfit(spec, world.home, world.images)

@@ -14,7 +14,7 @@ from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.base.progress import Progress
 from cephlab.lab.spec.arch import parse_arch
-from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, HEALTHY_S, UNKNOWN_RELEASE, refuse_both
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, HEALTHY_S, UNKNOWN_RELEASE, refuse_image
 from cephlab.lab.spec.layout import CephSetup
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def file_name(request: MeasureRequest, demand: Demand) -> str:
 
 def release_of(release: str | None, image: str | None) -> str:
     """The release to ask for; SpecError where both are given, because a pulled image itself says which it is."""
-    refuse_both(release, image)
+    refuse_image(release, image)
     return UNKNOWN_RELEASE if image else release or DEFAULT_RELEASE
 
 

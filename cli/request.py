@@ -19,13 +19,12 @@ from cephlab.lab.spec.clusterspec import (
     MIN_DISK_BYTES,
     UNKNOWN_RELEASE,
     ClusterSpec,
-    refuse_both,
+    refuse_image,
 )
 from cephlab.lab.spec.layout import CephSetup, Daemons, build_spec, parse_nodes, with_gateways, with_metrics
 from cephlab.lab.spec.written import size_bytes
 
 _LEAST_BYTES = 512
-_REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
 
 
 @dataclass(frozen=True)
@@ -81,10 +80,7 @@ class ClusterOptions:
         return spec
 
     def _from_options(self, foreign_runs: bool) -> ClusterSpec:
-        refuse_both(self.release, self.image)
-        if self.image is not None and not _REFERENCE.fullmatch(self.image):
-            wanted = "wanted: [REGISTRY/]NAME[:TAG] or NAME@DIGEST, of letters, digits and . _ - / : @"
-            raise SpecError(f"--image: {self.image!r} names no image", wanted, "write quay.io/ceph/ceph:v18")
+        refuse_image(self.release, self.image)
         groups = parse_nodes(self.nodes) if self.nodes is not None else default_nodes(foreign_runs=foreign_runs)
         mgrs = _at_least_one("--mgrs", self.mgrs)
         machines = sum(count for _, count in groups)

@@ -117,7 +117,7 @@ def measure(
     from cephlab.tuning.named import load
 
     tuning = load(name)
-    refuse_unwritable("--output", output and output / "any", folders=True)
+    refuse_unwritable("--output", output and output / "before.json", folders=True)
     done = _measured(world, out, options.request(), tuning, output)
     out.result(effect_page(done), effect_value(done))
 

@@ -37,6 +37,7 @@ PAGE_BYTES = {Arch.X86_64: (4 << 10,), Arch.AARCH64: (4 << 10, 16 << 10, 64 << 1
 """Page sizes that an architecture's processors support. The kernel chooses one of them."""
 MAX_DISK_NAME = 60
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
 _SERVICE = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})?")
 
 
@@ -227,8 +228,11 @@ def spelt_out(services: Sequence[str]) -> tuple[str, ...]:
     return tuple(named)
 
 
-def refuse_both(release: str | None, image: str | None) -> None:
-    """SpecError if both are given. A pulled image has its own release, and nobody would check the option."""
+def refuse_image(release: str | None, image: str | None) -> None:
+    """SpecError if it names none, or if both are given: a pulled image has its own release."""
+    if image is not None and not _REFERENCE.fullmatch(image):
+        wanted = "wanted: [REGISTRY/]NAME[:TAG] or NAME@DIGEST, of letters, digits and . _ - / : @"
+        raise SpecError(f"--image: {image!r} names no image", wanted, "write quay.io/ceph/ceph:v18")
     if release is not None and image is not None:
         raise SpecError(
             "--release and --image cannot be given together",

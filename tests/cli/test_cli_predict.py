@@ -223,8 +223,8 @@ def test_a_load_without_measure_is_answered_at_once(world: World) -> None:
     [
         (("predict", "--profile", "nonesuch"), "no profile is named"),
         (("predict", *ALTRA, "--op", "scrub"), "not known to the model"),
-        (("predict", *ALTRA, "--bs", "4q"), "block size"),
-        (("predict", *ALTRA, "--ec", "4"), "erasure code"),
+        (("predict", *ALTRA, "--bs", "4q"), "--bs does not fit"),
+        (("predict", *ALTRA, "--ec", "4"), "--ec does not fit"),
         (("predict", *ALTRA, "--sweep", "disks"), "--sweep"),
         (("predict", *ALTRA, "--demand", "nonesuch.json"), "nonesuch.json cannot be read"),
         (("probe", "--disk", ".", "--kind", "tape"), "kind of disk"),

@@ -136,9 +136,8 @@ def test_a_taken_name_is_refused(world: World, fake: FakeProvider) -> None:
     assert fake.launched == []
 
 
-def test_a_cache_folder_that_cannot_be_written_is_refused(tmp_path: Path, fake: FakeProvider) -> None:
-    (tmp_path / "file").write_text("a file where a folder should be")
-    result = up(World(Home(tmp_path / "file" / "home"), providers(fake)))
+def test_a_cache_folder_that_cannot_be_written_is_refused(fake: FakeProvider) -> None:
+    result = up(World(Home(Path("/proc/home")), providers(fake)))
     assert result.exit_code == 2
     assert "cannot be written" in result.stderr
     assert "CEPHLAB_HOME" in result.stderr
@@ -346,6 +345,7 @@ def test_a_full_disk_is_a_broken_lab_not_a_traceback(tmp_path: Path) -> None:
         (["--suite", "moon"], "there is no suite 'moon'"),
         (["--lab", "moon"], "unknown provider 'moon'"),
         (["--release", "reef", "--image", "some/ceph:1"], "--release and --image cannot be given together"),
+        (["--image", "foo bar"], "--image: 'foo bar' names no image"),
         (["--rerun-failed", "nowhere"], "nowhere is not an archive"),
         (["--resume", "nowhere"], "nowhere is not an archive"),
     ],
@@ -373,3 +373,24 @@ def test_programs_for_measuring_that_are_missing_are_named_with_what_installs_th
 def test_a_setting_of_one_side_is_refused_by_the_name_of_its_option() -> None:
     with pytest.raises(SpecError, match="--changed 'foo' is not KEY=VALUE"):
         parse_options(["foo"], "--changed")
+
+
+def test_what_is_measured_beside_is_looked_for_before_any_image_is_built(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cephlab.lab.cluster.raising.images_for", lambda *_: pytest.fail("an image was built"))
+    result = CliRunner().invoke(app, ["measure", "--beside", "nosuch"], obj=world)
+    assert result.exit_code == 2, result.output
+    assert "--beside: 'nosuch' names no single image" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["measure"], ["tune", "measure", "altra-ceph"]], ids=" ".join)
+def test_a_place_for_the_result_that_cannot_be_is_refused_before_a_cluster(
+    world: World, tmp_path: Path, arguments: list[str]
+) -> None:
+    (tmp_path / "file").touch()
+    place = tmp_path / "file" / "below"
+    result = CliRunner().invoke(app, [*arguments, "--output", str(place)], obj=world)
+    assert result.exit_code == 2, result.output
+    assert f"--output {place}" in result.stderr
+    assert f"{tmp_path / 'file'} is no folder" in result.stderr
