@@ -128,10 +128,10 @@ def test_endings_of_the_lab_and_of_a_lack_are_confirmed_by_their_history(tmp_pat
 # What cannot be read
 
 UNREADABLE = (
-    ("manifest.json", b"{", r"manifest\.json cannot be read"),
+    ("manifest.json", b"{", r"manifest\.json is not JSON"),
     ("manifest.json", b"\xff", r"manifest\.json cannot be read"),
     ("manifest.json", b"[]", r"manifest\.json is not a JSON object"),
-    ("verdicts.json", b"{", r"verdicts\.json cannot be read"),
+    ("verdicts.json", b"{", r"verdicts\.json is not JSON"),
     ("history.jsonl", b"\xff\n", r"history\.jsonl cannot be read"),
 )
 

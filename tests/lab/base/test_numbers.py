@@ -9,8 +9,8 @@ from cephlab.lab.base.numbers import how_many
 from tests.code_tree import PACKAGES, ROOT, nodes, trees
 
 EITHER = re.compile(r"[a-z]\((?:s|es|ies)\)")
-OF_OTHERS = {"average latency(s)", r"\b(\d+) (\w+)\(s\)"}
-"""What rados bench prints, and what older archives have."""
+OF_OTHERS = {"average latency(s)", "argument(s)", r"\b(\d+) (\w+)\(s\)"}
+"""What rados bench and typer print, and what older archives have."""
 
 
 @pytest.mark.parametrize(

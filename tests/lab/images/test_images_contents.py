@@ -82,7 +82,7 @@ def test_a_tree_is_read_again_only_where_a_file_was_touched(image: Image, monkey
     os.utime(osd, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert (osd.stat().st_size, osd.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
     for _ in range(2):
-        with pytest.raises(LabBroken, match="1 files"):
+        with pytest.raises(LabBroken, match="1 file"):
             require_unchanged(image)
     assert len(read) == 3
 
@@ -125,7 +125,7 @@ def test_what_this_user_may_not_read_is_not_compared(image: Image, monkeypatch: 
     monkeypatch.setattr(Path, "open", closed)
     require_unchanged(image)
     touch(image.root / "usr/bin/ceph-osd")
-    with pytest.raises(LabBroken, match="1 files"):
+    with pytest.raises(LabBroken, match="1 file"):
         require_unchanged(image)
 
 
@@ -134,7 +134,7 @@ def test_what_lies_in_a_folder_that_is_closed_is_not_gone(image: Image, monkeypa
     monkeypatch.setattr("os.access", lambda folder, _mode: folder != image.root / "usr/bin")
     require_unchanged(image)
     monkeypatch.setattr("os.access", lambda _folder, _mode: True)
-    with pytest.raises(LabBroken, match="1 files"):
+    with pytest.raises(LabBroken, match="1 file"):
         require_unchanged(image)
 
 

@@ -1,6 +1,7 @@
 """GoogleTest programs: what is read from them, and how a verdict comes of it."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -194,7 +195,7 @@ def test_no_case_is_inconclusive() -> None:
 def test_no_passing_case_is_inconclusive_whatever_is_known(cases: list[Event], code: int) -> None:
     outcome, reason, _ = judged(*cases, code=code)
     assert outcome is Outcome.INCONCLUSIVE
-    assert f"0 of {len(cases)} cases passed" in reason
+    assert re.search(rf"0 of {len(cases)} cases? passed", reason)
     assert judged(*cases, case("Io.Good", "pass"), code=code)[0] is Outcome.PASS
 
 
