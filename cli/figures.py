@@ -65,7 +65,7 @@ def limit_lines(which: str, limited: Iterable[tuple[str, str]]) -> list[str]:
     groups: dict[str, list[str]] = {}
     for what, limit in limited:
         groups.setdefault(limit, []).append(what)
-    return [f"  limit {which} {', '.join(whats)}: {limit}" for limit, whats in groups.items()]
+    return [f"  limit {which} {', '.join(those)}: {limit}" for limit, those in groups.items()]
 
 
 def show_comparisons(out: Output, comparisons: Sequence[Comparison]) -> None:
