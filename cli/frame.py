@@ -43,7 +43,7 @@ def framed(command: Callable[..., int | None]) -> Callable[..., None]:
             for name in (name for name, kind in hints.items() if kind is World):
                 given[name] = world_of(ctx)
                 if command.__name__ not in _TELL_OF_HOMES:
-                    given[name].home.refuse_no_folder()
+                    given[name].home.refuse_unfit()
             if code := command(**given):
                 raise typer.Exit(code)
 

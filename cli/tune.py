@@ -241,12 +241,13 @@ def targets(world: World, place: TuningPlace, say: Progress, *, changing: bool =
         raise SpecError("a tuning needs a place", got, "see `cephlab ls` for clusters")
     if place.may_break and place.inventory is None:
         raise SpecError("--may-break is for machines of an inventory", "--inventory: missing", "docs/attach.md")
+    if changing or place.inventory is not None:
+        world.home.ensure()
     with ExitStack() as undo:
         chosen: list[Target] = [places.this_machine(world.home)] if place.this_machine else []
         if place.inventory is not None:
             inventory = load_inventory(place.inventory)
             permit = read_permit(place.may_break, inventory)
-            world.home.ensure()
             chosen += undo.enter_context(places.of_inventory(inventory, permit, world.home, changing=changing, say=say))
         if place.cluster is not None:
             opened = world.cluster(place.cluster)

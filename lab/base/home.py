@@ -57,16 +57,18 @@ class Home:
     @property
     def nearest(self) -> Path:
         """The home, or what exists nearest above it."""
-        return next(path for path in (self.path, *self.path.parents) if path.exists())
+        return next(path for path in (self.path, *self.path.parents) if _seen(path))
 
-    def refuse_no_folder(self) -> None:
-        """SpecError where something else stands in the place of the home."""
+    def refuse_unfit(self) -> None:
+        """SpecError where something else stands in the place of the home, or where this user may not look into it."""
+        what = wanted = ""
         if not self.nearest.is_dir():
-            raise SpecError(
-                f"the home {self.path} is no folder",
-                f"got {self.nearest}, which is none; wanted: a folder, or a place where one can be made",
-                f"set {HOME_VARIABLE} to a folder of yours on a disk with room",
-            )
+            what, wanted = "is no folder", "which is none; wanted: a folder, or a place where one can be made"
+        elif not os.access(self.nearest, os.R_OK | os.X_OK if self.nearest == self.path else os.X_OK):
+            what, wanted = "cannot be read", "which this user may not look into; wanted: a folder of this user"
+        if what:
+            hint = f"set {HOME_VARIABLE} to a folder of yours on a disk with room"
+            raise SpecError(f"the home {self.path} {what}", f"got {self.nearest}, {wanted}", hint)
 
     def ensure(self) -> Home:
         """Make the folder; SpecError when it cannot be written."""
@@ -79,13 +81,20 @@ class Home:
         except OSError as error:
             raise SpecError(
                 f"the cache folder {self.path} cannot be written",
-                str(error),
+                f"{error.strerror}: {error.filename}",
                 f"set {HOME_VARIABLE} to a folder of yours on a disk with room",
             ) from error
         return self
 
     def free_bytes(self) -> int:
         return shutil.disk_usage(self.path).free
+
+
+def _seen(path: Path) -> bool:
+    try:
+        return path.exists()
+    except PermissionError:
+        return False
 
 
 def default_home() -> Home:

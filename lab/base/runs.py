@@ -177,7 +177,7 @@ class Runs:
         return [directory for directory in self._folders() if directory not in known]
 
     def _folders(self) -> list[Path]:
-        self.home.refuse_no_folder()
+        self.home.refuse_unfit()
         paths = sorted(self.home.runs.iterdir()) if self.home.runs.is_dir() else []
         return [path for path in paths if path.is_symlink() or path.is_dir()]
 

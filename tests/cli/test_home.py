@@ -68,6 +68,26 @@ def test_a_home_that_is_no_folder_is_refused_by_each_command_that_uses_one(tmp_p
         assert result.stdout == ""
 
 
+def test_a_home_that_may_not_be_looked_into_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, _mode: path != tmp_path)
+    for words in (["ls"], ["track"], ["predict", "--profile", "kunpeng920"], ["profile", "ls"]):
+        result = call(World(Home(tmp_path / "deeper"), providers(FakeProvider())), *words)
+        assert result.exit_code == 2, result.output
+        assert f"error: the home {tmp_path / 'deeper'} cannot be read\n  got {tmp_path}, which" in result.stderr
+
+
+def test_a_home_below_a_folder_that_is_shut_is_looked_for_above_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shut(path: Path) -> bool:
+        if path != tmp_path:
+            raise PermissionError(13, "Permission denied", str(path))
+        return True
+
+    monkeypatch.setattr(Path, "exists", shut)
+    assert Home(tmp_path / "shut" / "home").nearest == tmp_path
+
+
 def test_a_machine_is_not_ready_where_its_home_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("a file where a folder should be")
     world = World(Home(tmp_path / "file"), providers(FakeProvider()))
