@@ -102,19 +102,30 @@ class Output:
         printer.print(line, markup=False, highlight=False, soft_wrap=not printer.is_terminal)
 
     def warn(self, line: str) -> None:
-        console(error=True).print(f"[yellow]warning:[/yellow] {_plain(line)}", highlight=False, soft_wrap=True)
+        printer = console(error=True)
+        unbroken = not printer.is_terminal
+        printer.print(f"[yellow]warning:[/yellow] {_plain(line)}", highlight=False, soft_wrap=unbroken)
 
     def error(self, error: LabError) -> None:
         """One line, the evidence indented below it, and the remedy."""
         if self.as_json:
             self.json({"error": {"what": error.what, "detail": error.detail, "hint": error.hint}})
             return
+        from rich.padding import Padding
+        from rich.text import Text
+
         printer = console(error=True)
-        printer.print(f"[bold red]error:[/bold red] {_plain(error.what)}", highlight=False, soft_wrap=True)
+        unbroken = not printer.is_terminal
+        printer.print(f"[bold red]error:[/bold red] {_plain(error.what)}", highlight=False, soft_wrap=unbroken)
         for line in [*error.detail.splitlines(), *getattr(error, "__notes__", ())]:
-            printer.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+            printer.print(
+                f"  {line}" if unbroken else Padding(Text(line), (0, 0, 0, 2)),
+                markup=False,
+                highlight=False,
+                soft_wrap=unbroken,
+            )
         if error.hint:
-            printer.print(f"[cyan]hint:[/cyan] {_plain(error.hint)}", highlight=False, soft_wrap=True)
+            printer.print(f"[cyan]hint:[/cyan] {_plain(error.hint)}", highlight=False, soft_wrap=unbroken)
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:

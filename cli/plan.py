@@ -50,12 +50,14 @@ def show(out: Output, request: Request, lanes: int, *, elsewhere: bool = False) 
         f"{counted}, {_way(lanes, elsewhere=elsewhere)}; {needed}",
         f"{took}; raising clusters comes on top",
     ]
-    if not out.as_json:
-        columns = ("scenario", "cluster", "nodes", "memory", "last time")
-        out.result(table(columns, rows, whole=columns[:4]), None)
     scenarios = [asdict(each) for each in planned]
     told = {"scenarios": scenarios, "seconds": sum(timed), "lanes": lanes or None, "memory_bytes": most}
-    out.result("\n".join(said), told)
+    if out.as_json:
+        out.json(told)
+    else:
+        columns = ("scenario", "cluster", "nodes", "memory", "last time")
+        out.result(table(columns, rows, whole=columns[:4]), None)
+        out.lines(*said)
     return 0
 
 

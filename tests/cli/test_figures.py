@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cephlab.cli.figures import ratio_text, si
+from cephlab.cli.figures import limit_lines, ratio_text, si
 from cephlab.cli.main import app
 from cephlab.lab.base.home import HOME_VARIABLE
 
@@ -46,6 +46,13 @@ def test_a_figure_has_three_digits_and_a_prefix(value: float, unit: str, text: s
 )
 def test_a_ratio_shows_how_far_off_it_is(ratio: float, colour: str) -> None:
     assert str(ratio_text(ratio).style) == colour
+
+
+def test_what_one_limit_holds_is_on_one_line() -> None:
+    assert limit_lines("at depth", [("1", "too little in flight"), ("2", "n: CPU"), ("4", "n: CPU")]) == [
+        "  limit at depth 1: too little in flight",
+        "  limit at depth 2, 4: n: CPU",
+    ]
 
 
 @pytest.mark.slow
@@ -122,6 +129,16 @@ def test_nothing_is_folded_at_80_columns(arguments: tuple[str, ...], last_word: 
     assert len(figures) > 5
     cut = set(CliRunner().invoke(app, list(arguments)).stdout.split()) - set("\n".join(lines).split())
     assert not cut, "every word is whole"
+
+
+@pytest.mark.parametrize(
+    "arguments", [("predict", "--profile", "nosuch"), ("profile", "show", "incerta-3n")], ids=" ".join
+)
+def test_words_are_whole_at_80_columns(arguments: tuple[str, ...]) -> None:
+    lines = lines_on_a_terminal(*arguments)
+    assert max(map(len, lines)) <= NARROW
+    done = CliRunner().invoke(app, list(arguments))
+    assert set((done.stdout + done.stderr).split()) <= set("\n".join(lines).split())
 
 
 @pytest.mark.slow
