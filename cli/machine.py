@@ -129,8 +129,8 @@ def _measured(world: World, disk: DiskOptions, peer: str, say: Progress) -> Prof
     """Refuse what cannot be measured here, then measure one thing after another."""
     from cephlab.tuning.profilefile import THIS_MACHINE
 
-    program = measure.require_programs()
     with measure.scratch(disk.disk, disk.size_bytes, destroy=disk.destroy) as path:
+        program = measure.require_programs()
         network = _network(peer, say)
         machine = _machine(program, network.bandwidth, _rates(world, say), say)
         disks = _disks(path, disk, say)

@@ -138,7 +138,8 @@ def scratch(target: Path, size_bytes: int, *, destroy: bool) -> Iterator[Path]:
         yield target
         return
     if not target.is_dir():
-        raise SpecError(f"{target} is neither a folder nor a device", "", "name a folder on the disk to measure")
+        what = "is neither a folder nor a device" if target.exists() else "does not exist"
+        raise SpecError(f"--disk: {target} {what}", "wanted: a folder on the disk to measure, or a device")
     free = disk_usage(target).free
     if free < size_bytes * 1.1:
         raise SpecError(
@@ -150,7 +151,9 @@ def scratch(target: Path, size_bytes: int, *, destroy: bool) -> Iterator[Path]:
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise SpecError(f"{target} cannot be written", str(error), "name a folder of yours") from error
+        raise SpecError(
+            f"--disk: {target} cannot be written", error.strerror or "", "name a folder of yours"
+        ) from error
     try:
         # Held while the probe lives: the file of a killed probe is used again.
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -38,8 +38,9 @@ def require_copies(cluster: OwnCluster) -> None:
         by_host = list(pool.map(lambda host: _others(cluster, host), cluster.hosts.values()))
     other = [line for lines in by_host for line in lines]
     if other:
+        programs = how_many(len(other), "program inside the nodes is", "programs inside the nodes are")
         raise LabBroken(
-            f"{how_many(len(other), 'program')} inside the nodes not of their image",
+            f"{programs} not of their image",
             "\n".join(other[:_SHOWN]),
             "remove the copies: `cephlab image rm`, and the engine's image of that name",
         )

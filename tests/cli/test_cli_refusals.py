@@ -370,6 +370,17 @@ def test_programs_for_measuring_that_are_missing_are_named_with_what_installs_th
     assert refused.value.hint == f"on Debian and Ubuntu: sudo apt-get install {' '.join(('7zip', *beside))}"
 
 
+def test_a_disk_that_cannot_be_measured_is_refused_before_programs_are_asked_for(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cephlab.lab.base.probe.which", lambda _name: None)
+    (tmp_path / "file").touch()
+    for path, why in ((tmp_path / "nosuch", "does not exist"), (tmp_path / "file", "is neither a folder nor a device")):
+        result = CliRunner().invoke(app, ["probe", "--disk", str(path)], obj=world)
+        assert result.exit_code == 2, result.output
+        assert f"error: --disk: {path} {why}" in result.stderr
+
+
 def test_a_setting_of_one_side_is_refused_by_the_name_of_its_option() -> None:
     with pytest.raises(SpecError, match="--changed 'foo' is not KEY=VALUE"):
         parse_options(["foo"], "--changed")
