@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from cephlab.lab.base.clock import Deadline
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.ceph.daemon import Wanted
 from cephlab.lab.ceph.pgs import NO_OSD
 from cephlab.lab.cluster import pools
@@ -79,7 +80,8 @@ def unfit_there(cluster: Cluster, profile: Profile, nodes: Sequence[Node], left:
     if other := unlike(cluster, profile):
         return other
     if left < shards_of(guard):
-        return f"{guard} on the {left} machine(s) that would be left: CRUSH's default rule leaves PGs undersized there"
+        machines = how_many(left, "machine that would be left", "machines that would be left")
+        return f"{guard} on the {machines}: CRUSH's default rule leaves PGs undersized there"
     held = sum(int(pool["stats"]["stored"]) for pool in cluster.client.mon("df")["pools"])
     if held > MOST_HELD * sum(map(_disks_bytes, nodes)):
         return f"the cluster holds {show(held, Measure.BYTES)} of others, which would be copied too"

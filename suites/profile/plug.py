@@ -1,5 +1,6 @@
 """Measures a requirement of power: watts at the plug of every machine while all client machines write."""
 
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.telemetry.demand import Interval
@@ -41,7 +42,7 @@ def seen_at_the_plug(done: Measured, load: LoadRequirement) -> Seen:
         return Seen(None, why_not=done.unplugged)
     watts = sum(each.watts for each in done.plug)
     said = (
-        f"Power was measured of {len(done.plug)} machine(s) with daemons by {done.plug[0].source}, under "
+        f"Power was measured of {how_many(len(done.plug), 'machine')} with daemons by {done.plug[0].source}, under "
         f"{done.rate.mean:,.0f} writes of 4 KiB a second from {load.clients} processes of fio with {load.depth} in "
         f"flight each, {load.protection}; another load may take more.",
         f"Its interval is {SAME_SHARE:.0%} either way, what two sources of one machine may differ by.",
@@ -62,4 +63,4 @@ def unlike(cluster: Cluster, profile: Profile) -> str:
     there, declared = len(hosts_of(cluster)), placement.hosts(profile)
     if there == declared:
         return ""
-    return f"the cluster has OSDs on {there} machine(s), and {profile.name} has {declared}"
+    return f"the cluster has OSDs on {how_many(there, 'machine')}, and {profile.name} has {declared}"

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.scenario.scenario import Stage
@@ -33,7 +34,7 @@ def room(stage: Stage, profile: Profile, requirement: CapacityRequirement) -> Se
     if other := unlike(cluster, profile):
         return other
     if there < shards_of(guard):
-        return f"{guard} on {there} machine(s): CRUSH's default rule leaves such a pool's PGs undersized"
+        return f"{guard} on {how_many(there, 'machine')}: CRUSH's default rule leaves such a pool's PGs undersized"
     with data_pool(cluster, guard) as pool:
         pgs = pools.pgs_of(cluster, pool)
         shards = Counter(osd for pg in pgs for osd in pg.acting)

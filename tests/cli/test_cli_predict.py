@@ -321,7 +321,7 @@ def test_the_disk_is_measured_through_a_file_that_goes_away(tmp_path: Path) -> N
 
 
 def test_what_is_no_disk_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="--disk: .*none does not exist"):
+    with pytest.raises(SpecError, match=r"--disk: .*none does not exist"):
         probe.scratch(tmp_path / "none", 1 << 10, destroy=False).__enter__()
 
 

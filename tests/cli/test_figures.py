@@ -131,6 +131,7 @@ def test_nothing_is_folded_at_80_columns(arguments: tuple[str, ...], last_word: 
     assert not cut, "every word is whole"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [("predict", "--profile", "nosuch"), ("profile", "show", "incerta-3n")], ids=" ".join
 )

@@ -79,7 +79,7 @@ def test_nothing_is_taken_out_where_others_store_something_or_too_few_machines_w
     full = {"df": {"pools": [{"name": "rbd", "stats": {"stored": 5_000_000}}]}}
     assert "4.77 MiB of others" in str(lost(stage_of(cluster_of(4, full, did)), find(ALTRA), trust(), NODE))
     four = NODE.model_copy(update={"protection": Protection(4)})
-    assert "on the 3 machine(s) that would be left" in str(
+    assert "on the 3 machines that would be left" in str(
         lost(stage_of(cluster_of(4, full, did)), find(ALTRA), trust(), four)
     )
     assert did == ["df"]

@@ -323,8 +323,8 @@ def test_a_pool_that_lacks_shards_shows_nothing(monkeypatch: pytest.MonkeyPatch)
 def test_other_machines_than_the_profiles_and_too_few_for_a_pool_are_not_measured() -> None:
     three, four = (stage_of(cluster_of(machines, {}, [])) for machines in (3, 4))
     said = room.room(three, find(ALTRA), ROOM)
-    assert said == "the cluster has OSDs on 3 machine(s), and ampere-altra-4n has 4"
+    assert said == "the cluster has OSDs on 3 machines, and ampere-altra-4n has 4"
     assert plug.under_load(three, find(ALTRA)).why_not == said
     assert lost(three, find(ALTRA), trust(), NODE) == said
     wide = ROOM.model_copy(update={"protection": Protection(k=8, m=3)})
-    assert str(room.room(four, find(ALTRA), wide)).startswith("ec:8+3 on 4 machine(s)")
+    assert str(room.room(four, find(ALTRA), wide)).startswith("ec:8+3 on 4 machines")
