@@ -370,38 +370,6 @@ def test_programs_for_measuring_that_are_missing_are_named_with_what_installs_th
     assert refused.value.hint == f"on Debian and Ubuntu: sudo apt-get install {' '.join(('7zip', *beside))}"
 
 
-def test_a_disk_that_cannot_be_measured_is_refused_before_programs_are_asked_for(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("cephlab.lab.base.probe.which", lambda _name: None)
-    (tmp_path / "file").touch()
-    for path, why in ((tmp_path / "nosuch", "does not exist"), (tmp_path / "file", "is neither a folder nor a device")):
-        result = CliRunner().invoke(app, ["probe", "--disk", str(path)], obj=world)
-        assert result.exit_code == 2, result.output
-        assert f"error: --disk: {path} {why}" in result.stderr
-
-
 def test_a_setting_of_one_side_is_refused_by_the_name_of_its_option() -> None:
     with pytest.raises(SpecError, match="--changed 'foo' is not KEY=VALUE"):
         parse_options(["foo"], "--changed")
-
-
-def test_what_is_measured_beside_is_looked_for_before_any_image_is_built(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("cephlab.lab.cluster.raising.images_for", lambda *_: pytest.fail("an image was built"))
-    result = CliRunner().invoke(app, ["measure", "--beside", "nosuch"], obj=world)
-    assert result.exit_code == 2, result.output
-    assert "--beside: 'nosuch' names no single image" in result.stderr
-
-
-@pytest.mark.parametrize("arguments", [["measure"], ["tune", "measure", "altra-ceph"]], ids=" ".join)
-def test_a_place_for_the_result_that_cannot_be_is_refused_before_a_cluster(
-    world: World, tmp_path: Path, arguments: list[str]
-) -> None:
-    (tmp_path / "file").touch()
-    place = tmp_path / "file" / "below"
-    result = CliRunner().invoke(app, [*arguments, "--output", str(place)], obj=world)
-    assert result.exit_code == 2, result.output
-    assert f"--output {place}" in result.stderr
-    assert f"{tmp_path / 'file'} is no folder" in result.stderr

@@ -1,0 +1,48 @@
+"""What would fail at the end of long work is refused before it begins."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cephlab.cli.main import app
+from cephlab.cli.world import World
+from cephlab.lab.base.home import Home
+from tests.fake_provider import FakeProvider, providers
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(Home(tmp_path / "home"), providers(FakeProvider()))
+
+
+def test_a_disk_that_cannot_be_measured_is_refused_before_programs_are_asked_for(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cephlab.lab.base.probe.which", lambda _name: None)
+    (tmp_path / "file").touch()
+    for path, why in ((tmp_path / "nosuch", "does not exist"), (tmp_path / "file", "is neither a folder nor a device")):
+        result = CliRunner().invoke(app, ["probe", "--disk", str(path)], obj=world)
+        assert result.exit_code == 2, result.output
+        assert f"error: --disk: {path} {why}" in result.stderr
+
+
+def test_what_is_measured_beside_is_looked_for_before_any_image_is_built(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cephlab.lab.cluster.raising.images_for", lambda *_: pytest.fail("an image was built"))
+    result = CliRunner().invoke(app, ["measure", "--beside", "nosuch"], obj=world)
+    assert result.exit_code == 2, result.output
+    assert "--beside: 'nosuch' names no single image" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["measure"], ["tune", "measure", "altra-ceph"]], ids=" ".join)
+def test_a_place_for_the_result_that_cannot_be_is_refused_before_a_cluster(
+    world: World, tmp_path: Path, arguments: list[str]
+) -> None:
+    (tmp_path / "file").touch()
+    place = tmp_path / "file" / "below"
+    result = CliRunner().invoke(app, [*arguments, "--output", str(place)], obj=world)
+    assert result.exit_code == 2, result.output
+    assert f"--output {place}" in result.stderr
+    assert f"{tmp_path / 'file'} is no folder" in result.stderr
