@@ -274,7 +274,7 @@ def test_the_tests_end_with_pytest_and_fail_with_any(
     code, scenarios_code, suites_code = codes
     write_script(bench.root / "ci" / "lint", f"echo lint; exit {lint}")
     bench.environment(
-        mypy=f"echo mypy; exit {types}",
+        mypy=f"echo mypy $*; exit {types}",
         mkdocs=f"echo mkdocs $*; exit {site}",
         python=f'echo pytest $*; echo "== 3 passed =="; case "$*" in '
         f"*::*) exit {scenarios_code};; *suites*) exit {suites_code};; esac; exit {code}",
@@ -282,7 +282,9 @@ def test_the_tests_end_with_pytest_and_fail_with_any(
     ended = bench.run("test")
     assert ended.returncode == expected, ended.stderr
     lines = ended.stdout.splitlines()
-    assert lines[:3] == ["lint", "mypy", "mkdocs build --strict --quiet"]
+    home = lines[1].removeprefix("mypy --cache-dir ").removesuffix("/mypy")
+    assert Path(home).is_absolute()  # what CEPHLAB_HOME moves
+    assert lines[:3] == ["lint", f"mypy --cache-dir {home}/mypy", "mkdocs build --strict --quiet"]
     parts = ("tests --deselect=tests/x.py", "suites/other/test_other.py::test_scenario[a]", "suites/demo")
     assert [line.partition(" -m not bench")[0] for line in lines[3::2]] == [
         f"pytest -m pytest {part}" for part in parts
