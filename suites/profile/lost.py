@@ -44,7 +44,7 @@ HEALTHY_S = 600.0
 class Sample:
     """points: seconds since the OSDs were marked out, and the share of the sample that is copied again by then.
 
-    held_bytes: what the lost OSDs held of it; whole: whether all PGs were clean in the end.
+    held_bytes: what the lost OSDs held of it; whole: whether its PGs were clean in the end.
     """
 
     points: Sequence[tuple[float, float]]
@@ -136,12 +136,15 @@ def where(cluster: Cluster, pool: str, k: int) -> list[PlacedPg]:
 
 
 def followed(cluster: Cluster, pool: str, most_s: float) -> tuple[list[tuple[float, int]], bool]:
-    """(seconds, bytes that Ceph has recovered in a pool) again and again; and whether all PGs are clean in the end."""
+    """(seconds, bytes that Ceph has recovered in a pool) again and again; and whether its PGs are clean in the end.
+
+    Those of other pools may never be: Ceph's own has three copies, whatever is left.
+    """
     deadline, points = Deadline.after(most_s * cluster.patience), []
     while True:
         cluster.settle()
         points.append((deadline.elapsed_s(), recovered_bytes(cluster, pool)))
-        clean = cluster.status().clean
+        clean = all({"active", "clean"} <= set(str(pg["state"]).split("+")) for pg in statistics(cluster, pool))
         if clean or deadline.passed():
             return points, clean
         deadline.pause(EVERY_S)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -160,12 +159,14 @@ def test_a_recovery_is_followed_until_all_is_clean_or_its_time_is_over(monkeypat
     counts = iter(range(0, 100, 10))
     monkeypatch.setattr(losing, "recovered_bytes", lambda _cluster, _pool: next(counts))
     monkeypatch.setattr(losing, "EVERY_S", 0.0)
-    states = iter([False, False, True])
+    states = iter(["active+undersized+degraded", "active+recovering", "active+clean+scrubbing"])
     cluster = cluster_of(4, {}, [])
-    cluster.status = lambda: SimpleNamespace(clean=next(states))
+    monkeypatch.setattr(
+        losing, "statistics", lambda _cluster, _pool: [{"state": next(states)}, {"state": "active+clean"}]
+    )
     points, whole = followed(cluster, "wanted", 60.0)
     assert ([count for _, count in points], whole) == ([0, 10, 20], True)
-    cluster.status = lambda: SimpleNamespace(clean=False)
+    monkeypatch.setattr(losing, "statistics", lambda _cluster, _pool: [{"state": "active+degraded"}])
     assert followed(cluster, "wanted", 0.0)[1] is False
 
 
