@@ -1,5 +1,6 @@
 """Requirements measured on a real cluster: loads on copies and an erasure code, power, room and a lost node."""
 
+import re
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -20,6 +21,7 @@ from cephlab.suites.profile import lost, measured
 from cephlab.suites.profile.wanted import scenarios_of
 from cephlab.tuning.profilefile import SHIPPED, load_hardware
 from tests.contract.raising import raised
+from tests.contract.standing import Standing, attached
 
 pytestmark = [pytest.mark.real]
 
@@ -131,3 +133,27 @@ def test_requirements_are_measured_and_what_was_measured_decides(
     assert not_passed == {}
     rows = [row for _, data in (*loads.values(), *whole.values()) for row in data["rows"]]
     assert all(row["measured"] and row["predicted"] for row in rows)
+
+
+def test_on_a_cluster_that_exists_the_list_says_what_is_measured(stands: Standing, home: Home, tmp_path: Path) -> None:
+    """Three machines with OSDs, entered by ssh. Copies in pairs: a machine may be lost."""
+    node = WHOLE["node"].replace("ec:2+1", "replicated:2")
+    before = stands.cluster.client.mon("osd tree")
+    pools, hosts = frozenset({"wanted"}), frozenset({"c0", "c1"})
+    with attached(stands, home) as cluster:
+        _, data = run(tmp_path, cluster, home, WHOLE["room"], "nodes.count=3")
+        assert "pool 'wanted' is not on the list" in data["measuring"][0]
+    with attached(stands, home, pools=pools, hosts=hosts) as cluster:
+        verdict, data = run(tmp_path, cluster, home, WHOLE["room"], "nodes.count=3")
+        assert (verdict.outcome, bool(data["rows"][0]["measured"])) == (Outcome.PASS, True)
+        _, data = run(tmp_path, cluster, home, node, "nodes.count=3")
+        assert "which is not on the list; allow it by --may-break, daemons" in data["measuring"][0]
+    assert stands.changes() == []
+    osds = frozenset(f"osd.{osd}" for osd in stands.cluster.osd_ids())
+    with attached(stands, home, pools=pools, hosts=hosts, daemons=osds) as cluster:
+        _, data = run(tmp_path, cluster, home, node, "nodes.count=3")
+        # Nothing slows this cluster's recovery down, which may be over after few looks.
+        assert re.search("Recovery was measured of|too soon for a steady rate", data["measuring"][0])
+    assert [words[1] for words in stands.changes()] == ["stop", "start"]
+    assert stands.cluster.wait_healthy().ok
+    assert stands.cluster.client.mon("osd tree") == before
