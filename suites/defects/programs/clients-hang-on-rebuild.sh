@@ -8,9 +8,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/shared/small-cluster.sh"
 
 HANGS_S=30
 
-# client FILE COUNT: writes objects until it has done so often (0: for ever), and keeps their number in a file.
+# client FILE COUNT: writes objects until it has done so often (0: for ever), and keeps their number in a file. It takes
+# its shell's place, so that it ends with it.
 client() {
-  python3 - "$@" <<'PYTHON'
+  exec python3 - "$@" <<'PYTHON'
 import os
 import sys
 import time
