@@ -36,6 +36,7 @@ def room(stage: Stage, profile: Profile, requirement: CapacityRequirement) -> Se
     if there < shards_of(guard):
         return f"{guard} on {how_many(there, 'machine')}: CRUSH's default rule leaves such a pool's PGs undersized"
     with data_pool(cluster, guard) as pool:
+        cluster.settle()  # `df` leaves a pool out of which the manager has no statistics yet
         pgs = pools.pgs_of(cluster, pool)
         shards = Counter(osd for pg in pgs for osd in pg.acting)
         osds = placed(cluster, shards)

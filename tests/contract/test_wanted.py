@@ -109,6 +109,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_requirements_are_measured_and_what_was_measured_decides(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(lost, "SAMPLE_BYTES", dict.fromkeys(lost.SAMPLE_BYTES, 192 << 20))  # enough looks for a rate
     monkeypatch.setattr(measured, "meter_of", lambda _cluster, _bmcs: Plugged())
     topology = MeasuredTopology(native=4, machines=2, options=SLOWLY)
     with raised(LocalProvider(), topology, home) as cluster:

@@ -302,8 +302,10 @@ DF = {"pools": [{"name": "wanted", "stats": {"max_avail": 1.9e12, "stored": 0}}]
 
 def test_room_is_read_from_the_clusters_own_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     pool_there(monkeypatch, [Pg("1.0", "", 1, (0, 1)), Pg("1.1", "", 1, (2, 3)), Pg("1.2", "", 1, (0, 2))])
-    stage = stage_of(cluster_of(4, {"osd df": OSD_DF, "df": DF}, []))
-    found = room.room(stage, find(ALTRA), ROOM)
+    known = {"osd df": OSD_DF, "df": {"pools": []}}
+    cluster = cluster_of(4, known, [])
+    cluster.settle = lambda: known.update(df=DF)
+    found = room.room(stage_of(cluster), find(ALTRA), ROOM)
     assert isinstance(found, Seen)
     assert found.interval is not None
     space = (0.85 * 1e9 - 2e7) * 1024
