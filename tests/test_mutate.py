@@ -82,6 +82,7 @@ def test_words_annotations_and_decorators_are_left_alone() -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_mutant_says_where_it_is_and_whether_a_function_can_take_it_over() -> None:
     found = {mutant.was: mutant for mutant in made()}
     assert (found["LIMIT = 1.06"].place, found["LIMIT = 1.06"].within) == ("", False)

@@ -115,6 +115,7 @@ def test_each_scenario_runs_in_some_job_or_says_why_in_none() -> None:
     assert [pattern for pattern in NOWHERE if not any(fnmatchcase(name, pattern) for name in lost)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lab", ["uml", "local", "container", "qemu"])
 def test_a_job_that_is_taken_away_is_missed(lab: str) -> None:
     without = homeless(scenarios(), [lane for lane in lanes() if lane.lab != lab])

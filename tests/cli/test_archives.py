@@ -44,6 +44,7 @@ def test_the_newest_comes_last(world: World, two: tuple[Path, Path]) -> None:
     assert "1 pass" in shown[1]
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_no_archive_does_not_hide_the_others(world: World, two: tuple[Path, Path]) -> None:
     (two[0] / "verdicts.json").write_text("{")
     rows = json.loads(call(world, "archive", "ls", "--json").stdout)["archives"]

@@ -65,6 +65,7 @@ def test_each_help_has_an_example_that_is_understood(path: Path) -> None:
     COMMANDS[path].make_context(name, words[len(path) :], resilient_parsing=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
@@ -107,6 +108,7 @@ def test_a_value_that_is_none_is_told_with_what_was_wanted(
     assert told.strip() == detail
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "lines"),
     [

@@ -55,6 +55,7 @@ def test_ordinary_paths_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert default_home() == Home(Path("/srv/Jörg_1.2-x+y@z=%/lab~"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("below", ["", "deeper/home"])
 def test_a_home_that_is_no_folder_is_refused_by_each_command_that_uses_one(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").write_text("a file where a folder should be")

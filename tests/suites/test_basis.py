@@ -82,6 +82,7 @@ def test_a_limit_of_the_profile_is_told_from_none_and_from_a_constant(source: st
     assert bool(list(without_a_limit("suites/x.py", ast.parse(source)))) is refused
 
 
+@pytest.mark.slow
 def test_every_figure_of_every_suite_says_what_its_limit_rests_on() -> None:
     suites = trees(["suites"])
     assert len(suites) > 100

@@ -126,6 +126,7 @@ def test_what_is_lost_between_two_servers_is_found(lost: str, outcome: Outcome, 
     assert CHECKS["observations"](recorder.events()).outcome is outcome
 
 
+@pytest.mark.slow
 def test_what_a_walk_draws_fits_and_reaches_every_operation() -> None:
     def model() -> FsModel:
         return FsModel(["a", "é" * 100, "b c"])

@@ -100,6 +100,7 @@ def by_file(folder: Path, moved: float, limit: str, changes: tuple[str, ...] = (
     return history
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moved", "limit", "outcome"),
     [

@@ -155,6 +155,7 @@ def test_another_machine_is_tried_without_another_file(tmp_path: Path) -> None:
     assert [record.ending for record in slow.records] == [Ending.FAIL]
 
 
+@pytest.mark.slow
 def test_a_plan_names_what_has_no_cluster(tmp_path: Path) -> None:
     request = Request(tmp_path / "a", tmp_path / "home", suites=("profile",), profile=str(profile_with(tmp_path)))
     planned = plan(request)

@@ -110,6 +110,7 @@ def test_what_is_not_measured_there_is_judged_by_its_prediction_and_the_page_say
     ]
 
 
+@pytest.mark.slow
 def test_a_step_that_is_not_permitted_leaves_the_prediction_to_decide(tmp_path: Path) -> None:
     def refused() -> Seen:
         raise NotPermitted("pool 'wanted' is not on the list", "pools", "wanted")

@@ -66,6 +66,7 @@ def test_sound_attempts_that_did_not_pass_are_counted_by_suite_and_by_ending() -
     assert not demo.above
 
 
+@pytest.mark.slow
 def test_many_false_alarms_are_beyond_doubt() -> None:
     (demo, _) = false_alarms(runs(*["pass"] * 30, *["fail"] * 5))
     assert demo.above
@@ -145,6 +146,7 @@ def track(folder: Path, *archives: Path) -> tuple[int, dict[str, object]]:
     return done.exit_code, json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_flaky_scenario_fails_the_command_until_it_is_in_quarantine(tmp_path: Path) -> None:
     fine = archived(
         tmp_path / "a",

@@ -102,6 +102,7 @@ def test_a_folder_that_is_not_there_has_none(tmp_path: Path) -> None:
     assert kept_passes(tmp_path / "none") == {}
 
 
+@pytest.mark.slow
 def test_only_the_newest_archives_are_read(tmp_path: Path) -> None:
     for number in range(MOST_ARCHIVES + 1):
         keep(tmp_path, f"{number:04}", [verdict("pass", 1.0 + number)])

@@ -159,6 +159,7 @@ def test_an_archive_without_its_history_cannot_be_read(archive: Path) -> None:
         read_archive(archive)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema", [None, "1", 0])
 def test_a_schema_that_never_was_is_refused(archive: Path, schema: object) -> None:
     raw = json.loads((archive / "manifest.json").read_text())

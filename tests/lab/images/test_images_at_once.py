@@ -24,6 +24,7 @@ NATIVE = host_arch()
 PULLED = Image("reef", NATIVE, "c" * 64, Path("/"), reference="quay.io/ceph/ceph:v18")
 
 
+@pytest.mark.slow
 def test_an_image_that_a_run_has_claimed_is_not_removed(tmp_path: Path) -> None:
     store, home = make_store(tmp_path), Home(tmp_path / "home")
     image = store.get("reef", NATIVE)

@@ -149,6 +149,7 @@ def test_engines_that_know_only_dockers_manifest_are_served(built: Built) -> Non
     assert {entry["Config"], *entry["Layers"]} <= set(members(archive))
 
 
+@pytest.mark.slow
 def test_equal_images_give_equal_archives(tmp_path: Path) -> None:
     built = build(tmp_path, NATIVE)
     first = built.export("oci")
@@ -192,6 +193,7 @@ def test_the_disk_holds_the_tree_and_has_room(tmp_path: Path) -> None:
     assert disk.stat().st_blocks * 512 < disk.stat().st_size / 4, "the disk is sparse"
 
 
+@pytest.mark.slow
 @needs_mke2fs
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
 def test_the_disk_of_an_ordinary_users_tree_is_roots(tmp_path: Path) -> None:
@@ -276,6 +278,7 @@ def test_an_unknown_form_is_refused_with_the_known_ones(tmp_path: Path) -> None:
         built.export("qcow2")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_an_image_and_its_exports_go_together(tmp_path: Path) -> None:
     built = build(tmp_path, NATIVE)
     archive = built.export("oci")

@@ -243,6 +243,7 @@ def test_processes_that_want_the_same_image_build_it_once(tmp_path: Path) -> Non
     assert (tmp_path / "unpacked").read_text() == "once\n"
 
 
+@pytest.mark.slow
 def test_remove_forgets_an_image_wholly(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     image = store.get("reef", NATIVE)

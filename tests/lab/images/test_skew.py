@@ -36,6 +36,7 @@ def clocks(library: Path, skew_s: float | None) -> list[float]:
     return [day - time.time(), same_day - time.time(), monotonic - time.monotonic()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skew_s", [3600.0, -3600.5])
 def test_the_time_of_day_moves_and_durations_do_not(library: Path, skew_s: float) -> None:
     day, same_day, monotonic = clocks(library, skew_s)

@@ -193,6 +193,7 @@ def refused(number: int) -> Callable[[int], int]:
     return pidfd_open
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [errno.ESRCH, errno.EINVAL])
 def test_a_program_that_ended_before_it_was_watched_was_started(
     programs: ModuleType, number: int, monkeypatch: pytest.MonkeyPatch

@@ -302,6 +302,7 @@ def test_a_missing_instance_type_is_named(lxd: FakeLxd, endpoint: str) -> None:
     assert reason_of(endpoint).detail == "its instance types: container"
 
 
+@pytest.mark.slow
 def test_a_kvm_that_was_tried_in_vain_is_none(lxd: FakeLxd, endpoint: str, tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     assert qemu.known_kvm(home) is None

@@ -206,6 +206,7 @@ def test_a_kernel_is_busy_once_however_many_hosts_share_it() -> None:
     assert accounting.busy_of(line, HERE) > 0
 
 
+@pytest.mark.slow
 def test_the_interface_of_an_address_is_found() -> None:
     assert account_program.interface_of("127.0.0.1") == "lo"
     assert account_program.interface_of("192.0.2.1") == ""

@@ -135,6 +135,7 @@ def test_measuring_ends_when_narrow_or_when_the_budget_is_spent() -> None:
     assert "budget of 30 s is spent" in (stop.reason([1.0, 2.0, 3.0], 30) or "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("low", "high", "words"),
     [
