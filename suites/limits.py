@@ -8,7 +8,7 @@ from cephlab.lab.cluster.own import own
 from cephlab.lab.cluster.pools import REPLICATED, PoolKind
 from cephlab.lab.history.history import Recorder
 from cephlab.lab.scenario.scenario import Stage
-from cephlab.suites.machines import hardware_of
+from cephlab.suites.machines import hardware_of, machines_with_osds
 from cephlab.tuning.limits import supported_factor
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.profilefile import find_profile
@@ -40,7 +40,7 @@ def copying(stage: Stage, data_bytes: float, kind: PoolKind = REPLICATED) -> Cop
     hardware, cluster = hardware_of(stage), stage.cluster
     if hardware is None:
         return Copying()
-    machines = len({cluster.host_of(f"osd.{osd}").name for osd in cluster.osd_ids()})
+    machines = machines_with_osds(cluster)
     part = data_bytes * kind.size / max(1, kind.k) / machines
     share = hardware.recovery.share if hardware.recovery else 1.0
     made = recovery_time(hardware.profile, part, nodes=max(2, machines), share=share, k=kind.k)

@@ -1,5 +1,6 @@
-"""The profile that a run is compared with, and whether its hosts are machines of that profile."""
+"""The profile that a run is compared with, whether its hosts are machines of that profile, and which hold OSDs."""
 
+from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.providers.base import Provider
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.clusterspec import Capability
@@ -30,3 +31,13 @@ def profile_of_disks(stage: Stage) -> Profile | None:
         return None
     limited = any(disk.limits.any() for node in stage.cluster.spec.nodes for disk in node.disks)
     return None if limited else profile
+
+
+def machine_of_osds(cluster: Cluster) -> dict[int, str]:
+    """OSD -> the machine it runs on."""
+    return {osd: cluster.host_of(f"osd.{osd}").name for osd in cluster.osd_ids()}
+
+
+def machines_with_osds(cluster: Cluster) -> int:
+    """How many machines have any."""
+    return len(set(machine_of_osds(cluster).values()))

@@ -13,6 +13,7 @@ from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.interop.matrix import arch_of
 from cephlab.suites.interop.scrub import PG_NUM, filled
+from cephlab.suites.machines import machine_of_osds
 
 DOMAIN_PGS = 32  # a rule that ignores hosts puts 3 of 5 PGs twice on a host with two OSDs: none of 32 is 1e-13
 _SHOWN = 3
@@ -23,7 +24,7 @@ def failure_domain(stage: Stage) -> None:
     cluster = stage.cluster
     with pools.pool(cluster, "copies", pg_num=DOMAIN_PGS), pools.pool(cluster, "shards", EC_2_1, pg_num=DOMAIN_PGS):
         # The lab's own hosts: those of a wrong CRUSH map would hide the fault.
-        hosts = {osd: cluster.host_of(f"osd.{osd}").name for osd in cluster.osd_ids()}
+        hosts = machine_of_osds(cluster)
         pgs = [entry for name in pool_names(cluster) for entry in pools.pgs_of(cluster, name)]
     crowded = max(sum(1 for host in hosts.values() if host == name) for name in set(hosts.values()))
     stage.recorder.witness("OSDs on one host", got=crowded, least=2)

@@ -12,6 +12,7 @@ from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import GIB, Capability, ClusterSpec, Disk, Osd
 from cephlab.suites.interop.load import loaded
+from cephlab.suites.machines import machine_of_osds
 
 SIZES = (10 * GIB, 10 * GIB, 20 * GIB, 40 * GIB)
 """Of the disks of the first node."""
@@ -61,7 +62,8 @@ def run(stage: Stage) -> None:
         for pg in pools.pgs_of(stage.cluster, pool):
             for osd in pg.acting:
                 held[osd] += 1
-    first = {osd: size for osd, size in sizes.items() if stage.cluster.host_of(f"osd.{osd}").name == "n0"}
+    machines = machine_of_osds(stage.cluster)
+    first = {osd: size for osd, size in sizes.items() if machines[osd] == "n0"}
     note_placement(stage.recorder, held, first)
     loaded(stage, LOAD_S)
 
@@ -74,9 +76,10 @@ def weights_of(cluster: Cluster) -> dict[int, float]:
 def sizes_of(cluster: Cluster) -> dict[int, int]:
     """Bytes of each OSD's disk, as the spec wants it."""
     found: dict[int, int] = {}
+    machines = machine_of_osds(cluster)
     for node in cluster.spec.nodes:
         of = {disk.name: disk.size_bytes for disk in node.disks}
-        own = [osd for osd in cluster.osd_ids() if cluster.host_of(f"osd.{osd}").name == node.name]
+        own = [osd for osd, machine in machines.items() if machine == node.name]
         found |= {osd: of[wanted.block] for osd, wanted in zip(sorted(own), node.osds, strict=True)}
     return found
 

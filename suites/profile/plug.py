@@ -5,6 +5,7 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.power import SAME_SHARE
+from cephlab.suites.machines import machines_with_osds
 from cephlab.suites.profile.measured import FioLoad, Measured, Seen, measure
 from cephlab.tuning import placement
 from cephlab.tuning.profile import Profile
@@ -21,7 +22,7 @@ def under_load(stage: Stage, profile: Profile) -> Seen:
     cluster = stage.cluster
     if other := unlike(cluster, profile):
         return Seen(None, why_not=other)
-    copies = min(COPIES, len(hosts_of(cluster)))
+    copies = min(COPIES, machines_with_osds(cluster))
     requirement = LoadRequirement.model_validate(
         {
             "name": "writes",
@@ -50,17 +51,9 @@ def seen_at_the_plug(done: Measured, load: LoadRequirement) -> Seen:
     return Seen(Interval(watts, watts * (1 - SAME_SHARE), watts * (1 + SAME_SHARE), len(done.plug)), said)
 
 
-def hosts_of(cluster: Cluster) -> dict[str, list[int]]:
-    """Machine -> its OSDs."""
-    found: dict[str, list[int]] = {}
-    for osd in cluster.osd_ids():
-        found.setdefault(cluster.host_of(f"osd.{osd}").name, []).append(osd)
-    return found
-
-
 def unlike(cluster: Cluster, profile: Profile) -> str:
     """In words, how the machines that are there are not those of the profile; empty where they may be."""
-    there, declared = len(hosts_of(cluster)), placement.hosts(profile)
+    there, declared = machines_with_osds(cluster), placement.hosts(profile)
     if there == declared:
         return ""
     return f"the cluster has OSDs on {how_many(there, 'machine')}, and {profile.name} has {declared}"

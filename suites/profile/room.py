@@ -9,8 +9,9 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.telemetry.demand import Interval
+from cephlab.suites.machines import machine_of_osds, machines_with_osds
 from cephlab.suites.profile.measured import Seen, data_pool, shards_of
-from cephlab.suites.profile.plug import hosts_of, unlike
+from cephlab.suites.profile.plug import unlike
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.requirements import CapacityRequirement, Protection
 
@@ -30,7 +31,7 @@ class Placed:
 def room(stage: Stage, profile: Profile, requirement: CapacityRequirement) -> Seen | str:
     """What users can store, by a pool that is made for it; a sentence where that is nothing to go by."""
     cluster, guard = stage.cluster, requirement.protection
-    there = len(hosts_of(cluster))
+    there = machines_with_osds(cluster)
     if other := unlike(cluster, profile):
         return other
     if there < shards_of(guard):
@@ -56,7 +57,7 @@ def room(stage: Stage, profile: Profile, requirement: CapacityRequirement) -> Se
 
 def placed(cluster: Cluster, shards: Mapping[int, int]) -> dict[int, Placed]:
     """The OSDs as Ceph counts them. A disk for metadata counts as used, and as part of its OSD's size."""
-    homes = {osd: host for host, osds in hosts_of(cluster).items() for osd in osds}
+    homes = machine_of_osds(cluster)
     return {
         osd: Placed(homes[osd], each["kb"] * KB, (each["kb_used"] - each["kb_used_data"]) * KB, shards.get(osd, 0))
         for each in cluster.client.mon("osd df")["nodes"]
