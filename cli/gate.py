@@ -59,6 +59,10 @@ class Selection:
         ),
     ] = None
     expression: Annotated[str, typer.Option("-k", help="Only scenarios whose names match.", metavar="EXPR")] = ""
+    sample: Annotated[
+        bool,
+        typer.Option("--sample", help="Of scenarios that differ only in their brackets, one drawn by the seed."),
+    ] = False
     seed: Annotated[int | None, typer.Option(help="Seed of every random choice; a new one when left out.", min=0)] = (
         None
     )
@@ -228,6 +232,7 @@ def asked(world: World, what: Selection, where: LabOptions, kept: Kept, rerun: P
         rerun=rerun,
         resume=what.resume.absolute() if what.resume else None,
         expression=what.expression,
+        sample=what.sample,
         **{
             **vars(where),
             "changes": tuple(where.changes or ()),

@@ -18,7 +18,7 @@ from cephlab.lab.archive.archive import Ending, Record, counted
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.report.defects import SUITE
-from cephlab.lab.report.page import left_list
+from cephlab.lab.report.page import SAMPLE, left_list
 
 _COLOURS = {
     Ending.PASS: "green",
@@ -107,7 +107,7 @@ def page(result: GateResult) -> str:
     """The verdicts as text: what did not pass has its cause in one line, and where to look."""
     counts = ", ".join(f"{count} {ending.word}" for ending, count in counted(result.records).items())
     cut = "interrupted: " if result.code >= SIGNALLED else ""
-    lines = ["", cut + (counts or "nothing ran")]
+    lines = ["", cut + (counts or "nothing ran"), *([SAMPLE] if result.sample else [])]
     for ending in (Ending.FAIL, Ending.ERROR, Ending.INCONCLUSIVE, Ending.SKIP):
         rows = [record for record in result.records if record.ending is ending]
         if rows:

@@ -230,6 +230,9 @@ def left_list(left: Sequence[str]) -> str:
     return "\n  ".join([f"{how_many(len(left), 'scenario has', 'scenarios have')} no verdict:", *left])
 
 
+SAMPLE = "This was a sample: of scenarios that differ only in what their brackets say, one ran."
+
+
 def limits_of(archive: Archive) -> list[str]:
     """What follows from this run and what does not, from where and how it ran."""
     manifest = archive.manifest
@@ -253,6 +256,8 @@ def limits_of(archive: Archive) -> list[str]:
     said += [made.unsaid for made in used if isinstance(made, LeavesUnsaid)]
     counts = counted(archive.records)
     said += [f"{how_many(counts[end], *words)} {rest}." for end, (*words, rest) in _NO_VERDICT.items() if end in counts]
+    if manifest.get("sample"):
+        said.append(SAMPLE)
     if manifest["tier"] == "quick":
         said.append("The quick tier leaves out what only the full tier runs.")
     if manifest["state"] != "complete":

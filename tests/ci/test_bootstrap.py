@@ -285,7 +285,7 @@ def test_the_tests_end_with_pytest_and_fail_with_any(
     home = lines[1].removeprefix("mypy --cache-dir ").removesuffix("/mypy")
     assert Path(home).is_absolute()  # what CEPHLAB_HOME moves
     assert lines[:3] == ["lint", f"mypy --cache-dir {home}/mypy", "mkdocs build --strict --quiet"]
-    parts = ("tests --deselect=tests/x.py", "suites/other/test_other.py::test_scenario[a]", "suites/demo")
+    parts = ("tests --deselect=tests/x.py", "suites/other/test_other.py::test_scenario[a]", "--sample suites/demo")
     assert [line.partition(" -m not bench")[0] for line in lines[3::2]] == [
         f"pytest -m pytest {part}" for part in parts
     ]

@@ -15,6 +15,7 @@ from cephlab.lab.archive.archive import ArchiveWriter, Ending, Record, read_arch
 from cephlab.lab.providers.local import LocalProvider
 from cephlab.lab.report.carried import LIBRARY, LIBRARY_STYLE
 from cephlab.lab.report.page import (
+    SAMPLE,
     Agreement,
     Beside,
     Judged,
@@ -247,7 +248,13 @@ def test_limits_name_what_the_run_cannot_say(tmp_path: Path) -> None:
     assert "1 scenario was skipped" in said
     assert "did not come to its end" in said
     assert "quick tier leaves out" in said
+    assert SAMPLE not in said
     assert LocalProvider.unsaid in said
+
+
+def test_a_sample_is_told_as_one(tmp_path: Path) -> None:
+    page(tmp_path, PASSED, sample=True)
+    assert SAMPLE in limits_of(read_archive(tmp_path / "a"))
 
 
 def test_a_provider_that_is_not_known_here_limits_nothing(tmp_path: Path) -> None:
