@@ -56,7 +56,7 @@ ALL = "the machine that runs all of them"
 
 @dataclass(frozen=True)
 class SweptTopology(SmallTopology):
-    """As the smallest, with CPUs for several queues."""
+    """Ceph, initiator and gateway on a machine each, the last two with CPUs for several queues."""
 
     def lay_out(self, release: str, image: str | None, *, in_memory: bool) -> ClusterSpec:
         spec = super().lay_out(release, image, in_memory=in_memory)
@@ -294,7 +294,7 @@ def _scenario(axis: Axis, pattern: str) -> Scenario:
         run=partial(swept, axis=axis, pattern=pattern),
         check="figures",
         tier=Tier.FULL,
-        topology=SweptTopology(native=1, foreign=0),
+        topology=SweptTopology(native=1, foreign=0, beside=2),
         needs=frozenset({Capability.FABRICS}),
         expects=LATE,
         sees=(rf"rate with .* {axis.words} over .*",),

@@ -1,4 +1,4 @@
-"""The smallest stand that shows whether all of it works: three machines of one architecture, data by both gateways."""
+"""The smallest stand that shows whether all of it works: two machines, and data through the gateway of each."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,15 @@ from cephlab.lab.spec.clusterspec import Capability
 from cephlab.suites.nvmeof.content import both_ways
 from cephlab.suites.nvmeof.stand import standing
 
-BOTH = ("c0", "c1")
-"""Nodes of the gateways. The first has the initiator too: a machine less to boot."""
+BOTH = ("n0", "c0")
+"""Nodes of the gateways. The first has all of Ceph too, and the second the initiator: the fewest machines to boot."""
 
 
 @dataclass(frozen=True)
 class SmallTopology(Topology):
-    """One machine with all of Ceph, and one for each gateway."""
+    """One machine with all of Ceph, and others beside it, which all may have a gateway."""
+
+    beside: int = 1
 
     @property
     def made(self) -> str:
@@ -23,7 +25,7 @@ class SmallTopology(Topology):
 
     @property
     def bare(self) -> tuple[Arch, ...]:
-        return (host_arch(), host_arch())
+        return (host_arch(),) * self.beside
 
 
 def smallest(stage: Stage) -> None:
@@ -38,8 +40,8 @@ SCENARIOS = (
     Scenario(
         name="nvmeof.smallest",
         goal="Data passes through either gateway of a pair unchanged, both ways, with digests on the wire.",
-        method="Writes over NVMe and reads by librbd, and the other way around; hands over; again. Three machines of "
-        "this one's architecture, of which one has all of Ceph, and one the initiator beside a gateway.",
+        method="Writes over NVMe and reads by librbd, and the other way around; hands over; again. Two machines of "
+        "this one's architecture, each with a gateway: one has all of Ceph too, the other the initiator.",
         run=smallest,
         check="witnessed",
         topology=SmallTopology(native=1, foreign=0),
