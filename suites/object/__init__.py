@@ -1,4 +1,4 @@
-"""Objects through gateways of both architectures: equal by every way, under faults, by size, and what waiting costs."""
+"""S3 objects through gateways of both architectures: integrity, faults, object sizes, CPU cost and latency."""
 
 from cephlab.suites.object import across, balanced, costs, faults, pace, sizes, tls
 

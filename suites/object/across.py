@@ -1,4 +1,4 @@
-"""What a client puts through a gateway of one architecture is the same through the other, whoever leads the PGs."""
+"""Objects put through a gateway of one architecture read the same through the other, whatever the primary OSD is."""
 
 from dataclasses import replace
 from functools import partial
@@ -17,16 +17,16 @@ from cephlab.lab.workloads.s3load import PART_BYTES, S3Load
 from cephlab.suites.object.stand import GATEWAYS, LOAD_S, client, gateways, loaded, near, truthful
 
 SMALL = ((0, 0, 1.0), (1, 4096, 3.0), (4097, 65536, 3.0), ((4 << 20) - 1, (4 << 20) + 1, 1.0))
-"""Around the gateway's stripes of 4 MiB too."""
+"""Includes sizes around the gateway's stripe size of 4 MiB."""
 PARTS = ((PART_BYTES + 1, 2 * PART_BYTES + 1, 1.0),)
 MIXED_S = 4.0
 LEAD_S = 1.0
-"""Time to tell both clients when they begin."""
+"""Time for telling both clients when to start."""
 MIX = {"get": 50.0, "put": 20.0, "head": 10.0, "list": 5.0, "delete": 10.0, "multipart": 5.0}
 
 
 def run(stage: Stage, primary: Arch) -> None:
-    """Each client fills a bucket through each gateway; the other client reads it through the other one."""
+    """Each client fills a bucket through each gateway; the other client reads it through the other gateway."""
     cluster = stage.cluster
     doors = gateways(cluster)
     seed = stage.rng.randrange(1 << 31)
@@ -41,23 +41,23 @@ def run(stage: Stage, primary: Arch) -> None:
                 seed=seed,
                 phases=(FILL,),
             )
-            way = f"put by {writer} through {gateway}, led by {primary}"
-            loaded(stage, f"objects {way}", client(cluster, writer), [doors[gateway]], load)
+            route = f"put by {writer} through {gateway}, {primary} primary"
+            loaded(stage, f"objects {route}", client(cluster, writer), [doors[gateway]], load)
             load = S3Load(**{**vars(load), "phases": (FINAL,)})
-            loaded(stage, f"reads of what was {way}", client(cluster, writer.other), [doors[gateway.other]], load)
+            loaded(stage, f"reads of objects {route}", client(cluster, writer.other), [doors[gateway.other]], load)
         stage.recorder.observe(
-            "architectures that lead the PGs of the objects", got=leaders(cluster), wanted=[primary.value]
+            "architectures of the objects' primary OSDs", got=leaders(cluster), wanted=[primary.value]
         )
 
 
 def leaders(cluster: Cluster) -> list[str]:
-    """Architectures of the primaries of the objects' pool."""
+    """Architectures of the primary OSDs of the pool that holds the objects."""
     pool = next(pool for pool in cluster.client.mon("osd dump")["pools"] if pool["pool_name"] == DATA_POOL)
     return sorted({cluster.host_of(f"osd.{pg.acting_primary}").arch.value for pg in cluster.client.pgs(pgids(pool))})
 
 
 def mixed(stage: Stage) -> None:
-    """All operations at once through both gateways in turn; reads follow writes that went through the other one."""
+    """Mix all operations through both gateways alternately, so that reads follow writes through the other gateway."""
     load = S3Load(
         mix=MIX,
         sizes=(*SMALL[:3], (PART_BYTES, PART_BYTES + 1, 0.3)),
@@ -72,11 +72,11 @@ def mixed(stage: Stage) -> None:
     result = loaded(stage, "the mix", near(stage.cluster), list(gateways(stage.cluster).values()), load)
     kinds = {each.kind for each in result.of(RUN)}
     stage.recorder.witness("kinds of operations", got=len(kinds), least=4)
-    stage.recorder.witness("gateways asked", got=len({each.endpoint for each in result.of(RUN)}), least=2)
+    stage.recorder.witness("gateways used", got=len({each.endpoint for each in result.of(RUN)}), least=2)
 
 
 def together(stage: Stage) -> None:
-    """A client of each architecture begins at one moment; their operations are put together."""
+    """Start a client of each architecture at the same moment, and merge their operations."""
     cluster = stage.cluster
     load = S3Load(mix={"get": 3.0, "put": 1.0}, workers=2, runtime_s=MIXED_S)
     loads = [
@@ -93,11 +93,11 @@ def together(stage: Stage) -> None:
 
 
 def judge(recorder: Recorder, fleet: Fleet, clients: int) -> None:
-    """Observe that no client was lost, that all ran side by side, and that every answer was right."""
+    """Observe that no client was lost, that all ran at the same time, and that every answer was right."""
     lost = [f"{name}: {why}" for name, why in fleet.lost.items()]
     recorder.observe("clients that were lost", got=lost, wanted=[], of=clients)
     for name, late_s in fleet.late_s.items():
-        recorder.witness(f"seconds of {name}'s run beside the others", got=MIXED_S - late_s, least=1.0)
+        recorder.witness(f"seconds that {name} ran together with the others", got=MIXED_S - late_s, least=1.0)
     recorder.record("clocks", ahead_s=dict(fleet.ahead_s))
     truthful(recorder, "all clients", fleet.whole)
     recorder.observe("errors of all clients", got=fleet.whole.errors, wanted={}, of=len(fleet.whole.operations))
@@ -106,17 +106,17 @@ def judge(recorder: Recorder, fleet: Fleet, clients: int) -> None:
 SCENARIOS = (
     Scenario(
         name="object.together",
-        goal="Clients of both architectures load the same gateways at the same time, and all answers are right.",
-        method="Starts a load on a machine of each, which begin at one moment, and puts their operations together.",
+        goal="Clients of both architectures load the same gateways at the same time and get only right answers.",
+        method="Starts a load on a client of each architecture at the same moment, merges operations, checks answers.",
         run=together,
         check="witnessed",
-        sees=("seconds of .* run beside the others", "errors of all clients"),
+        sees=("seconds that .* ran together with the others", "errors of all clients"),
         topology=GATEWAYS,
     ),
     Scenario(
         name="object.mixed",
-        goal="What is read, listed and headed through one gateway is what was written through another.",
-        method="Puts, gets, heads, lists, deletes and uploads in parts through two gateways; checks every answer.",
+        goal="Reads, lists and HEAD requests through one gateway return what was written through another.",
+        method="Runs PUT, GET, HEAD, LIST, DELETE and multipart uploads through two gateways; checks every answer.",
         run=mixed,
         check="witnessed",
         topology=GATEWAYS,
@@ -124,8 +124,8 @@ SCENARIOS = (
     *(
         Scenario(
             name=f"object.across[primary={primary}]",
-            goal="Objects are equal by any client, gateway and primary of either architecture.",
-            method="Clients of both fill buckets through gateways of both; the other reads by the other one.",
+            goal="Objects are the same for clients, gateways and primary OSDs of either architecture.",
+            method="Each client fills a bucket through each gateway; the other client reads it through the other one.",
             run=partial(run, primary=primary),
             check="witnessed",
             topology=GATEWAYS,

@@ -1,4 +1,4 @@
-"""HAProxy over gateways of both architectures: each serves, and one that dies costs the requests that it had."""
+"""HAProxy in front of gateways of both architectures: both serve, and if one dies only requests in flight fail."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -25,16 +25,16 @@ from cephlab.suites.object.stand import (
 )
 
 MIX = {"get": 70.0, "put": 20.0, "list": 5.0, "delete": 5.0}
-"""Of the ten-billion-object paper's mixed phase."""
+"""The mixed phase of the ten-billion-object paper."""
 LEAST_EACH = 3
 RATE = 30.0
 BEFORE_S, AFTER_S = 2.0, 4.0
 SLACK_S = 0.1
-"""Between the signal and the moment that is noted for it."""
+"""Allowance for the time between the kill signal and the time recorded for it."""
 
 
 def both_serve(stage: Stage, through: Arch) -> None:
-    """A mix through a balancer, and what the balancer says that it gave to whom."""
+    """Run a mix through a balancer, and read from its statistics how many requests each gateway got."""
     cluster = stage.cluster
     front = balancer(cluster, through)
     before = {row.gateway: row.sessions for row in statistics(front)}
@@ -45,14 +45,14 @@ def both_serve(stage: Stage, through: Arch) -> None:
 
 
 def spread(recorder: Recorder, given: Mapping[str, int], asked: int) -> None:
-    """Observe that no gateway is left out. given: gateway -> requests that it got, health checks are not among them."""
+    """Observe that no gateway is left out. given: gateway -> number of requests, without health checks."""
     recorder.record("balanced", requests=dict(given))
     idle = sorted(name for name, requests in given.items() if requests < LEAST_EACH)
     recorder.observe(f"gateways with fewer than {LEAST_EACH} of {asked} requests", got=idle, wanted=[], of=len(given))
 
 
 def killed(stage: Stage) -> None:
-    """Kill the gateway of the other architecture under a load at a rate."""
+    """Kill the gateway of the other architecture under a load at a fixed rate."""
     cluster = stage.cluster
     front = balancer(cluster)
     victim = gateways(cluster)[host_arch().other].name
@@ -69,7 +69,7 @@ def killed(stage: Stage) -> None:
 
 
 def cost(recorder: Recorder, operations: list[S3Operation], struck_s: float, killed_s: float) -> None:
-    """Observe that only requests failed that were in flight between the stroke and the proof of death."""
+    """Observe that all failed requests were in flight between the kill and the proof that the gateway was dead."""
     failed = [each for each in operations if each.code]
     flying = [each for each in operations if each.began_s < killed_s and each.ended_s > struck_s]
     later = [each for each in operations if each.began_s > killed_s + SLACK_S]
@@ -88,7 +88,7 @@ SCENARIOS = (
     *(
         Scenario(
             name=f"object.balanced[balancer={arch}]",
-            goal="A balancer spreads S3 requests over gateways of both architectures, and all answers are right.",
+            goal="A balancer spreads S3 requests over gateways of both architectures, and every answer is right.",
             method="Loads HAProxy with the paper's mix, checks every body, and reads its statistics.",
             run=partial(both_serve, through=arch),
             check="witnessed",
@@ -96,12 +96,12 @@ SCENARIOS = (
         )
         for arch in Arch
     ),
-    # The last of its cluster: Ceph goes on telling a gateway that was killed of each new bucket for 30 s
-    # (osd_client_watch_timeout), and a bucket that is made meanwhile waits for its answer.
+    # The last scenario on its cluster: for 30 s (osd_client_watch_timeout) Ceph still notifies a killed gateway of
+    # each new bucket, and creating a bucket in that time waits for the answer.
     Scenario(
         name="object.killed",
-        goal="A gateway that dies behind the balancer costs no more than the requests that it had.",
-        method="Kills the gateway of the other architecture under a load at a rate, and looks at every failed request.",
+        goal="When a gateway behind the balancer dies, only requests that were in flight fail.",
+        method="Kills the gateway of the other architecture under a fixed-rate load; checks when failed requests ran.",
         run=killed,
         check="witnessed",
         topology=BALANCED,

@@ -1,4 +1,4 @@
-"""What each operation costs gateways and OSDs, lists and deletes too, and whether a mix costs what its parts do."""
+"""CPU cost of each S3 operation at gateways and OSDs, and whether a mix costs the sum of its parts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,20 +22,20 @@ from cephlab.suites.object.stand import GATEWAYS, RECORDED, gateways, loaded, ne
 SIZE_BYTES = 65_536
 """The small objects of the ten-billion-object paper."""
 OBJECTS = 100
-"""Of a bucket, and operations of a round, so that each is deleted once."""
+"""Objects in a bucket, and operations in a round, so that each object is deleted once."""
 ROUNDS = 5
 IDLE_S = 3.0
 KINDS = ("put", "get", "head", "list", "delete")
 ROLES = (Role.GATEWAY, Role.PRIMARY)
 APART = 2.0
-"""A mix that costs this much more or less than its parts is another load than they are."""
+"""Limit on the cost of a mix divided by that of its parts, either way: beyond it the mix is a different load."""
 
 Costs = Mapping[Role, Sequence[float]]
-"""CPU seconds of an operation in each round."""
+"""CPU seconds per operation in each round."""
 
 
 def run(stage: Stage) -> None:
-    """Each operation alone, round by round, then the paper's mix of them."""
+    """Measure each operation alone, round by round, then the paper's mix of them."""
     door = gateways(stage.cluster)[host_arch()]
     idle = idle_shares(stage.cluster, door)
     alone = {kind: costs(stage, door, {kind: 1.0}, kind, idle) for kind in KINDS}
@@ -51,12 +51,12 @@ def run(stage: Stage) -> None:
 
 
 def judge(recorder: Recorder, role: Role, ratio: Interval) -> None:
-    """Hold a mix to its parts."""
+    """Compare the cost of a mix with that of its parts."""
     recorder.figure(
         f"CPU of {role.value} for the mix / for its parts",
         ratio.mean,
         "",
-        Bound("a mix is its parts", 1 / APART, APART, basis=Basis.SHAPE),
+        Bound("a mix costs about the sum of its parts", 1 / APART, APART, basis=Basis.SHAPE),
         interval=(ratio.low, ratio.high),
     )
 
@@ -67,7 +67,7 @@ def daemons(cluster: Cluster, door: Gateway) -> dict[Role, list[Daemon]]:
 
 
 def idle_shares(cluster: Cluster, door: Gateway) -> dict[Role, float]:
-    """CPU seconds a second of each role without a load."""
+    """CPU seconds per second of each role without load."""
     taken, took_s, _ = spent(cluster, daemons(cluster, door), lambda: Deadline.after(IDLE_S).pause(IDLE_S))
     return {role: taken[role] / took_s for role in ROLES}
 
@@ -75,8 +75,8 @@ def idle_shares(cluster: Cluster, door: Gateway) -> dict[Role, float]:
 def costs(
     stage: Stage, door: Gateway, mix: Mapping[str, float], name: str, idle: Mapping[Role, float]
 ) -> dict[Role, list[float]]:
-    """What an operation of a mix costs beyond idling, in each of some rounds on buckets of their own."""
-    found: dict[Role, list[float]] = {role: [] for role in ROLES}
+    """CPU seconds per operation of a mix, without idle CPU, in each round. Each round has its own buckets."""
+    by_role: dict[Role, list[float]] = {role: [] for role in ROLES}
     for number in range(ROUNDS):
         load = S3Load(
             mix=mix,
@@ -93,8 +93,8 @@ def costs(
         players = daemons(stage.cluster, door)
         taken, took_s, done = spent(stage.cluster, players, partial(asked, stage, door, load, name))
         for role in ROLES:
-            found[role].append(max(0.0, taken[role] - idle[role] * took_s) / len(done.operations))
-    return found
+            by_role[role].append(max(0.0, taken[role] - idle[role] * took_s) / len(done.operations))
+    return by_role
 
 
 def asked(stage: Stage, door: Gateway, load: S3Load, name: str) -> S3Result:
@@ -104,8 +104,8 @@ def asked(stage: Stage, door: Gateway, load: S3Load, name: str) -> S3Result:
 SCENARIOS = (
     Scenario(
         name="object.costs",
-        goal="What a PUT, GET, HEAD, LIST and DELETE cost gateway and OSDs is known; a mix costs its parts.",
-        method="Does each alone on objects of 64 KiB in rounds, then the paper's mix; CPU without what idling takes.",
+        goal="A mix of S3 operations costs gateway and OSDs about as much CPU as its operations cost alone.",
+        method="Measures each operation alone on 64 KiB objects in rounds, then the paper's mix; subtracts idle CPU.",
         run=run,
         check="figures",
         tier=Tier.FULL,

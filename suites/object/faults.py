@@ -1,4 +1,4 @@
-"""A bucket index whose OSD is down, and gateways and balancers that die, hang or are cut off."""
+"""S3 under faults: the OSD of a bucket index is down, and gateways and balancers die, hang or are cut off."""
 
 import json
 from collections.abc import Callable
@@ -38,20 +38,20 @@ from cephlab.suites.object.stand import (
 from cephlab.suites.resilience.trial import EXPECTED
 
 MIX = {"get": 40.0, "put": 30.0, "list": 20.0, "delete": 10.0}
-"""More lists than the paper's: they ask the index alone."""
+"""More lists than in the paper: lists read the index only."""
 BEFORE_S, HOLD_S, AFTER_S = 2.0, 5.0, 3.0
 STALL_S = 60.0
-"""Until a dead OSD is missed, 20 s beside emulated ones (osd_heartbeat_grace of the lab), and peering."""
+"""Time to detect a dead OSD, 20 s in a cluster with emulated ones (osd_heartbeat_grace of the lab), and to peer."""
 ASKED_S = 5.0
-"""Until a busy machine has asked a balancer twice what it knows."""
+"""Time in which a busy machine can query a balancer's statistics twice."""
 UNAVAILABLE = "503"
-"""HAProxy's answer where no gateway is up."""
+"""HAProxy's answer when no gateway is up."""
 LEAST_AFTER = 10
 LOAD = S3Load(mix=MIX, bucket="struck", objects=40, workers=8, runtime_s=0.0)
 CUTS = frozenset({Capability.CUT_LINKS, Capability.OWN_NETWORK})
-"""On one machine's loopback a balancer's packets do not bear its node's address."""
+"""On the loopback interface of one machine, a balancer's packets do not carry the address of its node."""
 AT_A_RATE = replace(LOAD, workers=160, rate=20.0)
-"""As many workers as are due in 8 s, so that those who wait for one balancer keep nobody from the other."""
+"""As many workers as requests are due in 8 s, so that workers waiting for one balancer do not delay the other."""
 
 
 def struck(
@@ -61,7 +61,10 @@ def struck(
     meanwhile: Callable[[], None] = lambda: None,
     load: S3Load = LOAD,
 ) -> tuple[S3Result, float, float]:
-    """The result of a load during which the fault held, and when that began and ended. meanwhile: before it heals."""
+    """Run a load while a fault is inflicted. Returns the result, and when the fault began and ended.
+
+    meanwhile: called while the fault holds.
+    """
     cluster = stage.cluster
     load = replace(load, seed=stage.rng.randrange(1 << 31))
     with running_load(cluster, doors, load, BEFORE_S) as running:
@@ -77,43 +80,43 @@ def struck(
     truthful(stage.recorder, "the load", result)
     read_back(stage.recorder, result)
     later = [each for each in result.of(RUN) if each.began_s > ended_s]
-    stage.recorder.witness("requests after it", got=len(later), least=LEAST_AFTER)
+    stage.recorder.witness("requests after the fault", got=len(later), least=LEAST_AFTER)
     return result, began_s, ended_s
 
 
 def index_down(stage: Stage) -> None:
-    """Kill the OSD that leads a shard of the bucket's index: requests wait, and none fails."""
+    """Kill the primary OSD of a shard of the bucket index: requests wait, and none fails."""
     cluster = stage.cluster
     doors = list(gateways(cluster).values())
     result, *_ = struck(stage, doors, lambda: KillDaemon(index_leader(cluster)))
     stage.recorder.observe("errors of the load", got=result.errors, wanted={}, of=len(result.operations))
-    most = Bound("until the dead OSD is missed, and peering", most=STALL_S, basis=Basis.CORRECTNESS)
+    most = Bound("time to detect the dead OSD, and to peer", most=STALL_S, basis=Basis.CORRECTNESS)
     stage.recorder.figure("longest response", result.percentile_s(100), "s", most)
 
 
 def index_leader(cluster: Cluster) -> str:
-    """The OSD that leads the first shard of the load's bucket index."""
+    """The primary OSD of the first shard of the load's bucket index."""
     argv = ("bucket", "stats", "--bucket", "struck0", "--format", "json")
     ident = json.loads(cluster.tool(cluster.client.host.name, "radosgw-admin", *argv))["id"]
     return f"osd.{pools.locate(cluster, INDEX_POOL, f'.dir.{ident}.0')['acting_primary']}"
 
 
 def pair(stage: Stage) -> tuple[list[Gateway], int]:
-    """Both balancers, once they call all gateways up, and the number of the one to strike."""
+    """Both balancers, and the number of the one to break. Waits until a balancer reports all gateways up."""
     fronts = speaking_s3(stage.cluster, HAPROXY.kind)
     balancer(stage.cluster)
     return fronts, stage.rng.randrange(len(fronts))
 
 
 def balancer_killed(stage: Stage) -> None:
-    """Kill one of two balancers: what is asked of the other goes on."""
+    """Kill one of two balancers: requests to the other are not affected."""
     fronts, victim = pair(stage)
     result, began_s, ended_s = struck(stage, fronts, lambda: KillDaemon(fronts[victim].name))
     stage.recorder.figure(
         "share of requests that failed",
         sum(map(bool, (each.code for each in result.of(RUN)))) / len(result.of(RUN)),
         "",
-        Bound("of clients that do not turn to another balancer: recorded only", basis=Basis.SHAPE),
+        Bound("recorded only: these clients do not retry at the other balancer", basis=Basis.SHAPE),
     )
     only_its_own(stage.recorder, result.of(RUN), victim, began_s, ended_s)
 
@@ -121,17 +124,17 @@ def balancer_killed(stage: Stage) -> None:
 def only_its_own(
     recorder: Recorder, operations: list[S3Operation], victim: int, began_s: float, ended_s: float
 ) -> None:
-    """Observe that only requests to the dead one failed, and only while it was dead."""
+    """Observe that only requests to the dead balancer failed, and only while it was dead."""
     failed = [each for each in operations if each.code]
     recorder.witness("requests that failed", got=len(failed), least=1)
     strangers = [f"{each.kind} {each.code}" for each in failed if each.endpoint != victim]
-    recorder.observe("failed requests to the balancer that lives", got=strangers, wanted=[], of=len(operations))
+    recorder.observe("failed requests to the surviving balancer", got=strangers, wanted=[], of=len(operations))
     outside = [f"{each.kind} {each.code}" for each in failed if each.ended_s < began_s or each.began_s > ended_s]
-    recorder.observe("failed requests while both lived", got=outside, wanted=[], of=len(operations))
+    recorder.observe("failed requests while both balancers were up", got=outside, wanted=[], of=len(operations))
 
 
 def balancer_hangs(stage: Stage) -> None:
-    """Stop one of two balancers: its clients wait, and those of the other one do not."""
+    """Stop one of two balancers: its clients wait, and the clients of the other do not."""
     cluster = stage.cluster
     fronts, victim = pair(stage)
     stopped: list[float] = []
@@ -145,15 +148,15 @@ def balancer_hangs(stage: Stage) -> None:
 
 
 def beside_one_that_hangs(recorder: Recorder, operations: list[S3Operation], victim: int, stopped_s: float) -> None:
-    """Observe that only who asked the balancer that hung waited for its end."""
+    """Observe that only requests to the hung balancer waited until it continued."""
     held = [each for each in operations if each.endpoint == victim and waited_long(each)]
-    recorder.witness("requests that waited for the balancer that hung", got=len(held), least=LEAST_AFTER)
+    recorder.witness("requests that waited for the hung balancer", got=len(held), least=LEAST_AFTER)
     others = [each for each in operations if each.endpoint != victim]
     passed_by(recorder, others, stopped_s, stopped_s + HOLD_S)
 
 
 def balancer_cut_off(stage: Stage) -> None:
-    """Cut one of two balancers off from all gateways: it says so at once to who asks it, and the other one serves."""
+    """Cut one of two balancers off from all gateways: it refuses requests at once, and the other serves."""
     cluster = stage.cluster
     fronts, victim = pair(stage)
     away, rest = (fronts[victim].host.name,), tuple(each.host.name for each in speaking_s3(cluster))
@@ -170,28 +173,31 @@ def balancer_cut_off(stage: Stage) -> None:
 
 
 def missed(stage: Stage, front: Gateway, of: str = "") -> float:
-    """Wait until a balancer says DOWN of every gateway, or of one; hold that to its own settings. Gives the moment."""
+    """Wait until a balancer reports DOWN for every gateway, or for one; compare the time with its own settings.
+
+    Returns the time of that report.
+    """
     cluster, began_s = stage.cluster, SYSTEM.monotonic()
     until_all(cluster, front, DOWN, of)
     took_s = SYSTEM.monotonic() - began_s
     patience = 1.0 if front.host.arch is host_arch() else cluster.patience
     most_s = (notices_s(front.host, front.daemon.id) + ASKED_S) * patience
-    why = f"the settings of {front.name}: looks that fail, and pauses between them; {ASKED_S:g} s to ask it"
+    why = f"settings of {front.name}: failed health checks and the pauses between them; {ASKED_S:g} s to query it"
     bound = Bound(why, most=most_s, basis=Basis.CORRECTNESS)
     stage.recorder.figure("until the balancer says that a gateway is down", took_s, "s", bound)
     return now_s(near(cluster))
 
 
 def refused_at_once(recorder: Recorder, operations: list[S3Operation], victim: int, noticed_s: float) -> None:
-    """Observe that a balancer that knows that it reaches no gateway says so, and lets nobody wait."""
+    """Observe that a balancer that has noticed that it reaches no gateway refuses requests without delay."""
     asked = [
         each for each in operations if each.endpoint == victim and noticed_s < each.began_s < noticed_s + HOLD_S - 1
     ]
-    recorder.witness("requests to the balancer that was cut off, once it knew", got=len(asked), least=LEAST_AFTER)
+    recorder.witness("requests to the cut-off balancer after it noticed", got=len(asked), least=LEAST_AFTER)
     odd = [f"{each.kind} {each.code or 'served'}" for each in asked if each.code != UNAVAILABLE]
-    recorder.observe("those of them that it did not refuse", got=odd, wanted=[], of=len(asked))
+    recorder.observe("of these, requests that it did not refuse", got=odd, wanted=[], of=len(asked))
     waited = [f"{each.kind} {each.ended_s - each.began_s:.1f} s" for each in asked if waited_long(each)]
-    recorder.observe("those of them that waited", got=waited, wanted=[], of=len(asked))
+    recorder.observe("of these, requests that waited", got=waited, wanted=[], of=len(asked))
 
 
 def waited_long(operation: S3Operation) -> bool:
@@ -199,7 +205,7 @@ def waited_long(operation: S3Operation) -> bool:
 
 
 def gateway_out(stage: Stage, front: Gateway, victim: Gateway, fault: Fault) -> None:
-    """A gateway no longer answers a balancer: the balancer passes it by, and no request fails."""
+    """A gateway no longer answers a balancer: the balancer stops using it, and no request fails."""
     noticed: list[float] = []
     result, *_ = struck(
         stage,
@@ -218,24 +224,24 @@ def gateway_hangs(stage: Stage) -> None:
 
 
 def gateway_cut_off(stage: Stage) -> None:
-    """Cut the gateway of the other architecture off from the balancers, not from Ceph."""
+    """Cut the gateway of the other architecture off from the balancers, but not from Ceph."""
     victim = gateways(stage.cluster)[host_arch().other]
     gateway_out(stage, balancer(stage.cluster), victim, Partition((victim.host.name,), BALANCERS))
 
 
 def passed_by(recorder: Recorder, operations: list[S3Operation], noticed_s: float, healed_s: float) -> None:
-    """Observe that who asked once the hang was noticed did not wait for its end."""
+    """Observe that requests sent after the hang was noticed did not wait until it ended."""
     asked = [each for each in operations if noticed_s < each.began_s < healed_s - 1]
-    recorder.witness("requests once it was noticed", got=len(asked), least=LEAST_AFTER)
+    recorder.witness("requests after the fault was noticed", got=len(asked), least=LEAST_AFTER)
     waited = [f"{each.kind} {each.response_s:.1f} s" for each in asked if each.ended_s > healed_s]
-    recorder.observe("those of them that waited for its end", got=waited, wanted=[], of=len(asked))
+    recorder.observe("of these, requests that waited until it ended", got=waited, wanted=[], of=len(asked))
 
 
 SCENARIOS = (
     Scenario(
         name="object.index-down",
-        goal="While the OSD that leads a bucket's index is down, requests wait and none fails.",
-        method="Kills it under puts, gets, lists and deletes through gateways of both architectures; reads all back.",
+        goal="While the primary OSD of a bucket index is down, requests wait and none fails.",
+        method="Kills the OSD under a mix of operations through gateways of both architectures; reads all back.",
         run=index_down,
         check="figures",
         topology=GATEWAYS,
@@ -243,16 +249,16 @@ SCENARIOS = (
     ),
     Scenario(
         name="object.balancer-killed",
-        goal="A balancer that dies costs the requests of its own clients, and those of the other one go on.",
-        method="Kills one of two HAProxys under load, starts it again, and looks at every failed request.",
+        goal="When a balancer dies, only requests to it fail, and requests to the other balancer are served.",
+        method="Kills one of two HAProxys under load, starts it again, and checks every failed request.",
         run=balancer_killed,
         check="figures",
         topology=BALANCED,
     ),
     Scenario(
         name="object.balancer-hangs",
-        goal="A balancer that hangs lets its own clients wait, and those of the other one go on.",
-        method="Stops one of two HAProxys by SIGSTOP under a load at a rate, and lets it go on after a while.",
+        goal="When a balancer hangs, only requests to it wait, and requests to the other balancer are served.",
+        method="Stops one of two HAProxys with SIGSTOP under a fixed-rate load, and continues it after a while.",
         run=balancer_hangs,
         check="witnessed",
         tier=Tier.FULL,
@@ -260,16 +266,16 @@ SCENARIOS = (
     ),
     Scenario(
         name="object.gateway-hangs",
-        goal="A gateway that hangs behind a balancer is passed by, and what it had already is answered in the end.",
-        method="Stops it by SIGSTOP under load until HAProxy gives it nothing more, and for a while after that.",
+        goal="A balancer stops using a gateway that hangs, and requests already sent to it are answered in the end.",
+        method="Stops a gateway with SIGSTOP under load until HAProxy sends it nothing more, and some seconds longer.",
         run=gateway_hangs,
         check="figures",
         topology=BALANCED,
     ),
     Scenario(
         name="object.gateway-cut-off",
-        goal="A gateway that its balancer no longer reaches is passed by, and no request fails.",
-        method="Drops packets between it and the balancers under load until HAProxy gives it nothing, and for a while.",
+        goal="A balancer stops using a gateway that it cannot reach, and no request fails.",
+        method="Drops packets between it and the balancers under load until HAProxy sends it nothing, and some time more.",
         run=gateway_cut_off,
         check="figures",
         tier=Tier.FULL,
@@ -278,8 +284,8 @@ SCENARIOS = (
     ),
     Scenario(
         name="object.balancer-cut-off",
-        goal="A balancer that reaches no gateway says so to its clients at once, and those of the other one go on.",
-        method="Drops packets between one of two HAProxys and all gateways under a load at a rate; then they pass.",
+        goal="A balancer that reaches no gateway refuses requests at once, and requests to the other are served.",
+        method="Drops packets between one of two HAProxys and all gateways under a fixed-rate load, then lets them pass.",
         run=balancer_cut_off,
         check="figures",
         tier=Tier.FULL,

@@ -1,4 +1,4 @@
-"""What waiting costs: a load that counts from when a request was due, and gateways that wait for acknowledgements."""
+"""Response times: open and closed loads while a gateway is stopped, and a gateway without tcp_nodelay."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,17 +35,17 @@ AROUND_S = 2.0
 RATE = 25.0
 WORKERS = {"closed": 8, "open": 96}
 LEAST_RATIO = 3.0
-"""A third of the requests of an open load are due while the gateway stands: their p90 is near the whole stop. A closed
-load asks nothing meanwhile but what its few workers wait for."""
+"""A third of the requests of an open load are due while the gateway is stopped, so that their p90 is nearly the whole
+stop. A closed load sends nothing in that time: its few workers are waiting."""
 ROUNDS = 3
 ROUND_S = 1.0
 START_S = 60.0
 DELAYED_RATIO = 1.5
-"""The delayed acknowledgement is 40 ms on Linux, and a small GET of the lab takes a few."""
+"""The delayed acknowledgement is 40 ms on Linux, and a small GET in the lab takes a few milliseconds."""
 
 
 def stopped(stage: Stage) -> None:
-    """The same gateway stopped for the same time, under a closed load and under an open one."""
+    """Stop the same gateway for the same time, under a closed load and under an open load."""
     p90 = {}
     for name, workers in WORKERS.items():
         load = S3Load(
@@ -65,13 +65,13 @@ def stopped(stage: Stage) -> None:
 
 
 def compare(recorder: Recorder, opened_s: float, closed_s: float) -> None:
-    """Hold the two p90 to each other."""
-    why = f"requests are due while a gateway stands for {STOPPED_S:g} s, whether or not anybody can send them"
+    """Compare the p90 of the open load with that of the closed load."""
+    why = f"an open load's requests stay due while a gateway is stopped for {STOPPED_S:g} s; a closed load pauses"
     recorder.figure("p90 open / p90 closed", opened_s / closed_s, "", Bound(why, least=LEAST_RATIO, basis=Basis.SHAPE))
 
 
 def under_stop(stage: Stage, load: S3Load) -> S3Result:
-    """A load during which its gateway is stopped for a while."""
+    """Run a load whose gateway is stopped for STOPPED_S seconds."""
     cluster = stage.cluster
     gateway = gateways(cluster)[host_arch()]
     with running_load(cluster, [gateway], load, AROUND_S) as running:
@@ -81,7 +81,7 @@ def under_stop(stage: Stage, load: S3Load) -> S3Result:
 
 
 def delayed(stage: Stage) -> None:
-    """One GET at a time through two gateways of a machine in turn, of which one lacks the option."""
+    """Send one GET at a time, alternately through two gateways of one machine, of which one lacks the option."""
     load = S3Load(bucket="delay", objects=4, workers=1, runtime_s=ROUND_S, seed=stage.rng.randrange(1 << 31))
     times: dict[str, list[float]] = {"with": [], "without": []}
     with pair(stage.cluster) as doors:
@@ -101,7 +101,7 @@ def delayed(stage: Stage) -> None:
             RECORDED,
         )
     change = ratio_of_means(times["without"], times["with"])
-    why = "without the option an answer of two parts waits for the client's delayed acknowledgement"
+    why = "without the option the second part of an answer waits for the client's delayed acknowledgement"
     stage.recorder.figure(
         f"response time without {NO_DELAY} / with it",
         change.mean,
@@ -113,14 +113,14 @@ def delayed(stage: Stage) -> None:
 
 @contextmanager
 def pair(cluster: Cluster) -> Iterator[dict[str, Gateway]]:
-    """Two gateways of one native machine: as the lab starts them, and without the option."""
+    """Two gateways of one native machine: one as the lab starts it, one without the option."""
     first = gateways(cluster)[host_arch()]
     made = own(cluster)
     daemon = add_service(made, first.host.name, f"{RGW.kind}.b")
     port = RGW.listens(daemon.id)
     try:
         daemon.stop(patience=cluster.patience)
-        # What stands on a command line goes before the file.
+        # The command line takes precedence over the configuration file.
         daemon.argv = (*daemon.argv, f"--rgw_frontends=beast endpoint={daemon.host.address}:{port}")
         daemon.start()
         clock.wait(
@@ -138,8 +138,8 @@ def pair(cluster: Cluster) -> Iterator[dict[str, Gateway]]:
 SCENARIOS = (
     Scenario(
         name="object.stopped",
-        goal="A gateway that stands for two seconds is felt by all who wanted something of it meanwhile.",
-        method="Stops it under a closed load and under an open one, whose response times count from when each was due.",
+        goal="A gateway stopped for two seconds delays all requests due in that time, and only an open load shows it.",
+        method="Stops a gateway under a closed load, then an open one, which counts response times from the due time.",
         run=stopped,
         check="figures",
         topology=GATEWAYS,
@@ -147,7 +147,7 @@ SCENARIOS = (
     Scenario(
         name="object.no-delay",
         goal="A small GET does not wait for a delayed acknowledgement, because gateways run with tcp_nodelay.",
-        method="Asks a gateway with the option and one without in turn, one GET at a time; the ratio has an interval.",
+        method="Sends GETs one at a time, alternately to a gateway with the option and one without; compares times.",
         run=delayed,
         check="figures",
         topology=GATEWAYS,

@@ -1,4 +1,4 @@
-"""Objects of 4 KiB to 50 MB through the balancer: rates fall and bandwidth rises with their size, up to a limit."""
+"""Objects of 4 KiB to 50 MB through the balancer: with size, request rates fall and bandwidth rises to a limit."""
 
 from functools import partial
 from statistics import fmean
@@ -17,21 +17,21 @@ SIZES = {
     Tier.QUICK: (4096, 524_288, 10_000_000),
     Tier.FULL: (4096, 16_384, 65_536, 262_144, 524_288, 1 << 20, 4 << 20, 10_000_000, 50_000_000),
 }
-"""The Altra paper's range, 4k to 50M, with the points that its text names."""
+"""The range of the Altra paper, 4k to 50M, with the sizes that its text names."""
 RUN_S = {Tier.QUICK: 3.0, Tier.FULL: 8.0}
 HELD_BYTES = 100_000_000
 WORKERS = 4
 LEAST_OBJECTS, MOST_OBJECTS = WORKERS + 1, 32
-"""No two workers put one object at a time."""
+"""More objects than workers, so that no two workers put the same object at the same time."""
 PARTS = 4
-"""Stretches that a run is cut into, for an interval of its bandwidth."""
+"""A run is cut into this many equal parts to get an interval for its bandwidth."""
 LEAST_GAIN = 3.0
-"""Bandwidth at the largest size over that at the smallest. A request has a price beside that of its bytes; of 4 KiB
-that is nearly all (tuning/demands: 1.9 ms for a get of 64 KiB, 13 ms for one of 4 MiB, 64 times the bytes)."""
+"""Bandwidth at the largest size over that at the smallest. A request has a fixed cost besides the cost of its bytes; at
+4 KiB it is nearly all (tuning/demands: 1.9 ms for a get of 64 KiB, 13 ms for one of 4 MiB, 64 times the bytes)."""
 
 
 def run(stage: Stage, operation: str) -> None:
-    """One size after the other by the same client."""
+    """Run one size after another from the same client."""
     front = balancer(stage.cluster)
     sizes = SIZES[stage.tier]
     expected = expect(stage, [Shape(operation, size_bytes, clients=1, depth=WORKERS) for size_bytes in sizes])
@@ -72,7 +72,7 @@ def run(stage: Stage, operation: str) -> None:
         f"bandwidth of {operation} at {sizes[-1]} bytes / at {sizes[0]}",
         gain.mean,
         "",
-        Bound("a request has a price beside that of its bytes", least=LEAST_GAIN, basis=Basis.SHAPE),
+        Bound("a request has a fixed cost besides the cost of its bytes", least=LEAST_GAIN, basis=Basis.SHAPE),
         interval=(gain.low, gain.high),
     )
     lines = [
@@ -86,7 +86,7 @@ def run(stage: Stage, operation: str) -> None:
 
 
 def stretches(done: list[S3Operation]) -> list[float]:
-    """Bytes a second in each of PARTS equal stretches of a run; an operation's bytes are spread over its time."""
+    """Bytes per second in each of PARTS equal parts of a run; an operation's bytes are spread over its duration."""
     first, last = min(each.began_s for each in done), max(each.ended_s for each in done)
     step = (last - first) / PARTS
     edges = [(first + number * step, first + (number + 1) * step) for number in range(PARTS)]
@@ -94,7 +94,7 @@ def stretches(done: list[S3Operation]) -> list[float]:
 
 
 def share(operation: S3Operation, begin_s: float, end_s: float) -> float:
-    """The part of an operation's time that lies in a stretch."""
+    """The share of an operation's duration that lies between two times."""
     inside = min(operation.ended_s, end_s) - max(operation.began_s, begin_s)
     return max(0.0, inside) / max(1e-9, operation.ended_s - operation.began_s)
 
@@ -102,8 +102,8 @@ def share(operation: S3Operation, begin_s: float, end_s: float) -> float:
 SCENARIOS = tuple(
     Scenario(
         name=f"object.sizes[op={operation}]",
-        goal=f"A {operation} gets more bytes a second the larger its object is, and none of them is wrong.",
-        method="Loads the balancer with one size after the other, 4 KiB to 10 MB or 50 MB, and checks every body.",
+        goal=f"The bandwidth of {operation} rises with the object size, and every object read is right.",
+        method="Loads the balancer with one object size after another, 4 KiB to 10 MB or 50 MB, and checks every body.",
         run=partial(run, operation=operation),
         check="figures",
         tier=tier,

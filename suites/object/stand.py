@@ -1,4 +1,4 @@
-"""Shared by the scenarios: the clusters, whom a client talks to, and what every load has to say of itself."""
+"""What the object scenarios share: clusters, gateways and balancers, and the checks that every load has to pass."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,7 +28,7 @@ T = TypeVar("T")
 GATEWAYS = Topology(native=2, foreign=1, clients=True, services=(("n0", (RGW.kind,)), ("n2", (RGW.kind,))))
 """A gateway and a client of each architecture."""
 BALANCED = replace(GATEWAYS, services=tuple((node, (RGW.kind, HAPROXY.kind)) for node in ("n0", "n2")))
-"""The same with a balancer of each architecture, each before both gateways."""
+"""The same with a balancer of each architecture, each in front of both gateways."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ APART = BalancersApart(
     services=(*GATEWAYS.services, *((node, (HAPROXY.kind,)) for node in BALANCERS)),
 )
 UP, DOWN = "UP", "DOWN"
-"""HAProxy's words."""
-RECORDED = Bound("of this machine: recorded only", basis=Basis.NOTED)
+"""Status of a server, as HAProxy reports it."""
+RECORDED = Bound("recorded only: it depends on this machine", basis=Basis.NOTED)
 LOAD_S = 120.0
 PUNCTUAL = 0.9
-"""Least share of the operations with an idle worker that have to begin when they are due."""
+"""The least share of operations that must start on time, of those that had an idle worker when they were due."""
 
 
 def client(cluster: Cluster, arch: Arch) -> Host:
@@ -73,14 +73,14 @@ def gateways(cluster: Cluster) -> dict[Arch, Gateway]:
 
 
 def balancer(cluster: Cluster, arch: Arch | None = None) -> Gateway:
-    """The balancer of an architecture, this machine's own unless named, once it calls all gateways up."""
+    """The balancer of an architecture, by default the native one. Waits until it reports all gateways up."""
     front = {each.host.arch: each for each in speaking_s3(cluster, HAPROXY.kind)}[arch or host_arch()]
     until_all(cluster, front, UP)
     return front
 
 
 def until_all(cluster: Cluster, front: Gateway, status: str, of: str = "") -> None:
-    """Wait until a balancer says UP or DOWN of every gateway, or of one where one is named."""
+    """Wait until a balancer reports a status, UP or DOWN, for every gateway, or for the gateway named in `of`."""
     clock.wait(
         lambda: statistics(front),
         lambda rows: {row.status for row in rows if of in ("", row.gateway)} == {status},
@@ -91,19 +91,19 @@ def until_all(cluster: Cluster, front: Gateway, status: str, of: str = "") -> No
 
 
 def now_s(host: Host) -> float:
-    """Seconds since the epoch by the clock that a load on this host goes by."""
+    """Seconds since the epoch by the clock that a load on this host uses."""
     return float(host.run(["date", "+%s.%N"]).stdout)
 
 
 def statistics(front: Gateway) -> list[Served]:
-    """What a balancer says of its gateways."""
+    """A balancer's statistics of its gateways."""
     return served(front.host, front.daemon.id)
 
 
 def loaded(
     stage: Stage, what: str, host: Host, entrances: Sequence[Gateway], load: S3Load, *, tls: bool = False
 ) -> S3Result:
-    """Run a load to its end, and observe that every answer is right and none an error."""
+    """Run a load to its end, and observe that every answer is right and none is an error."""
     result = s3load.run(host, entrances, load, timeout_s=LOAD_S * stage.cluster.patience, tls=tls)
     truthful(stage.recorder, what, result)
     stage.recorder.observe(f"errors of {what}", got=result.errors, wanted={}, of=len(result.operations))
@@ -114,38 +114,38 @@ def loaded(
 def running_load(
     cluster: Cluster, entrances: Sequence[Gateway], load: S3Load, before_s: float
 ) -> Iterator[RunningS3Load]:
-    """A load of the client machine that has run for before_s seconds. It is killed where the block raises."""
+    """A load on the client machine that has run for before_s seconds. It is killed if the block raises."""
     with s3load.start(near(cluster), entrances, load).killed_on_error() as running:
-        clock.wait(running.begun, bool, what="the load's beginning", timeout_s=LOAD_S * cluster.patience)
+        clock.wait(running.begun, bool, what="the load to begin", timeout_s=LOAD_S * cluster.patience)
         Deadline.after(before_s).pause(before_s)
         yield running
 
 
 def ended(cluster: Cluster, running: RunningS3Load, after_s: float, *, timeout_s: float = LOAD_S) -> S3Result:
-    """Let a load go on for after_s seconds, stop it, and let it read back what it does. timeout_s: before patience."""
+    """Let a load run for after_s more seconds, stop it, and wait for its final phase. timeout_s: before patience."""
     Deadline.after(after_s).pause(after_s)
     running.stop()
     return running.finish(timeout_s=timeout_s * cluster.patience)
 
 
 def read_back(recorder: Recorder, result: S3Result) -> None:
-    """Observe that a load's last reading of everything met no error."""
+    """Observe that the final read of all objects of a load had no error."""
     last = [each.code for each in result.of(FINAL) if each.code]
-    recorder.observe("errors of the last reading", got=last, wanted=[], of=len(result.of(FINAL)))
+    recorder.observe("errors of the final read", got=last, wanted=[], of=len(result.of(FINAL)))
 
 
 def truthful(recorder: Recorder, what: str, result: S3Result) -> None:
-    """Note a load, and observe that what it read was what had been put."""
+    """Record a load, and observe that it read what had been put."""
     recorder.record("s3_load", what=what, **result.told())
     asked = len(result.operations)
     recorder.witness(f"operations of {what}", got=asked, least=1)
-    recorder.observe(f"answers of {what} that are not what was put", got=list(result.wrong), wanted=[], of=asked)
+    recorder.observe(f"wrong answers of {what}", got=list(result.wrong), wanted=[], of=asked)
 
 
 def spent(
     cluster: Cluster, daemons: Mapping[Role, Sequence[Metered]], work: Callable[[], T]
 ) -> tuple[dict[Role, float], float, T]:
-    """CPU seconds of each role's daemons, and seconds, during some work, and what this returns."""
+    """Do some work; returns the CPU seconds of each role's daemons, the seconds that it took, and its result."""
     meter = Meter(cluster, daemons)
     try:
         before, began_s = meter.read().usage, SYSTEM.monotonic()
@@ -157,8 +157,8 @@ def spent(
 
 
 def trusted(recorder: Recorder, what: str, result: S3Result) -> None:
-    """Witness that the times of a load are the cluster's and not its client's."""
+    """Witness that the response times of a load come from the cluster and not from a slow client."""
     recorder.witness(
-        f"{what}: share of operations that an idle worker began when due", got=result.punctual, least=PUNCTUAL
+        f"{what}: share of operations started on time when a worker was idle", got=result.punctual, least=PUNCTUAL
     )
-    recorder.witness(f"{what}: share of a CPU that the client had left", got=1 - result.busy, least=0.1)
+    recorder.witness(f"{what}: idle share of the client's CPU", got=1 - result.busy, least=0.1)

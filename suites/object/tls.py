@@ -1,4 +1,4 @@
-"""What TLS costs: CPU of the gateway or the balancer for a GET, with it and without."""
+"""What TLS costs: CPU time of the gateway or the balancer for a GET, with TLS and without it."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ ROUNDS = 3
 
 
 def run(stage: Stage) -> None:
-    """The same objects with TLS and without in turn, from a gateway and from the balancer."""
+    """Read the same objects alternately with TLS and without it, from a gateway and from the balancer."""
     cluster = stage.cluster
     load = S3Load(
         bucket="tls",
@@ -42,13 +42,13 @@ def run(stage: Stage) -> None:
             f"CPU of {name} with TLS / without",
             change.mean,
             "",
-            Bound("no paper has a figure: recorded only", basis=Basis.SHAPE),
+            Bound("recorded only: no paper has a figure for it", basis=Basis.SHAPE),
             interval=(change.low, change.high),
         )
 
 
 def cpu_s(stage: Stage, where: Gateway, load: S3Load, *, tls: bool) -> float:
-    """CPU seconds that a daemon spends on a GET of the load; what it spends on health checks meanwhile is in it."""
+    """CPU seconds that a daemon spends per GET of the load, including its health checks in that time."""
     what = f"{'TLS' if tls else 'plain'} reads from {where.daemon.kind}"
     reads = replace(load, phases=(FINAL,))
     taken, _, result = spent(
@@ -62,8 +62,8 @@ def cpu_s(stage: Stage, where: Gateway, load: S3Load, *, tls: bool) -> float:
 SCENARIOS = (
     Scenario(
         name="object.tls",
-        goal="Objects are the same by TLS at the gateway and at the balancer, and its cost is known.",
-        method="Reads the same objects with TLS and without in turn; the CPU of the daemon that ends TLS is compared.",
+        goal="Objects read over TLS, from the gateway or the balancer, are the same as without TLS.",
+        method="Reads objects alternately with TLS and without; compares the CPU time of the daemon that ends TLS.",
         run=run,
         check="figures",
         topology=BALANCED,

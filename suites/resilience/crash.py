@@ -12,46 +12,46 @@ from cephlab.lab.workloads.recorded import Kind
 from cephlab.suites.resilience.trial import Data, again_and_again, linger, scenario_under_load
 
 ROUNDS_VARIABLE = "CEPHLAB_CRASH_ROUNDS"
-"""Environment variable that replaces the tier's number of rounds, so that fifty can be spread over several runs."""
+"""Environment variable that replaces the tier's number of rounds, so that several runs can share fifty rounds."""
 ROUNDS = {Tier.QUICK: 2, Tier.FULL: 50}
 BEFORE_S = (0.2, 2.0)
 DARK_S = (0.0, 1.0)
-MEDIAN = Bound("noted: the longest return is what is judged", basis=Basis.NOTED)
+MEDIAN = Bound("recorded only: the limit applies to the longest return", basis=Basis.NOTED)
 
 
 def crash(stage: Stage, of: Kind = "objects") -> None:
-    """Kill every daemon and start all after a random while, several times."""
+    """Kill every daemon and start all of them again after a random time; repeat."""
     took = crashes(stage, rounds(os.environ.get(ROUNDS_VARIABLE), stage.tier), of)
     stage.recorder.figure("median_return_s", sorted(took)[len(took) // 2], "s", MEDIAN)
 
 
 def crashes(stage: Stage, wanted: int, of: Kind = "objects") -> list[float]:
-    """Kill every daemon so many times at random moments of a load; returns seconds to health after each."""
+    """Kill every daemon `wanted` times at random moments of a load; returns the seconds to health after each kill."""
     everything = KillEverything.aim(layout_of(stage.cluster), stage.rng)
     dark = partial(linger, stage.rng, *DARK_S)
     return again_and_again(stage, everything, wanted, Data(of=of), before_s=BEFORE_S, meanwhile=dark)
 
 
 def rounds(text: str | None, tier: Tier) -> int:
-    """The number of rounds; SpecError where the environment variable holds no such number."""
+    """The number of rounds. SpecError if the environment variable does not hold a whole number of 1 or more."""
     if text is None:
         return ROUNDS[tier]
     if not text.isdecimal() or int(text) < 1:
-        raise SpecError(f"{ROUNDS_VARIABLE} is no number of rounds", f"got {text!r}, wanted 1 or more", "leave it out")
+        raise SpecError(f"{ROUNDS_VARIABLE} is not a number of rounds", f"got {text!r}, wanted 1 or more", "unset it")
     return int(text)
 
 
 SCENARIOS = (
     scenario_under_load(
         name="resilience.crash-everything",
-        goal="When everything crashes at once while clients write, no acknowledged write is lost and all recovers.",
-        method="Kills every daemon at random moments of a recorded load, starts all, waits for health, reads back.",
+        goal="When all daemons crash at once while clients write, no acknowledged write is lost and Ceph recovers.",
+        method="Kills all daemons at random moments of a recorded load, restarts them, waits for health, reads back.",
         run=crash,
     ),
     scenario_under_load(
         name="resilience.crash-everything[load=blocks]",
-        goal="When everything crashes at once while clients write to an RBD image, no acknowledged block is lost.",
-        method="As crash-everything, with uncached blocks of 4 KiB of an image instead of objects.",
+        goal="When all daemons crash at once while clients write to an RBD image, no acknowledged block is lost.",
+        method="As crash-everything, but clients write uncached 4 KiB blocks of an RBD image instead of objects.",
         run=partial(crash, of="blocks"),
         tier=Tier.FULL,
     ),

@@ -1,4 +1,4 @@
-"""A cluster that fills up: writes are refused, reads go on, space is freed, and it works again."""
+"""A cluster that fills up: it refuses writes, still serves reads, and takes writes again once space is freed."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -17,20 +17,20 @@ from cephlab.suites.limits import copying
 from cephlab.suites.resilience.trial import PG_NUM, returned, scenario_under_load
 
 ROOM_BYTES = 48 << 20
-"""Room left on each OSD: enough that the flag comes while clients write, and little enough to be quick."""
+"""Free space left on each OSD: enough that clients write before the full flag is set, little enough to be quick."""
 OBJECT_BYTES = 2 << 20
 MOST_OBJECTS = 200
-"""Eight times the room: a cluster that takes all of these does not become full."""
+"""Eight times the free space: a cluster that takes all of these does not become full."""
 REFUSAL_S = 5
-"""How long a client waits for a write that Ceph holds back, at least; Ceph's own clients wait for ever."""
+"""The shortest time that a client waits for a write that Ceph holds back. Ceph's own clients wait for ever."""
 REFUSAL_FACTOR = 10
-"""As many times as long as the slowest write before the cluster was full, if that is more."""
+"""A client waits this many times the slowest write before the cluster was full, if that is longer than REFUSAL_S."""
 NOTICE_S = 60.0
 LATE = "late"
 
 
 def full(stage: Stage) -> None:
-    """Lower the threshold to a little above what is used; write until it is refused; read; remove; write again."""
+    """Set the full ratio just above the space used; write until refused; read; remove objects; write again."""
     cluster, recorder = stage.cluster, stage.recorder
     options = {"rados_osd_op_timeout": str(round(REFUSAL_S * cluster.patience))}
     client = cluster.new_client(cluster.client.host.name, options=options)
@@ -42,16 +42,16 @@ def full(stage: Stage) -> None:
             lower(cluster)
             with hasty(cluster, slowest_s) as filling:
                 written, slowest_s = fill(stage, Mirror(filling, pool, mirror.objects), slowest_s)
-            recorder.witness("objects written before it was full", got=written, least=1)
-            # Monitors report it before OSDs have their map. Until a PG uses that, it takes writes, as it may.
+            recorder.witness("objects written before the cluster was full", got=written, least=1)
+            # Monitors report OSD_FULL before OSDs have the new map. Until a PG uses that map, it may still take writes.
             cluster.settle()
             with hasty(cluster, slowest_s) as other:
-                recorder.observe("a write to a full cluster", got=refused(other, pool), wanted=True)
-            recorder.observe("health reports that it is full", got=cluster.status().has("OSD_FULL"), wanted=True)
-            mirror.verify(cluster.client, recorder, "while it is full")
+                recorder.observe("a write to a full cluster is refused", got=refused(other, pool), wanted=True)
+            recorder.observe("health reports OSD_FULL", got=cluster.status().has("OSD_FULL"), wanted=True)
+            mirror.verify(cluster.client, recorder, "while the cluster is full")
             free(cluster, mirror)
-            cluster.wait(lambda status: not status.has("OSD_FULL"), what="room again", timeout_s=NOTICE_S)
-            recorder.observe("a write after space was freed", got=refused(client, pool), wanted=False)
+            cluster.wait(lambda status: not status.has("OSD_FULL"), what="OSD_FULL to clear", timeout_s=NOTICE_S)
+            recorder.observe("a write after space was freed is refused", got=refused(client, pool), wanted=False)
             client.remove(pool, LATE)
             mirror.verify(cluster.client, recorder, "after space was freed")
     finally:
@@ -70,16 +70,16 @@ def lower(cluster: Cluster) -> None:
 
 
 def fill(stage: Stage, mirror: Mirror, slowest_s: float) -> tuple[int, float]:
-    """Write until health reports a full OSD; returns how many objects that took, and the seconds of the slowest.
+    """Write until health reports a full OSD; returns the number of objects written and the slowest write in seconds.
 
-    Ceph may hold a write back before health reports why. So one that its client gave up is tried again, and an object
-    has to be taken within NOTICE_S as long as no OSD is full.
+    Ceph may hold a write back before health reports why. So a write that timed out is tried again. As long as no OSD
+    is full, an object must be written within NOTICE_S.
     """
     cluster, number = stage.cluster, 0
     deadline = Deadline.after(NOTICE_S * cluster.patience)
     while not cluster.status().has("OSD_FULL"):
         if number == MOST_OBJECTS:
-            detail = f"{MOST_OBJECTS} objects of {OBJECT_BYTES} bytes were taken"
+            detail = f"{MOST_OBJECTS} objects of {OBJECT_BYTES} bytes were written"
             raise LabBroken("the cluster does not become full", detail)
         try:
             took_s = timed(partial(mirror.full, f"o{number}", stage.rng.randbytes(OBJECT_BYTES)))
@@ -93,7 +93,7 @@ def fill(stage: Stage, mirror: Mirror, slowest_s: float) -> tuple[int, float]:
 
 
 def timed(act: Callable[[], None]) -> float:
-    """The seconds that it takes."""
+    """How long a call takes, in seconds."""
     began = SYSTEM.monotonic()
     act()
     return SYSTEM.monotonic() - began
@@ -101,14 +101,14 @@ def timed(act: Callable[[], None]) -> float:
 
 @contextmanager
 def hasty(cluster: Cluster, slowest_s: float) -> Iterator[RadosClient]:
-    """A client that gives a write up soon after the time in which this cluster takes one."""
+    """A client whose writes time out soon after the longest time that this cluster has needed for one."""
     options = {"rados_osd_op_timeout": str(refusal_s(slowest_s))}
     with closing(cluster.new_client(cluster.client.host.name, options=options)) as client:
         yield client
 
 
 def refusal_s(slowest_s: float) -> int:
-    """After how long a write counts as held back: this very cluster has just shown how slow it may be."""
+    """The seconds after which a write counts as held back, from the slowest write seen on this cluster."""
     return math.ceil(max(REFUSAL_S, REFUSAL_FACTOR * slowest_s))
 
 
@@ -132,8 +132,8 @@ def free(cluster: Cluster, mirror: Mirror) -> None:
 SCENARIOS = (
     scenario_under_load(
         name="resilience.full-cluster",
-        goal="A full cluster refuses writes, serves reads, and works again once space is freed.",
-        method="Sets the full ratio a little above what is used, writes until refused, reads, removes, writes again.",
+        goal="A full cluster refuses writes, serves reads, and takes writes again once space is freed.",
+        method="Sets the full ratio just above the space used, writes until refused, reads, removes, writes again.",
         run=full,
         check="witnessed",
     ),

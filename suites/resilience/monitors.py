@@ -1,4 +1,4 @@
-"""Lost monitors: some, most, or all with their stores; and a network split between the architectures."""
+"""Loss of one monitor, of most, or of all with their stores; and a network split between the architectures."""
 
 import errno
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,46 +30,46 @@ from cephlab.suites.resilience.trial import RETURN_S, goes_on, linger, loaded, r
 
 HOLD_S = (2.0, 4.0)
 ASKED_S = 5
-"""How long a client asks monitors without a quorum. With a quorum, an answer takes a hundredth of a second."""
+"""How long a client waits for an answer without a quorum. With a quorum, it takes a hundredth of a second."""
 NOTICE_S = 30.0
-"""Within this a monitor notices that its quorum is gone: twice mon_lease of 5 s, and as long again when busy."""
+"""A monitor notices within this time that its quorum is gone: twice mon_lease (5 s); the rest is for a busy host."""
 MARK = "cephlab/before-the-loss"
 MIXED = Topology(native=2, foreign=1, mons=3, clients=True)
 """Monitors and clients of both architectures; the majority of the monitors is native."""
 
 
 def minority(stage: Stage) -> None:
-    """Kill one of three monitors: the others answer, and clients go on."""
+    """Kill one of three monitors: the others answer, and clients keep working."""
     cluster = stage.cluster
     victim = stage.rng.choice(layout_of(cluster).daemons("mon"))
     with loaded(stage), inflict(KillDaemon(victim), cluster, stage.recorder):
         linger(stage.rng, *HOLD_S)
         answered = answers(stage, cluster)
-        stage.recorder.observe(f"a new client is answered while {victim} is away", got=answered, wanted=True)
+        stage.recorder.observe(f"a new client is answered while {victim} is down", got=answered, wanted=True)
 
 
 def majority(stage: Stage) -> None:
-    """Kill two of three monitors: the quorum is lost, but clients at work go on."""
+    """Kill two of three monitors: the quorum is lost, but connected clients keep working."""
     cluster, recorder = stage.cluster, stage.recorder
     victims = stage.rng.sample(layout_of(cluster).daemons("mon"), 2)
     (survivor,) = set(layout_of(cluster).daemons("mon")) - set(victims)
     with loaded(stage) as load, inflict(KillTogether(tuple(victims)), cluster, recorder):
         wait_without_quorum(cluster, survivor)
         answered = answers(stage, cluster)
-        recorder.observe(f"a new client is answered while {' and '.join(victims)} are away", got=answered, wanted=False)
+        recorder.observe(f"a new client is answered while {' and '.join(victims)} are down", got=answered, wanted=False)
         before = load.completed()
         linger(stage.rng, *HOLD_S)
         recorder.witness("operations served without a quorum", got=load.completed() - before, least=1)
 
 
 def wait_without_quorum(cluster: Cluster, survivor: str) -> None:
-    """Wait until a monitor has noticed that it has no quorum. Until then, its lease lets it answer."""
+    """Wait until a monitor has noticed that it has no quorum. Until then, its lease allows it to answer."""
     host = cluster.host_of(survivor)
     socket = conf.socket_path(host, survivor)
     clock.wait(
         lambda: ask_socket(host, socket, "mon_status", patience=cluster.patience)["quorum"],
         lambda quorum: not quorum,
-        what=f"{survivor} noticing that it has no quorum",
+        what=f"{survivor} to notice that it has no quorum",
         timeout_s=NOTICE_S * cluster.patience,
     )
 
@@ -88,14 +88,14 @@ def answers(stage: Stage, cluster: Cluster) -> bool:
 
 
 def rebuilt(stage: Stage) -> None:
-    """Remove every monitor's store, and rebuild what it held of OSDs, pools and PGs from the OSDs.
+    """Remove the store of every monitor, and rebuild its data on OSDs, pools and PGs from the OSDs.
 
-    Clients at work are restarted: the store held the keys of their tickets, and without them they waited for ever.
+    Clients are restarted: the stores held the keys of their tickets, and without these keys clients waited for ever.
     """
     cluster, recorder = stage.cluster, stage.recorder
     cluster.client.mon("config-key set", key=MARK, val=stage.recorder.scenario)
     there = MARK in cluster.client.mon("config-key ls")
-    recorder.observe("the old stores hold a key that OSDs do not know", got=there, wanted=True)
+    recorder.observe("the old stores hold a key that OSDs do not have", got=there, wanted=True)
     with loaded(stage, restarted=True):
         before = pools_and_osds(cluster)
         rebuild_from_osds(cluster)
@@ -107,7 +107,7 @@ def rebuilt(stage: Stage) -> None:
 
 
 def pools_and_osds(cluster: Cluster) -> dict[str, list[str]]:
-    """Names of pools, and OSDs with their identities."""
+    """Names of pools, and OSD ids with their UUIDs."""
     dump = cluster.client.mon("osd dump")
     return {
         "pools": sorted(pool["pool_name"] for pool in dump["pools"]),
@@ -116,7 +116,7 @@ def pools_and_osds(cluster: Cluster) -> dict[str, list[str]]:
 
 
 def split(stage: Stage) -> None:
-    """Split the network between the architectures, with clients of the same objects on both sides."""
+    """Split the network between the architectures while clients on both sides work on the same objects."""
     cluster, recorder = stage.cluster, stage.recorder
     hosts = sorted(cluster.hosts.values(), key=lambda host: host.name)
     rest = tuple(host.name for host in hosts if host.arch is host_arch())
@@ -129,7 +129,7 @@ def split(stage: Stage) -> None:
         across.prepare()
         with across.running():
             under_way(across)
-            # The fault's sign is that the OSDs of the other side are marked down: from then on their copies are stale.
+            # The fault shows once the other side's OSDs are marked down: from then on their copies are stale.
             with inflict(Partition(away, rest), cluster, recorder):
                 looker.look()
             returned(stage, copying(stage, both), "across_healthy_s")
@@ -138,7 +138,7 @@ def split(stage: Stage) -> None:
 
 
 def bare(cluster: Cluster, side: Sequence[str]) -> str:
-    """The machine without daemons on a side."""
+    """The machine without daemons on one side of the split."""
     return next(node for node in side if not layout_of(cluster).nodes[node])
 
 
@@ -146,18 +146,18 @@ _TOOL_S = 120.0
 
 
 def rebuild_from_osds(cluster: Cluster) -> None:
-    """Stop everything, remove every monitor's store, make one from what the OSDs hold, start everything.
+    """Stop all daemons, remove the stores of all monitors, build a new one from the OSDs, start all daemons.
 
     https://docs.ceph.com/en/reef/rados/troubleshooting/troubleshooting-mon/#recovery-using-osds describes it.
 
-    What OSDs do not know is lost, as the manual says: options stored by monitors, and Ceph's log. The lab restores the
-    one option that it had stored.
+    The manual says what is lost, because OSDs do not have it: options in the monitors' database, and the cluster log.
+    The lab restores the one option that it had set there.
     """
     cluster = own(cluster)
     daemons = sorted(cluster.daemons.values(), key=lambda daemon: daemon.name)
     keys = _keys(cluster)
     cluster.close_clients()
-    # Not Cluster.stop, which waits until the monitors have noticed.
+    # Not Cluster.stop, which waits until the monitors have noticed that each daemon is down.
     each_at_once([partial(daemon.stop, patience=cluster.patience) for daemon in daemons])
     mons = [daemon for daemon in daemons if daemon.kind == "mon"]
     for mon in mons:
@@ -183,7 +183,7 @@ def _keys(cluster: OwnCluster) -> bytes:
 
 
 def _gather(cluster: Cluster, osds: list[Daemon]) -> bytes:
-    """Let one OSD after the other add what it knows to a store, which is carried from host to host as a tar."""
+    """Let each OSD in turn add its maps to a monitor store, which is carried from host to host as a tar."""
     content = b""
     for osd in osds:
         folder = osd.host.directory / "gathered"
@@ -198,7 +198,7 @@ def _gather(cluster: Cluster, osds: list[Daemon]) -> bytes:
 
 
 def _rebuild(cluster: OwnCluster, first: Daemon, mons: list[Daemon], keys: bytes) -> None:
-    """Make a monitors' store of the gathered data."""
+    """Turn the gathered data into a monitor store."""
     host = first.host
     secret = host.directory / "rebuild.keyring"
     host.push(keys, secret, mode=0o600)
@@ -213,7 +213,7 @@ def _rebuild(cluster: OwnCluster, first: Daemon, mons: list[Daemon], keys: bytes
 
 
 def _pack(host: Host, folder: PurePosixPath) -> bytes:
-    """A tar of the store and of the file beside it that names its kind."""
+    """A tar of the store and of the file next to it that names its key-value backend."""
     return host.run(["tar", "--create", "--directory", str(folder), "."], timeout_s=_TOOL_S).stdout_bytes
 
 
@@ -233,7 +233,7 @@ CONNECT_S = 60
 
 @dataclass(frozen=True)
 class LookBeyond:
-    """One read across the cut. wrote: version acknowledged on the majority side; read: version read, or None."""
+    """One read across the split. wrote: version acknowledged on the majority side; read: version read, or None."""
 
     name: str
     wrote: int
@@ -251,7 +251,7 @@ def stale(looks: Iterable[LookBeyond]) -> list[str]:
 
 @dataclass
 class Beyond:
-    """A client on the minority side. names: objects whose primary is there."""
+    """A client on the minority side. names: objects whose primary OSD is on that side."""
 
     stage: Stage
     pool: str
@@ -259,11 +259,11 @@ class Beyond:
     client: RadosClient
 
     def look(self) -> None:
-        """Write on this side, then read on the other, several times. Observe that no old value is returned."""
+        """Write on the majority side, then read on the other, several times. Observe that no read is stale."""
         looks = [self._look(name, version) for version in range(1, ROUNDS + 1) for name in self.names]
         recorder = self.stage.recorder
-        recorder.witness("reads beyond the cut after writes on this side", got=len(looks), least=ROUNDS * OBJECTS)
-        recorder.observe("old values read beyond the cut", got=stale(looks), wanted=[], of=len(looks))
+        recorder.witness("reads across the split after majority writes", got=len(looks), least=ROUNDS * OBJECTS)
+        recorder.observe("stale values read across the split", got=stale(looks), wanted=[], of=len(looks))
 
     def _look(self, name: str, version: int) -> LookBeyond:
         self.stage.cluster.client.write_full(self.pool, name, str(version).encode())
@@ -280,12 +280,12 @@ class Beyond:
 
 @contextmanager
 def beyond(stage: Stage, pool: str, node: str, away: Sequence[str]) -> Iterator[Beyond]:
-    """Start a client on a node of the other side, which reads every object there before the network is cut."""
+    """Start a client on a node of the minority side, and read every object with it before the network is cut."""
     cluster = stage.cluster
     names = led_there(cluster, pool, away)
     for name in names:
         cluster.client.write_full(pool, name, b"0")
-    # Only monitors of its own side: from the others it would learn what that side cannot know.
+    # Only monitors of its own side: the others would give it maps that its side cannot have.
     mons = [address for mon, address in own(cluster).deployment.mon_addresses.items() if mon in away]
     options = {
         "rados_osd_op_timeout": str(round(ANSWER_S * cluster.patience)),
@@ -304,37 +304,37 @@ def led_there(cluster: Cluster, pool: str, away: Sequence[str]) -> list[str]:
     names = (f"beyond.{number}" for number in range(TRIED))
     led = [name for name in names if pools.locate(cluster, pool, name)["acting_primary"] in osds][:OBJECTS]
     if len(led) < OBJECTS:
-        raise LabBroken(f"no OSD of {', '.join(away)} leads a PG of {pool}", f"{len(led)} of {TRIED} names are there")
+        raise LabBroken(f"OSDs of {', '.join(away)} are primary of too few objects in {pool}", f"{len(led)} of {TRIED}")
     return led
 
 
 SCENARIOS = (
     scenario_under_load(
         name="resilience.mon-minority",
-        goal="With one of three monitors gone, the others keep the quorum and clients go on.",
-        method="Kills a monitor under a recorded load; a new client connects meanwhile.",
+        goal="With one of three monitors down, the others keep the quorum and clients keep working.",
+        method="Kills a monitor under a recorded load, then connects a new client while it is down.",
         run=minority,
         tier=Tier.FULL,
     ),
     scenario_under_load(
         name="resilience.mon-majority",
-        goal="With two of three monitors gone, the quorum is lost, clients at work go on, and the cluster recovers.",
-        method="Kills two monitors at once under a recorded load; a new client gets no answer meanwhile.",
+        goal="With two of three monitors down, the quorum is lost, connected clients keep working, and Ceph recovers.",
+        method="Kills two monitors at once under a recorded load, then checks that a new client gets no answer.",
         run=majority,
         tier=Tier.FULL,
     ),
     scenario_under_load(
         name="resilience.mon-store-rebuilt",
         goal="When all monitors lose their stores, the OSDs hold enough to rebuild them, and no data is lost.",
-        method="Stops all, removes the stores, gathers maps from the OSDs (update-mon-db, rebuild), starts all.",
+        method="Stops all daemons, removes the stores, rebuilds them from the OSDs (update-mon-db), starts all.",
         run=rebuilt,
         tier=Tier.FULL,
         spoils=True,
     ),
     scenario_under_load(
         name="resilience.split-architectures",
-        goal="A network split between the architectures costs no acknowledged write, and heals by itself.",
-        method="Drops packets between the architectures until OSDs are down; clients on both sides.",
+        goal="A network split between the architectures loses no acknowledged write, and the cluster heals by itself.",
+        method="Drops packets between the architectures until OSDs are marked down, with clients on both sides.",
         run=split,
         tier=Tier.FULL,
         topology=MIXED,

@@ -1,4 +1,4 @@
-"""OSDs and machines that fail under a load of small or large objects, replicated or erasure-coded 4+2."""
+"""OSDs and machines that fail under a load of small or large objects, in replicated or erasure-coded 4+2 pools."""
 
 from contextlib import ExitStack
 from functools import partial
@@ -15,18 +15,18 @@ from cephlab.suites.resilience.trial import LARGE, MIXED, SMALL, Data, linger, l
 
 EC_4_2 = PoolKind("ec42", 6, k=4, m=2)
 SIX = Topology(native=4, foreign=2, mons=3, lone_client=True)
-"""As many machines as EC 4+2 has shards, so that none is spare, as in the ten-billion-object paper; two of the other
-architecture, so that a loss may take either kind or both."""
+"""As many machines as EC 4+2 has shards, so that there is no spare, as in the ten-billion-object paper. Two are of the
+other architecture, so that a failure may hit either architecture or both."""
 
 FOREIGN_MAJORITY = Topology(native=1, foreign=2, mons=3, lone_client=True)
-"""Two of three machines are of the other architecture, which so has the majority of the monitors too."""
+"""Two of three machines are of the other architecture, so that it has the majority of the monitors too."""
 
 EC_PGS = 8
 HOLD_S = (4.0, 8.0)
-"""Long enough for clients to wait out the failure and to go on without the failed part."""
+"""Long enough for clients to wait out the failure and to continue without the failed part."""
 STALL_S = 40.0
-"""A dead OSD is noticed after 10 s (osd_heartbeat_grace of the lab). A dead monitor with it takes 10 s more (mon_lease
-of 5 s, twice), and the rest is peering."""
+"""A dead OSD is noticed after 10 s (osd_heartbeat_grace of the lab). If a monitor died with it, that takes 10 s more
+(twice the mon_lease of 5 s). The rest is peering."""
 
 SIZES = {"small": SMALL, "large": LARGE}
 BLOCKS: Kind = "blocks"
@@ -34,7 +34,7 @@ BLOCKS: Kind = "blocks"
 
 
 def osd_failure(stage: Stage, sizes: tuple[int, ...], of: Kind = "objects") -> None:
-    """Kill one OSD after the other while clients work."""
+    """Kill one OSD after another while clients work."""
     cluster, data = stage.cluster, Data(of=of, sizes=sizes)
     limit_stall(stage, data.copied(stage))
     with loaded(stage, data):
@@ -48,7 +48,7 @@ def node_failure(stage: Stage, nodes: int, sizes: tuple[int, ...]) -> None:
     """Kill one or two of the six machines of an erasure-coded pool that should survive the loss of two."""
     cluster = stage.cluster
     victims = stage.rng.sample(strikeable(layout_of(cluster)), nodes)
-    # With Ceph's default of k+1 the pool would not serve with two machines gone; the paper's claim is for k.
+    # With Ceph's default min_size, k+1, the pool would not serve with two machines down; the paper's claim is for k.
     options = {"min_size": str(EC_4_2.k)}
     data = Data(EC_4_2, sizes=sizes, options=options, pg_num=EC_PGS)
     limit_stall(stage, data.copied(stage))
@@ -59,10 +59,10 @@ def node_failure(stage: Stage, nodes: int, sizes: tuple[int, ...]) -> None:
 
 
 def limit_stall(stage: Stage, copied: Copying) -> None:
-    """Limit how long clients wait: as long as noticing and peering take, and copying what they use."""
+    """Limit how long clients may wait: the time for failure detection, peering, and copying the data that they use."""
     patience = stage.cluster.patience
     why = (
-        "20 s until the loss of OSD and monitor is noticed, and as much again for peering on a busy machine, times a "
+        "20 s to notice the loss of an OSD and a monitor, and 20 s for peering on a busy machine, times a "
         f"patience of {patience:g}; {copied.why}"
     )
     stage.recorder.limit("longest_gap_s", STALL_S * patience + copied.seconds, "s", why)
@@ -72,8 +72,8 @@ SCENARIOS = (
     *(
         scenario_under_load(
             name=f"resilience.osd-failure[load={size}]",
-            goal=f"One OSD after the other fails under a load of {size} objects; clients go on.",
-            method="Kills each OSD in turn, in an order by the seed, with recovery between; reads everything back.",
+            goal=f"Clients keep working on {size} objects while one OSD after another fails.",
+            method="Kills OSDs one by one, in an order from the seed, with recovery in between; reads everything back.",
             run=partial(osd_failure, sizes=SIZES[size]),
             tier=Tier.FULL,
         )
@@ -81,15 +81,15 @@ SCENARIOS = (
     ),
     scenario_under_load(
         name=f"resilience.osd-failure[load={BLOCKS}]",
-        goal="One OSD after the other fails under a load of 4 KiB blocks of an RBD image; clients go on.",
-        method="Kills each OSD in turn, in an order by the seed, with recovery between; reads every block back.",
+        goal="Clients keep working on 4 KiB blocks of an RBD image while one OSD after another fails.",
+        method="Kills OSDs one by one, in an order from the seed, with recovery in between; reads every block back.",
         run=partial(osd_failure, sizes=MIXED, of=BLOCKS),
         tier=Tier.FULL,
     ),
     scenario_under_load(
         name="resilience.osd-failure[nodes=1+2]",
-        goal="With the other architecture in the majority one OSD after the other fails; clients go on.",
-        method="Kills each OSD in turn, in an order by the seed, with recovery between; reads everything back.",
+        goal="With most machines of the other architecture, clients keep working while one OSD after another fails.",
+        method="Kills OSDs one by one, in an order from the seed, with recovery in between; reads everything back.",
         run=partial(osd_failure, sizes=MIXED),
         tier=Tier.FULL,
         topology=FOREIGN_MAJORITY,
@@ -97,8 +97,8 @@ SCENARIOS = (
     *(
         scenario_under_load(
             name=f"resilience.ec-node-failure[nodes={nodes},load={size}]",
-            goal=f"EC 4+2 on six machines still serves {size} objects while {nodes} of them are gone, and loses none.",
-            method="Kills the machines at once under a recorded load, brings them back, reads everything back.",
+            goal=f"EC 4+2 on six machines still serves {size} objects with {nodes} of them down, and loses none.",
+            method="Kills the machines together under a recorded load, restarts them, reads everything back.",
             run=partial(node_failure, nodes=nodes, sizes=SIZES[size]),
             tier=Tier.QUICK if (nodes, size) == (2, "small") else Tier.FULL,
             topology=SIX,

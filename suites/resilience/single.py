@@ -9,13 +9,13 @@ from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.suites.resilience.trial import DAMAGED, EXPECTED, PAUSED, linger, loaded, scenario_under_load
 
 QUICK = ("kill-daemon", "partition", "read-errors", "clock-skew")
-"""One of each sort. The others are as quick, but all together would take too long."""
+"""One fault of each sort. The others are as quick, but all of them together would take too long."""
 
 SAID: Mapping[str, Mapping[str, str]] = {
     **dict.fromkeys(("bit-rot", "missing-object", "read-errors"), DAMAGED),
     "pause-daemon": PAUSED,
 }
-"""What daemons log of some faults beside what they log of all."""
+"""Log messages that some faults cause in addition to those that every fault may cause."""
 
 HOLD_S = (1.0, 3.0)
 
@@ -25,7 +25,7 @@ def suffer(stage: Stage, kind: type[Fault]) -> None:
     cluster = stage.cluster
     fault = kind.aim(layout_of(cluster), stage.rng)
     if fault is None:
-        raise LabBroken(f"{kind.name} finds no target", f"layout: {layout_of(cluster).nodes}")
+        raise LabBroken(f"there is no target for {kind.name} in this cluster", f"layout: {layout_of(cluster).nodes}")
     with loaded(stage), inflict(fault, cluster, stage.recorder):
         linger(stage.rng, *HOLD_S)
 
@@ -34,8 +34,8 @@ def scenario(kind: type[Fault]) -> Scenario:
     described = (kind.__doc__ or "").split("\n\n")[0].replace("\n", " ").strip()
     return scenario_under_load(
         name=f"resilience.fault[{kind.name}]",
-        goal=f"After this fault a cluster recovers by itself, and no acknowledged write is lost: {described}",
-        method="Inflicts it under a recorded load, looks for its sign, heals it, waits for health, reads all back.",
+        goal=f"After this fault the cluster recovers by itself, and no acknowledged write is lost: {described}",
+        method="Inflicts the fault under a recorded load, looks for its sign, heals it, waits for health, reads back.",
         run=partial(suffer, kind=kind),
         sees=(f"{kind.name} of .*", "operations since the load was under way"),
         tier=Tier.QUICK if kind.name in QUICK else Tier.FULL,

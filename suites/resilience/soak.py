@@ -1,4 +1,4 @@
-"""Fault after fault, chosen by the seed, for a given time: the same seed makes the same schedule."""
+"""Fault after fault for a given time, chosen by the seed: the same seed gives the same schedule."""
 
 import os
 from functools import partial
@@ -14,10 +14,10 @@ MINUTES_VARIABLE = "CEPHLAB_SOAK_MINUTES"
 MINUTES = {Tier.QUICK: 0.5, Tier.FULL: 10.0}
 LEAST_STEPS = 2
 DOMAINS_WITHOUT_SERVICE = 2
-"""Of three nodes: a majority is gone, so that clients have to wait, but still nothing may be lost."""
+"""Of three nodes. The majority is down, so that clients have to wait, but no acknowledged write may be lost."""
 
 EXCEED = ("kill-daemon", "stop-daemon", "pause-daemon", "kill-together", "kill-node")
-"""Kinds of fault for more than one domain at a time: they need no working cluster to be seen or healed."""
+"""Kinds of fault for several domains at a time: they can be detected and healed without a working cluster."""
 
 
 def soak(stage: Stage, domains: int) -> None:
@@ -32,19 +32,19 @@ def soak(stage: Stage, domains: int) -> None:
 
 
 def lasts_s(tier: Tier) -> float:
-    """Seconds of faults."""
+    """How long faults are inflicted, in seconds."""
     return 60 * minutes(os.environ.get(MINUTES_VARIABLE), tier)
 
 
 def menu_for(provider: Provider, domains: int) -> list[type[Fault]]:
-    """Every kind of fault that a provider is able to inflict, in a fixed order."""
+    """Every kind of fault that a provider can inflict, in a fixed order."""
     able = provider.capabilities()
     possible = [kind for kind in FAULTS.values() if obstacle(kind, able, provider.name) is None]
     return possible if domains == 1 else [kind for kind in possible if kind.name in EXCEED]
 
 
 def minutes(text: str | None, tier: Tier) -> float:
-    """The length of a soak; SpecError where the environment variable holds no length."""
+    """The length of a soak. SpecError if the environment variable does not hold a number above 0."""
     if text is None:
         return MINUTES[tier]
     try:
@@ -52,7 +52,7 @@ def minutes(text: str | None, tier: Tier) -> float:
     except ValueError:
         length = 0.0
     if not length > 0:
-        raise SpecError(f"{MINUTES_VARIABLE} is no length", f"got {text!r}, wanted minutes above 0", "leave it out")
+        raise SpecError(f"{MINUTES_VARIABLE} is not a length", f"got {text!r}, wanted minutes above 0", "unset it")
     return length
 
 
@@ -60,15 +60,15 @@ SCENARIOS = (
     scenario_under_load(
         name="resilience.thrash",
         goal="A cluster survives fault after fault, one failure domain at a time, and is healthy after each.",
-        method=f"Follows a schedule by the seed under a recorded load for {MINUTES_VARIABLE} minutes; reads all back.",
+        method=f"Follows a schedule from the seed for {MINUTES_VARIABLE} minutes of a recorded load; reads all back.",
         run=partial(soak, domains=1),
         lasts_s=lasts_s,
         expects={**EXPECTED, **PAUSED, **DAMAGED},
     ),
     scenario_under_load(
         name="resilience.thrash-beyond",
-        goal="With too many failed nodes for service, clients wait, and no acknowledged write is lost.",
-        method=f"Follows a schedule by the seed that strikes up to {DOMAINS_WITHOUT_SERVICE} of three nodes at a time.",
+        goal="With too many nodes down to serve I/O, clients wait, and no acknowledged write is lost.",
+        method=f"Follows a schedule from the seed that hits up to {DOMAINS_WITHOUT_SERVICE} of three nodes at a time.",
         run=partial(soak, domains=DOMAINS_WITHOUT_SERVICE),
         lasts_s=lasts_s,
         tier=Tier.FULL,

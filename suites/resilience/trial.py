@@ -1,4 +1,4 @@
-"""The frame of every resilience scenario: a recorded load during the failure, and the same proofs afterwards."""
+"""What all resilience scenarios share: a recorded load during the failure, and the same checks afterwards."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -23,27 +23,27 @@ from cephlab.suites.limits import Copying, copying, no_errors
 SMALL = (64 << 10,)
 """The small objects of the ten-billion-object paper."""
 LARGE = (4 << 20,)
-"""Its large ones are 128 MB, which RGW stores as RADOS objects of 4 MiB (rgw_obj_stripe_size)."""
+"""The paper's large objects are 128 MB, which RGW stores as RADOS objects of 4 MiB (rgw_obj_stripe_size)."""
 MIXED = (4096, 64 << 10)
 
 THREE = Topology(native=2, foreign=1, mons=3, lone_client=True)
-"""Three machines of both architectures, each with a daemon of every kind that matters, and one for clients, which no
-fault stops."""
+"""Three machines of both architectures, each with a daemon of every kind that matters, and one machine for clients,
+which no fault stops."""
 
 PG_NUM = {Tier.QUICK: 8, Tier.FULL: 16}
-"""An OSD begins about one deep scrub a second, so that eight PGs more are three seconds of each scenario."""
+"""An OSD starts about one deep scrub a second, so eight more PGs make each scenario three seconds longer."""
 KEYS = 24
 WORKERS = 4
 PAUSE_S = 0.02
-"""Pause of a worker between two operations. Without it, a load on two cores would leave no CPU to recovery."""
+"""Pause of a worker between two operations. Without it, the load would leave recovery no CPU on two cores."""
 UNDER_WAY = 25
 """Operations before anything breaks: about one for each key, so that there is data to lose."""
 UNDER_WAY_S = 120.0
 LEAST_OPERATIONS = 5
-"""Operations after that. A load that has stopped for good does none, any other does far more."""
+"""Operations after UNDER_WAY. A load that has stopped for good does none; any other load does far more."""
 RETURN_S = 180.0
-"""Within this time a cluster must be healthy again by itself, before patience, and what its disks and network take for
-the data beside; measured: 3 to 15 s."""
+"""A cluster must be healthy again by itself within this time, before patience and without the time that its disks and
+network take to copy the data. Measured: 3 to 15 s."""
 
 EXPECTED = {
     **HEALTH_TOLD,
@@ -52,8 +52,8 @@ EXPECTED = {
     r"log_external_backlog rewinding .* mon rebuild": "A monitor whose store the scenario removed starts a new log.",
     r"get_health_metrics reporting \d+ slow ops": "Operations wait for a daemon that the scenario stopped.",
     r"^osd\.\d+ \d+ map (e\d+ )?wrongly marked me down|_committed_osd_maps": "The OSD was marked down and is back.",
-    r"mgr handle_mgr_map I was active but no longer am$": "A manager that was paused for long was replaced; "
-    "so is any in the first 30 s of its monitor's machine (_young_monitors in lab/cluster/deploy/packages.py).",
+    r"mgr handle_mgr_map I was active but no longer am$": "A manager that was paused for long was replaced. "
+    "So is any in the first 30 s of its monitor's machine (_young_monitors in lab/cluster/deploy/packages.py).",
 }
 
 PAUSED = {
@@ -61,20 +61,20 @@ PAUSED = {
         "The scenario paused the OSD in the middle of an operation."
     ),
 }
-"""Only for scenarios that pause OSDs: a disk that hangs looks the same."""
+"""Only for scenarios that pause OSDs: a hanging disk would cause the same message."""
 
 DAMAGED = {
-    r" INJECT EIO$": "BlueStore fails a read, as the scenario told it to.",
+    r" INJECT EIO$": "BlueStore fails a read, because the scenario injected that error.",
     r"_verify_csum bad .* checksum": "BlueStore finds the block that the scenario damaged.",
 }
-"""Only for scenarios that damage copies on purpose: a lost write looks like a bad block too."""
+"""Only for scenarios that damage copies on purpose: a lost write would cause the same message."""
 
 scenario_under_load = partial(Scenario, check="recorded", topology=THREE, expects=EXPECTED)
-"""Makes a scenario of this suite; its own arguments win over these."""
+"""Makes a scenario of this suite; arguments of the call override these."""
 
 
 def new_load(stage: Stage, pool: str, *, sizes: tuple[int, ...] = MIXED, of: Kind = "objects") -> RecordedLoad:
-    """A recorded load in a pool, from the machine for clients, that follows from the scenario's seed."""
+    """A recorded load in a pool, run on the client machine and determined by the scenario's seed."""
     nodes, seed = (stage.cluster.client.host.name,), stage.rng.randrange(1 << 30)
     load = Load(pool, nodes, seed, kind=of, keys=KEYS, workers=WORKERS, sizes=sizes, pause_s=PAUSE_S)
     return RecordedLoad(stage.cluster, stage.recorder, load)
@@ -82,7 +82,7 @@ def new_load(stage: Stage, pool: str, *, sizes: tuple[int, ...] = MIXED, of: Kin
 
 @dataclass(frozen=True)
 class Data:
-    """The data of a load: objects or blocks of some sizes, in a pool of some kind. pg_num: 0 for the tier's."""
+    """The data of a load: objects or blocks of some sizes, in a pool of some kind. pg_num: 0 for the tier's default."""
 
     kind: PoolKind = REPLICATED
     of: Kind = "objects"
@@ -95,7 +95,7 @@ class Data:
         return pools.pool(stage.cluster, "resilient", self.kind, pg_num=pg_num, options=self.options)
 
     def copied(self, stage: Stage) -> Copying:
-        """What the run's profile is allowed for copying the load's data again."""
+        """The time that the run's hardware profile is allowed for copying the load's data again."""
         return copying(stage, KEYS * max(self.sizes), self.kind)
 
 
@@ -106,10 +106,10 @@ OBJECTS = Data()
 def loaded(stage: Stage, data: Data = OBJECTS, *, restarted: bool = False) -> Iterator[RecordedLoad]:
     """Run a load during the block; afterwards, wait until the cluster is healthy by itself, and read everything back.
 
-    The block must heal what it broke. Clients may wait, but must see no error, and go on once the cluster is healthy.
-    restarted: new clients go on instead.
+    The block must heal what it broke. Clients may wait, but must see no error, and must continue once the cluster is
+    healthy. restarted: new clients continue instead.
     """
-    no_errors(stage.recorder, "a redundant pool goes on serving, or lets its clients wait")
+    no_errors(stage.recorder, "a redundant pool keeps serving I/O, or lets its clients wait")
     with data.pool(stage) as pool:
         load = new_load(stage, pool, sizes=data.sizes, of=data.of)
         load.prepare()
@@ -130,7 +130,7 @@ def loaded(stage: Stage, data: Data = OBJECTS, *, restarted: bool = False) -> It
 
 
 def under_way(load: RecordedLoad, least: int = UNDER_WAY) -> int:
-    """Wait until the load has done so many operations; returns how many it has done then."""
+    """Wait until the load has done at least `least` operations; returns how many it has done by then."""
     what, timeout_s = f"{least} operations of {load.load.name}", UNDER_WAY_S * load.cluster.patience
     return clock.wait(load.completed, lambda done: done >= least, what=what, timeout_s=timeout_s)
 
@@ -144,9 +144,9 @@ def again_and_again(
     before_s: tuple[float, float],
     meanwhile: Callable[[], None],
 ) -> list[float]:
-    """Strike the whole cluster at a random moment of a load, call `meanwhile`, wait for health, read back; repeat.
+    """Inflict the fault at a random moment of a load, call `meanwhile`, heal, wait for health, read back; repeat.
 
-    Returns how long the cluster took to be healthy again each time, in seconds.
+    Returns the time to health of each round, in seconds.
     """
     cluster, recorder = stage.cluster, stage.recorder
     no_errors(recorder, "clients wait for a cluster that is down")
@@ -176,7 +176,7 @@ def again_and_again(
 
 
 def goes_on(load: RecordedLoad) -> None:
-    """Wait until a cluster that reports health serves clients again; NotReached where it does not."""
+    """Wait until a cluster that reports health serves clients again. NotReached if it does not."""
     before = load.completed()
     clock.wait(
         load.completed,
@@ -187,17 +187,17 @@ def goes_on(load: RecordedLoad) -> None:
 
 
 def agreed(stage: Stage, pool: str) -> None:
-    """Deep-scrub a pool, and observe that all copies are equal."""
+    """Deep-scrub a pool, and observe that the copies of every object are equal."""
     scrubbed = deep_scrub(stage.cluster, pool)
     damaged = rados_json(stage.cluster, "list-inconsistent-pg", pool)
     stage.recorder.observe("PGs whose copies differ afterwards", got=damaged, wanted=[], of=len(scrubbed))
 
 
 def return_bound(cluster: Cluster, copied: Copying) -> Bound:
-    """What a cluster may take to be healthy by itself: settings and patience decide the first part, disks the other."""
+    """How long a cluster may take to be healthy: one part depends on settings and patience, the other on its disks."""
     why = f"{RETURN_S:g} s for daemons and peering, times a patience of {cluster.patience:g}; {copied.why}"
     most = RETURN_S * cluster.patience + copied.seconds
-    # Without a profile the limit follows from settings alone, whatever the machines are.
+    # Without a profile the limit follows from settings alone and is the same for all machines.
     basis = Basis.PROFILE if copied.seconds else Basis.CORRECTNESS
     return Bound(why, most=most, derivation=copied.derivation, basis=basis)
 
@@ -210,11 +210,11 @@ def healthy_s(cluster: Cluster, bound: Bound) -> float:
 
 
 def returned(stage: Stage, copied: Copying, metric: str = "time_to_healthy_s") -> None:
-    """Wait until the cluster is healthy by itself, and record how long that took, in seconds, with its limit."""
+    """Wait until the cluster is healthy by itself, and record the time that this took, in seconds, with its limit."""
     bound = return_bound(stage.cluster, copied)
     stage.recorder.figure(metric, healthy_s(stage.cluster, bound), "s", bound)
 
 
 def linger(rng: Random, least_s: float, most_s: float) -> None:
-    """Let a random time pass, so that faults meet operations in every phase."""
+    """Sleep for a random time, so that faults hit operations in every phase."""
     SYSTEM.sleep(rng.uniform(least_s, most_s))
