@@ -1,4 +1,4 @@
-"""NVMe over TCP before RBD: gateways and initiators of both architectures, and a pair of which one fails."""
+"""NVMe over TCP to RBD images: gateways and initiators of both architectures, and failover within a gateway pair."""
 
 from cephlab.suites.nvmeof import (
     access,

@@ -1,4 +1,4 @@
-"""Who may connect: who is not on the list or cannot prove it gets nothing, and who is and can gets the volume."""
+"""Access control: only hosts that are on the subsystem's list and have the right secret can use the volume."""
 
 from cephlab.lab.blockstack.initiator import Initiator
 from cephlab.lab.blockstack.initiator_program import DISCOVERY
@@ -11,39 +11,42 @@ SECRET_BYTES = 32
 
 
 def strangers(stage: Stage) -> None:
-    """Ask both gateways by a name that is not on the list, then by one that is, from the same machine."""
+    """Connect to both gateways with a host NQN that is not on the list, then with a listed one, from one machine."""
     recorder, cluster = stage.recorder, stage.cluster
     with served(stage, from_first(host_arch())) as pair:
         stranger = Initiator(cluster, INITIATOR, known_as=host_nqn("stranger"))
         let_in = [gateway.name for gateway in pair.gateways if not stranger.refused(pair.volume, gateway)]
-        recorder.observe("gateways that let a stranger in", got=let_in, wanted=[], of=len(pair.gateways))
-        told = [offered(stranger, gateway) for gateway in pair.gateways]
+        recorder.observe("gateways that accept an unlisted host", got=let_in, wanted=[], of=len(pair.gateways))
+        seen = [offered(stranger, gateway) for gateway in pair.gateways]
         recorder.observe(
-            "subsystems that a stranger discovers", got=[each for one in told for each in one], wanted=[], of=len(told)
+            "subsystems that an unlisted host discovers",
+            got=[subsystem for of_gateway in seen for subsystem in of_gateway],
+            wanted=[],
+            of=len(seen),
         )
         device, paths = stranger.look(pair.volume)
-        recorder.observe("what a stranger's machine has of the volume", got=[device, *paths], wanted=[""])
+        recorder.observe("device and paths of the volume on an unlisted host", got=[device, *paths], wanted=[""])
         known = Initiator(cluster, INITIATOR)
         for gateway in pair.gateways:
             wanted = [[pair.volume.nqn, gateway.address]]
             recorder.observe(
-                f"what {gateway.name} lets one on the list discover", got=offered(known, gateway), wanted=wanted
+                f"subsystems that a listed host discovers at {gateway.name}", got=offered(known, gateway), wanted=wanted
             )
         try:
             known.connect(pair.volume, pair.gateways)
             live = [path for path in known.look(pair.volume)[1] if path.state == "live"]
-            recorder.witness("ways of one that is on the list", got=len(live), least=len(pair.gateways))
+            recorder.witness("live paths of a listed host", got=len(live), least=len(pair.gateways))
         finally:
             known.disconnect(pair.volume)
 
 
 def offered(initiator: Initiator, portal: Portal) -> list[list[str]]:
-    """What it discovers beside the discovery service itself, which newer kernels name too."""
+    """The subsystems that an initiator discovers, without the discovery subsystem, which newer kernels list too."""
     return [entry for entry in initiator.discovered(portal) if entry[0] != DISCOVERY]
 
 
 def proven(stage: Stage) -> None:
-    """Ask both gateways by the right name: without a secret, with a wrong one, then with the right one."""
+    """Connect to both gateways with the right NQN: without a secret, with a wrong one, then with the right one."""
     recorder, cluster = stage.recorder, stage.cluster
     right, wrong = (secret_of(stage.rng.randbytes(SECRET_BYTES)) for _ in range(2))
     with served(stage, from_first(host_arch()), secrets={host_nqn(INITIATOR): right}) as pair:
@@ -53,33 +56,33 @@ def proven(stage: Stage) -> None:
         try:
             known.connect(pair.volume, pair.gateways)
             live = [path for path in known.look(pair.volume)[1] if path.state == "live"]
-            recorder.witness("ways with the right secret", got=len(live), least=len(pair.gateways))
+            recorder.witness("live paths with the right secret", got=len(live), least=len(pair.gateways))
         finally:
             known.disconnect(pair.volume)
 
 
 def refused_by_both(stage: Stage, pair: Pair, asking: Initiator, what: str) -> None:
-    """Observe that neither gateway lets one in, and that its machine has nothing of the volume. what: how it asks."""
+    """Observe that both gateways refuse a host, and that it gets no device and no path. what: how it connects."""
     let_in = [gateway.name for gateway in pair.gateways if not asking.refused(pair.volume, gateway)]
-    stage.recorder.observe(f"gateways that let one in {what}", got=let_in, wanted=[], of=len(pair.gateways))
+    stage.recorder.observe(f"gateways that accept a host {what}", got=let_in, wanted=[], of=len(pair.gateways))
     device, paths = asking.look(pair.volume)
-    stage.recorder.observe(f"what a machine has of the volume {what}", got=[device, *paths], wanted=[""])
+    stage.recorder.observe(f"device and paths of the volume {what}", got=[device, *paths], wanted=[""])
 
 
 SCENARIOS = (
     scenario_on_pair(
         name="nvmeof.access",
-        goal="A host that is not on a subsystem's list is refused by both gateways, and sees nothing of the volume.",
-        method="Connects by a name that is not on the list, then by one that is, from the same machine.",
+        goal="Both gateways refuse a host that is not on the subsystem's list, and it sees nothing of the volume.",
+        method="Connects with a host NQN that is not on the list, then with one that is, from the same machine.",
         run=strangers,
         check="witnessed",
     ),
     scenario_on_pair(
         name="nvmeof.secrets",
-        goal="A host that cannot prove its name by its secret (DH-HMAC-CHAP) is refused, and sees nothing.",
+        goal="Both gateways refuse a host without the right DH-HMAC-CHAP secret, and it sees nothing of the volume.",
         method="Connects to both gateways without a secret, with a wrong one, then with the right one.",
         run=proven,
         check="witnessed",
-        sees=("gateways that let one in .*", "what a machine has of the volume .*"),
+        sees=("gateways that accept a host .*", "device and paths of the volume .*"),
     ),
 )

@@ -1,4 +1,4 @@
-"""Data through the gateways, both ways: what an initiator writes RBD has, and what RBD has an initiator reads."""
+"""Data integrity through the gateways in both directions: initiator to RBD, and RBD to initiator."""
 
 from functools import partial
 from hashlib import sha256
@@ -10,13 +10,13 @@ from cephlab.lab.spec.clusterspec import MIB
 from cephlab.suites.nvmeof.stand import IMAGE, INITIATOR, NODES, POOL, Stand, from_first, scenario_on_pair, standing
 
 PIECE_BYTES = 2 * MIB
-"""Two objects of the image, so that a request crosses from one to the next."""
+"""Spans two objects of the image, so that a request crosses an object boundary."""
 BLOCK_BYTES = 64 << 10
 _COPY_S = 120.0
 
 
 def across(stage: Stage, initiator: Arch, primaries: tuple[Arch, ...]) -> None:
-    """Write and read through the gateway of each architecture, with the primaries on each."""
+    """Write and read through the gateway of each architecture, with primary OSDs of each architecture."""
     node = INITIATOR if initiator is host_arch() else NODES[initiator]
     with standing(stage, from_first(host_arch()), node=node) as stand:
         for primary in primaries:
@@ -27,16 +27,16 @@ def across(stage: Stage, initiator: Arch, primaries: tuple[Arch, ...]) -> None:
 
 
 def both_ways(stage: Stage, stand: Stand, way: str, *, address: str = "", mark: bytes = b"") -> None:
-    """Write over NVMe and read by librbd, then the other way around.
+    """Write over NVMe and read with librbd, then the other way around.
 
-    way: for the history; address: where the initiator reaches the gateway that serves, if not at its own; mark: what
-    the data begins with.
+    way: the name of this part in the history. address: where the initiator reaches the serving gateway, if not at its
+    own address. mark: what the data begins with.
     """
     client, host, recorder = stage.cluster.client, stand.initiator.host, stage.recorder
     timeout_s = _COPY_S * stage.cluster.patience
     _, paths = stand.initiator.look(stand.volume)
     used = [path.address for path in paths if path.ana == "optimized" and path.state == "live"]
-    recorder.observe(f"addresses that serve: {way}", got=used, wanted=[address or stand.pair.serving.address])
+    recorder.observe(f"addresses of serving paths: {way}", got=used, wanted=[address or stand.pair.serving.address])
     sent, file = mark + stage.rng.randbytes(PIECE_BYTES - len(mark)), host.directory / "nvmeof-piece"
     host.push(sent, file)
     block = (f"bs={BLOCK_BYTES}", "status=none")
@@ -49,14 +49,14 @@ def both_ways(stage: Stage, stand: Stand, way: str, *, address: str = "", mark: 
     host.run(["dd", f"if={stand.device}", f"of={file}", "iflag=direct", count, *block], timeout_s=timeout_s)
     read = host.run(["sha256sum", str(file)], timeout_s=timeout_s).stdout.split()[0]
     recorder.observe(f"written by librbd, read over NVMe: {way}", got=read, wanted=sha256(sent).hexdigest())
-    recorder.witness(f"bytes each way: {way}", got=len(sent), least=PIECE_BYTES)
+    recorder.witness(f"bytes in each direction: {way}", got=len(sent), least=PIECE_BYTES)
 
 
 def _scenario(initiator: Arch, tier: Tier) -> Scenario:
     return scenario_on_pair(
         name=f"nvmeof.content[initiator={initiator}]",
-        goal="Data passes through gateways of both architectures unchanged, both ways, with digests on the wire.",
-        method="Writes over NVMe and reads by librbd, and the other way around, by each gateway with each primary.",
+        goal="Data passes unchanged in both directions through gateways of both architectures, with digests on.",
+        method="Writes over NVMe and reads with librbd, then the reverse, through each gateway with each primary.",
         run=partial(across, initiator=initiator, primaries=tuple(Arch)),
         check="witnessed",
         tier=tier,

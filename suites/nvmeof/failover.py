@@ -1,4 +1,4 @@
-"""The serving gateway fails under a recorded load: its twin takes over, nothing is lost, and it serves again later."""
+"""Failover under a recorded load: the other gateway takes over, no write is lost, and the failed one serves again."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -20,25 +20,26 @@ from cephlab.suites.nvmeof.faults import IsolateNode, PauseMachine
 from cephlab.suites.nvmeof.stand import HELD, NODES, POOL, Stand, connected, from_first, scenario_on_pair, standing
 
 KEYS, WORKERS, BLOCK_BYTES, READ_SHARE = 16, 8, 4096, 0.2
-"""So many workers, and so few reads beyond those that follow a write, that some of them write when the fault comes."""
+"""Enough workers, and few enough extra reads, that some workers are writing when the fault comes."""
 PAUSE_S = 0.02
 UNDER_WAY, LATER = 60, 120
-"""Operations before the fault, and after each step: about eight for each key, so that what was under way is written
-anew."""
+"""Operations before the fault, and after each step: about eight for each key, so that blocks with a write in flight are
+written again."""
 OPERATIONS_S = 120.0
+RECORDED = Bound("recorded only: it depends on this machine", basis=Basis.NOTED)
 
 
-REFUSED = {r"I/O error, dev rbd\d+": "The gateway's kernel sends what it held, and Ceph refuses its client by then."}
+REFUSED = {r"I/O error, dev rbd\d+": "The gateway's kernel sends writes that it held, but Ceph has fenced its client."}
 
 
 def failed_over(stage: Stage, fault: Fault, first: Arch, *, fenced: bool = True) -> None:
-    """Strike the serving gateway under load, have its twin take over; bring it back, and have it serve again."""
+    """Fail the serving gateway under load, and let the other take over; then bring it back and let it serve again."""
     recorder = stage.recorder
-    no_errors(recorder, "an initiator waits for the twin, and tells its programs nothing")
+    no_errors(recorder, "an initiator waits for the other gateway and passes no error to its programs")
     with standing(stage, from_first(first), fenced=fenced) as stand:
         load = new_load(stage, stand)
         load.prepare()
-        # The load ends before the fault does: what the twin acknowledged must outlast what the dead one still holds.
+        # The load ends before the fault is healed: late writes of the failed gateway must not overwrite newer data.
         with ExitStack() as struck:
             with load.running():
                 more(load, UNDER_WAY)
@@ -77,7 +78,7 @@ def new_load(stage: Stage, stand: Stand) -> RecordedLoad:
 
 
 def more(load: RecordedLoad, count: int) -> None:
-    """Wait for so many operations from now on."""
+    """Wait until the load has done `count` more operations."""
     before = load.completed()
     clock.wait(
         load.completed,
@@ -89,34 +90,35 @@ def more(load: RecordedLoad, count: int) -> None:
 
 
 def take_over(recorder: Recorder, pair: Pair) -> float:
-    """Have the twin serve; returns when it did, in seconds of the history."""
+    """Let the other gateway serve; returns when it did, in seconds of the history."""
     failed = pair.serving
     pair.take_over()
     done = recorder.record("took_over", gateway=pair.serving.name, from_gateway=failed.name)
     refused = fenced(pair.cluster, failed.clients())
-    recorder.observe(f"Ceph clients of {failed.name} that Ceph refuses", got=refused, wanted=list(failed.clients()))
+    recorder.observe(f"blocklisted Ceph clients of {failed.name}", got=refused, wanted=list(failed.clients()))
     return done.at_s
 
 
 def noticed_in_time(recorder: Recorder, connecting: Connecting, took_over_s: float) -> None:
-    """Limit the longest gap by the settings in force, what the pair took, and what the load waited before the fault."""
+    """Limit the longest gap to detection, takeover and reconnect times, and the longest latency before the fault."""
     events = recorder.events()
     struck_s, broken_s = (phase_s(events, phase) for phase in ("inflicting", "broken"))
     usual_s = longest_before_s(events, struck_s)
     took_s = took_over_s - broken_s
-    recorder.figure("time until the twin served", took_s, "s", Bound("of this machine", basis=Basis.NOTED))
-    recorder.figure("longest wait before the fault", usual_s, "s", Bound("of this machine", basis=Basis.NOTED))
+    recorder.figure("time until the twin served", took_s, "s", RECORDED)
+    recorder.figure("longest wait before the fault", usual_s, "s", RECORDED)
     noticed_s = connecting.noticed_s
     high = broken_s - struck_s + max(noticed_s, took_s) + connecting.reconnect_s + usual_s
     why = (
-        f"{broken_s - struck_s:.1f} s of breaking; a keep-alive of {connecting.keep_alive_s} s, asked every half of "
-        f"it: {noticed_s:g} s, or the {took_s:.1f} s of the twin; {connecting.reconnect_s} s to reconnect; a usual wait"
+        f"{broken_s - struck_s:.1f} s to inflict the fault; {noticed_s:g} s to detect it (a keep-alive of "
+        f"{connecting.keep_alive_s} s, sent every half of it) or {took_s:.1f} s to take over, whichever is longer; "
+        f"{connecting.reconnect_s} s to reconnect; the longest latency before the fault"
     )
     recorder.limit("longest_gap_s", high, "s", why)
 
 
 def held_writes(recorder: Recorder) -> None:
-    """Witness that the gateway held writes when it was cut off: without them, fencing has nothing to do."""
+    """Witness that the gateway held writes when it was cut off: without them, this run does not test fencing."""
     broken_s = phase_s(recorder.events(), "broken")
     writes = [op for op in operations_of(recorder.events()) if op.act is Act.WRITE and op.began_s < broken_s]
     held = [op for op in writes if op.ended_s is None or op.ended_s > broken_s]
@@ -124,12 +126,12 @@ def held_writes(recorder: Recorder) -> None:
 
 
 def phase_s(events: Sequence[Event], phase: str) -> float:
-    """When the only fault of a history came to a phase."""
+    """When the only fault of a history reached a phase, in seconds."""
     return next(event.at_s for event in events if event.kind == EVENT and event.data["phase"] == phase)
 
 
 def longest_before_s(events: Sequence[Event], moment_s: float) -> float:
-    """The longest wait of an operation that was over by then."""
+    """The longest latency of the operations that had ended by then, in seconds."""
     done = [op for op in operations_of(events) if op.outcome is Ended.OK and op.ended_s is not None]
     return max(op.ended_s - op.began_s for op in done if op.ended_s is not None and op.ended_s < moment_s)
 
@@ -137,12 +139,12 @@ def longest_before_s(events: Sequence[Event], moment_s: float) -> float:
 def _scenario(fault: type[KillNode | IsolateNode | PauseMachine], first: Arch, tier: Tier) -> Scenario:
     return scenario_on_pair(
         name=f"nvmeof.failover[fault={fault.name},gateway={first}]",
-        goal="A gateway that fails under load is replaced by its twin: nothing is lost or stale, and no error is seen.",
-        method="Fences the failed gateway's client, has its twin serve, brings it back and hands the volume back.",
+        goal="When a gateway fails under load the other takes over: nothing is lost or stale, and no error is seen.",
+        method="Fails a gateway, fences its Ceph client, lets the other serve; brings it back and lets it serve again.",
         run=partial(failed_over, fault=fault(NODES[first]), first=first),
         check="recorded",
         tier=tier,
-        sees=("Ceph clients of .* that Ceph refuses",),
+        sees=("blocklisted Ceph clients of .*",),
         expects={} if fault is KillNode else REFUSED,
     )
 

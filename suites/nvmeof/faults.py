@@ -1,4 +1,4 @@
-"""Ways in which a gateway stops to answer and still has writes in it, which it sends when it is back."""
+"""Faults that stop a gateway from answering while it holds writes, which it sends to Ceph when it is back."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,14 +22,14 @@ from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.spec.inventory import Machine, Role
 
 UNDONE_S = 900
-"""After so long a machine of somebody's undoes what was done to it, whatever became of the lab."""
+"""A machine of an attached cluster undoes the fault by itself after this time, even if the lab has died."""
 STUCK_S = 1.5
-"""Long enough that every worker of the load waits for a request that the gateway holds."""
+"""Long enough that every worker of the load has a request waiting in the gateway."""
 
 
 @dataclass(frozen=True)
 class IsolateNode(OneNode):
-    """A machine loses its way to the OSDs first, and with requests held in it all of its network."""
+    """A machine first loses its network to the OSDs, and then, while it holds requests, its whole network."""
 
     name: ClassVar[str] = "isolate-node"
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.PARTITION})
@@ -61,9 +61,9 @@ class IsolateNode(OneNode):
 
 @dataclass(frozen=True)
 class CutOff(IsolateNode):
-    """The machine of an attached cluster's first gateway loses the OSDs, and then monitors and initiator too.
+    """The first gateway of an attached cluster loses its network to the OSDs, then to monitors and initiator too.
 
-    By routes that lead nowhere, so that ssh still enters it. It undoes them by itself after a while, should nobody.
+    Blackhole routes do it, so that ssh still works. The machine removes them by itself after UNDONE_S.
     """
 
     name: ClassVar[str] = "cut-off"
@@ -97,16 +97,16 @@ class CutOff(IsolateNode):
 
 
 def struck(cluster: AttachedCluster) -> Machine:
-    """The machine of the first gateway. Unavailable where it has anything else, which would be cut off too."""
+    """The machine of the first gateway. Unavailable if it has another role, because that would be cut off too."""
     machine = cluster.inventory.with_role(Role.NVMEOF)[0]
     if machine.roles != {Role.NVMEOF}:
         roles = f"roles of {machine.name}: {', '.join(sorted(machine.roles))}"
-        raise Unavailable("a gateway of the attached cluster is cut off on a machine of its own alone", roles)
+        raise Unavailable("a gateway of the attached cluster is cut off only on a machine without other roles", roles)
     return machine
 
 
 def lost_by(cluster: AttachedCluster, host: Host) -> tuple[list[str], list[str]]:
-    """(addresses of OSDs, those of monitors and of the initiator that are left). Unavailable if ssh comes from one."""
+    """(addresses of OSDs, other addresses of monitors and initiator). Unavailable if ssh comes from one of them."""
     of_kind: dict[str, set[str]] = {"osd": set(), "mon": set()}
     for daemon in cluster.census.daemons:
         of_kind.setdefault(daemon.kind, set()).update(daemon.addresses)
@@ -115,19 +115,19 @@ def lost_by(cluster: AttachedCluster, host: Host) -> tuple[list[str], list[str]]
     storage, others = of_kind["osd"], (of_kind["mon"] | seen_as) - of_kind["osd"]
     entered_from = (host.run(["sh", "-c", "echo $SSH_CONNECTION"]).stdout.split() or [""])[0]
     if entered_from in storage | others:
-        what = f"{host.name} of the attached cluster would be cut off from ssh too"
-        raise Unavailable(what, f"it is entered from {entered_from}", "run cephlab on a machine without Ceph's daemons")
+        what = f"the fault would cut ssh to {host.name} of the attached cluster"
+        raise Unavailable(what, f"ssh connects from {entered_from}", "run cephlab on a machine without Ceph's daemons")
     return sorted(storage), sorted(others)
 
 
 def route(verb: str, address: str) -> list[str]:
-    """The command that adds or deletes the route to an address that leads nowhere."""
+    """The command that adds or deletes a blackhole route to an address."""
     return ["ip", "-6" if ":" in address else "-4", "route", verb, "blackhole", address]
 
 
 @dataclass(frozen=True)
 class PauseMachine(OneNode):
-    """A machine stands still with all that is in it, and goes on later as if nothing had been."""
+    """A machine is suspended with everything that it holds, and later continues as if nothing had happened."""
 
     name: ClassVar[str] = "pause-machine"
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.POWER_CUT})
@@ -153,7 +153,7 @@ class PauseMachine(OneNode):
 
 
 def unheard(cluster: Cluster, node: str) -> Sign:
-    """Proof that a gateway answers nobody, by the machine of the lab's client."""
+    """Proof that a gateway does not answer, checked from the machine of the lab's client."""
     address, looker = cluster.hosts[node].address, cluster.client.host
 
     def silent() -> int:

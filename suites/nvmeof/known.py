@@ -1,7 +1,7 @@
-"""Two issues that a paper on gateways met, looked for below any gateway: in librbd and fio's engine for it.
+"""Two issues that a paper on gateways reported, tested without a gateway: in librbd and in fio's rbd engine.
 
-The first is axboe/fio 1778: fio with many jobs of its rbd engine never ends. The second is spdk/spdk 3547: rates
-fall as images grow in number. There it was a ring of SPDK's, which is not here; what is left is librbd's part.
+The first is axboe/fio issue 1778: fio with many jobs of its rbd engine never ends. The second is spdk/spdk issue 3547:
+the rate falls with the number of images. There the cause was a ring of SPDK, which is not used here; only librbd is.
 """
 
 from functools import partial
@@ -25,7 +25,7 @@ from cephlab.suites.block.stand import (
 ONE_CLIENT = MeasuredTopology()
 JOBS = (16, 48)
 RUN_S, STUCK_S = 5.0, 120.0
-"""Of the load, and how long after it fio is waited for, both before patience. It ends within seconds."""
+"""Duration of the load, and how long to wait for fio after it, both before patience. It normally ends in seconds."""
 IMAGES, ROUNDS = 8, 3
 IMAGE_BYTES = 8 * MIB
 LEAST_RATIO = 0.5
@@ -33,7 +33,7 @@ BLOCK_BYTES = 4096
 
 
 def many_jobs(stage: Stage, jobs: int) -> None:
-    """Random reads by so many jobs of one fio, each with a client of its own; all of them must end."""
+    """Random reads by many jobs of one fio, each with a Ceph client of its own; all jobs must end."""
     cluster, recorder = stage.cluster, stage.recorder
     with written(stage, size_bytes=IMAGE_BYTES) as [image]:
         wanted = FioJob(
@@ -53,7 +53,7 @@ def many_jobs(stage: Stage, jobs: int) -> None:
         running = fio.start(cluster.hosts[client_node(cluster)], wanted)
         try:
             ended = running.process.wait((RUN_S + STUCK_S) * cluster.patience)
-            what = f"fio with {jobs} jobs of its rbd engine ended; where not, it is axboe/fio issue 1778"
+            what = f"fio with {jobs} jobs of its rbd engine ended (if not: axboe/fio issue 1778)"
             recorder.observe(what, got=ended, wanted=True)
             if ended:
                 read = running.finish().read
@@ -64,7 +64,7 @@ def many_jobs(stage: Stage, jobs: int) -> None:
 
 
 def many_images(stage: Stage) -> None:
-    """The same number of reads in flight on one image and on several, in turns."""
+    """The same number of reads in flight on one image and on several, alternately."""
     rates: dict[int, list[float]] = {1: [], IMAGES: []}
     with written(stage, IMAGES, IMAGE_BYTES) as images:
         node = client_node(stage.cluster)
@@ -77,7 +77,7 @@ def many_images(stage: Stage) -> None:
                 least = min(result.operations for result in results)
                 stage.recorder.witness(f"reads of the slowest of {count} images", got=least, least=IMAGES)
     ratio = ratio_of_means(rates[IMAGES], rates[1])
-    why = "as many reads in flight; less is spdk/spdk issue 3547, or a cost of librbd's for each image"
+    why = "the same number of reads in flight; a lower rate means spdk/spdk issue 3547 or a librbd cost per image"
     bound = Bound(why, least=LEAST_RATIO, basis=Basis.SHAPE)
     stage.recorder.figure(f"rate of {IMAGES} images over that of one", ratio.mean, "", bound, interval=ratio.ends)
 
@@ -86,8 +86,8 @@ SCENARIOS = (
     *(
         Scenario(
             name=f"nvmeof.fio-jobs[jobs={jobs}]",
-            goal="fio with many jobs of its rbd engine comes to an end.",
-            method=f"Reads an image by {jobs} jobs of one fio, each a client of its own, and waits for the end.",
+            goal="fio with many jobs of its rbd engine ends.",
+            method=f"Reads an image with {jobs} jobs of one fio, each a Ceph client, and waits for fio to end.",
             run=partial(many_jobs, jobs=jobs),
             check="witnessed",
             tier=Tier.FULL,
@@ -98,8 +98,8 @@ SCENARIOS = (
     ),
     scenario_of_load(
         name="nvmeof.many-images",
-        goal="The rate of reads does not fall as the same reads are spread over more images.",
-        method=f"{IMAGES} reads in flight on one image, then one on each of {IMAGES}, in turns, through librbd.",
+        goal="The read rate does not fall when the same number of reads in flight is spread over more images.",
+        method=f"Alternates {IMAGES} reads in flight on one image and one on each of {IMAGES} images, through librbd.",
         run=many_images,
         tier=Tier.FULL,
         topology=ONE_CLIENT,

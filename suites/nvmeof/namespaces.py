@@ -1,4 +1,4 @@
-"""Namespaces that come, grow and go while others of the same subsystem are in use."""
+"""Namespaces that are added, grown and removed while another namespace of the same subsystem is in use."""
 
 from hashlib import sha256
 
@@ -20,10 +20,10 @@ _COPY_S = 120.0
 
 
 def come_grow_go(stage: Stage) -> None:
-    """Add a second namespace beside one under load, write it, grow it, write what is new, and remove it."""
+    """Add a second namespace next to one under load, write to it, grow it, write to the new part, and remove it."""
     recorder, client = stage.recorder, stage.cluster.client
-    no_errors(recorder, "a namespace that changes is none of another one's business")
-    recorder.limit("longest_gap_s", HELD.keep_alive_s, "s", "nothing fails, so nobody has to notice")
+    no_errors(recorder, "a change of one namespace must not affect another")
+    recorder.limit("longest_gap_s", HELD.keep_alive_s, "s", "nothing fails: less than a keep-alive")
     with standing(stage, from_first(host_arch())) as stand:
         load = new_load(stage, stand)
         load.prepare()
@@ -36,7 +36,7 @@ def come_grow_go(stage: Stage) -> None:
             written(stage, stand, SMALL_BYTES - PIECE_BYTES, "before it grew")
             client.rbd_resize(POOL, SECOND.image, LARGE_BYTES)
             size_seen(recorder, stand, LARGE_BYTES, grown=True)
-            written(stage, stand, LARGE_BYTES - PIECE_BYTES, "what is new of it")
+            written(stage, stand, LARGE_BYTES - PIECE_BYTES, "in its new part")
             for gateway in stand.pair.gateways:
                 gateway.remove(SECOND)
             size_seen(recorder, stand, 0)
@@ -45,11 +45,11 @@ def come_grow_go(stage: Stage) -> None:
 
 
 def size_seen(recorder: Recorder, stand: Stand, size_bytes: int, *, grown: bool = False) -> None:
-    """Wait until the initiator has the namespace with this size; 0 for until it is gone."""
+    """Wait until the initiator sees the namespace with this size; 0: until it is gone."""
 
     def seen() -> int:
         for gateway in stand.pair.gateways if grown else ():
-            gateway.grow(SECOND)  # its own kernel may not have heard yet that the image is larger
+            gateway.grow(SECOND)  # its own kernel may not know yet that the image is larger
         return stand.initiator.size_bytes(stand.volume, SECOND)
 
     reached = clock.wait(
@@ -62,7 +62,7 @@ def size_seen(recorder: Recorder, stand: Stand, size_bytes: int, *, grown: bool 
 
 
 def written(stage: Stage, stand: Stand, offset: int, what: str) -> None:
-    """Write a piece of the second namespace over NVMe; librbd must have it, and the initiator must read it."""
+    """Write a piece of the second namespace over NVMe; librbd and the initiator must both read it back."""
     host, timeout_s = stand.initiator.host, _COPY_S * stage.cluster.patience
     device, file = stand.initiator.device(stand.volume, SECOND), host.directory / "nvmeof-piece"
     sent = stage.rng.randbytes(PIECE_BYTES)
@@ -81,9 +81,9 @@ def written(stage: Stage, stand: Stand, offset: int, what: str) -> None:
 SCENARIOS = (
     scenario_on_pair(
         name="nvmeof.namespaces",
-        goal="A namespace is added, grows and is removed under load: it holds what is written, and others see nothing.",
-        method="Adds a second image on both gateways beside one under a recorded load; writes its end; resizes the "
-        "image and writes its new end; removes it. Reads by librbd and over NVMe.",
+        goal="A namespace can be added, grown and removed under load: its data is right, and others are unaffected.",
+        method="Adds a second image on both gateways next to one under a recorded load; writes its end; resizes the "
+        "image and writes its new end; removes it. Reads back with librbd and over NVMe.",
         run=come_grow_go,
         check="recorded",
         tier=Tier.FULL,

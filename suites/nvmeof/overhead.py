@@ -1,4 +1,4 @@
-"""What a gateway costs beside krbd and librbd on the initiator: CPU and wait of a write of 4 KiB, one in flight."""
+"""CPU and latency of a 4 KiB write through a gateway, compared with krbd and librbd on the initiator."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,30 +31,30 @@ LEAST_ROUNDS = 2
 BUDGET_S = 12.0
 """Before patience."""
 LONGEST_S = 36.0
-"""Likewise, where the machine is so busy that there are too few writes until then."""
+"""Before patience, if the machine is so busy that there are too few writes by BUDGET_S."""
 NARROW = 0.05
 LEAST_OPERATIONS = 100
 _FOREVER_S = 3600
-SHARED = Bound("who waits for a CPU that others share waits for them: written down", basis=Basis.SHAPE)
-OTHER_KIND = Bound("librbd is a program's, the gateway and krbd are a kernel's: written down", basis=Basis.SHAPE)
-WHY = "a write through a gateway passes krbd too, and another machine and a network before it"
+SHARED = Bound("recorded only: latency on shared CPUs depends on what else runs", basis=Basis.SHAPE)
+OTHER_KIND = Bound("recorded only: librbd runs in a program, the gateway and krbd in a kernel", basis=Basis.SHAPE)
+WHY = "a write through a gateway passes krbd too, and before it a network and a second machine"
 
 
 @dataclass(frozen=True)
 class OnTheWay(TwoClients):
-    """As `TwoClients`, with the CPU time of every machine before the OSDs. machines: their names."""
+    """As `TwoClients`, with the CPU time of every machine between the load and the OSDs. machines: their names."""
 
     machines: tuple[str, ...] = ()
 
     def cpu_s(self) -> float:
         lab = own(self.cluster).lab
         if not isinstance(lab, RunsMachines):
-            raise Unavailable("the CPU time of a whole machine is not known here", hint="use --lab qemu")
+            raise Unavailable("the CPU time of a whole machine is not available here", hint="use --lab qemu")
         return sum(whole_s(lab.machine_pid(name)) for name in self.machines)
 
 
 def beside_krbd(stage: Stage, gateway: Arch) -> None:
-    """Write through the gateway, krbd and librbd on the initiator in turns, until the ratio of costs is known."""
+    """Write through the gateway, krbd and librbd alternately on the initiator, until the ratio of costs is known."""
     costs: dict[str, list[float]] = {KRBD: [], LIBRBD: [], NVMEOF: []}
     waits: dict[str, list[float]] = {name: [] for name in costs}
     done = dict.fromkeys(costs, 0.0)
@@ -74,7 +74,7 @@ def beside_krbd(stage: Stage, gateway: Arch) -> None:
                 waits[name].append(fio.parse(host.read(output(host, name))).latency_mean_s)
             rounds += 1
     if min(map(len, costs.values())) < 2:
-        raise LabBroken("hardly a write was answered", f"writes: {done}", "try again on a quieter machine")
+        raise LabBroken("too few writes were answered", f"writes: {done}", "try again on a quieter machine")
     for name, count in done.items():
         stage.recorder.witness(f"writes by {name}", got=count, least=LEAST_OPERATIONS)
     judge(stage.recorder, "CPU of initiator and gateway for one write", costs, Bound(WHY, 1.0, basis=Basis.SHAPE))
@@ -82,13 +82,13 @@ def beside_krbd(stage: Stage, gateway: Arch) -> None:
 
 
 def judge(recorder: Recorder, what: str, costs: dict[str, list[float]], bound: Bound) -> None:
-    """Note every side, and the ratios of the gateway's to the others'.
+    """Record the cost of each client, and the ratio of the gateway to each of the others.
 
-    That to krbd's is held to a bound with its whole interval. librbd works in a program, not in the kernel.
+    The ratio to krbd has a bound that its whole interval must meet. The ratio to librbd is recorded only.
     """
     for name, values in costs.items():
         side = interval(values)
-        emulated = Bound("of emulated machines: no figure of a gateway", basis=Basis.NOTED)
+        emulated = Bound("recorded only: measured on simulated machines, not on gateway hardware", basis=Basis.NOTED)
         recorder.figure(f"{what}, {name}", side.mean, "s", emulated, interval=(side.low, side.high))
     for name in sorted(costs.keys() - {NVMEOF}):
         ratio = ratio_of_means(costs[NVMEOF], costs[name])
@@ -99,20 +99,20 @@ def judge(recorder: Recorder, what: str, costs: dict[str, list[float]], bound: B
 def enough(
     done: Mapping[str, float], costs: dict[str, list[float]], budget: clock.Deadline, last: clock.Deadline
 ) -> bool:
-    """Whether the ratio is known, or the time over. Where there are too few writes yet, that is the last of all."""
+    """Whether the ratio is known or the budget is spent. With too few writes so far, only `last` ends the rounds."""
     if min(done.values()) < LEAST_OPERATIONS:
         return last.passed()
     return budget.passed() or narrow(costs)
 
 
 def narrow(costs: dict[str, list[float]]) -> bool:
-    """Whether the ratio is known well enough."""
+    """Whether the interval of the ratio is narrow enough."""
     return min(map(len, costs.values())) > 1 and width(ratio_of_means(costs[NVMEOF], costs[KRBD])) <= NARROW
 
 
 @contextmanager
 def mapped(stage: Stage, stand: Stand) -> Iterator[PurePosixPath]:
-    """A second image, which the initiator's own kernel maps. Both have been written: a first write costs more."""
+    """A second image, mapped by the initiator's own kernel. Both images are written first: a first write costs more."""
     cluster, node = stage.cluster, stand.initiator.node
     cluster.client.rbd_create(POOL, BESIDE, WRITTEN_BYTES, features=1)
     for image in (IMAGE, BESIDE):
@@ -125,12 +125,12 @@ def mapped(stage: Stage, stand: Stand) -> Iterator[PurePosixPath]:
 
 
 def output(host: Host, name: str) -> PurePosixPath:
-    """What fio prints of the last turn of a client."""
+    """The output file of fio for the last turn of a client."""
     return host.directory / "fio" / BESIDE / "out.json" if name == LIBRBD else host.directory / "fio-nvmeof"
 
 
 def by_library(stage: Stage, host: Host) -> ClientLoad:
-    """The same writes by fio's engine for librbd, on the image that krbd has: never both at a time."""
+    """The same writes with fio's rbd engine, on the image that krbd maps; the two never run at the same time."""
     job = FioJob(
         name=BESIDE,
         pool=POOL,
@@ -148,7 +148,7 @@ def by_library(stage: Stage, host: Host) -> ClientLoad:
 
 
 def load(host: Host, device: PurePosixPath) -> ClientLoad:
-    """Random writes to a device, one at a time and past the page cache, each of which is logged."""
+    """Random writes to a device, one at a time with direct I/O, each of which is logged."""
     base = output(host, KRBD)
     argv = (
         f"fio --name=one --ioengine=psync --direct=1 --filename={device} --size={WRITTEN_BYTES} --rw=randwrite "
@@ -166,8 +166,8 @@ def load(host: Host, device: PurePosixPath) -> ClientLoad:
 def _scenario(gateway: Arch, tier: Tier) -> Scenario:
     return scenario_on_pair(
         name=f"nvmeof.beside-krbd[gateway={gateway}]",
-        goal="Measures cost and wait of a write through a gateway beside the initiator's own krbd and librbd.",
-        method="Runs fio on each in turns, one write in flight; CPU of both machines less what they use at rest.",
+        goal="A write through a gateway costs at least as much CPU as a write through the initiator's own krbd.",
+        method="Runs fio alternately on gateway, krbd and librbd, one write in flight; subtracts idle CPU.",
         run=partial(beside_krbd, gateway=gateway),
         check="figures",
         tier=tier,

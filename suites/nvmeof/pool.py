@@ -1,4 +1,4 @@
-"""Settings of the pool behind a gateway: a number of PGs that stays as it was set, and data that is spread by it."""
+"""Pool settings behind a gateway: the number of PGs stays as set, and many PGs spread the data over the OSDs."""
 
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
@@ -9,17 +9,18 @@ from cephlab.suites.nvmeof.stand import POOL
 
 FEW, MANY = 4, 64
 ONE_COPY = PoolKind("replicated", 1)
-"""As in the paper. With as many copies as OSDs every OSD has every PG, however many there are."""
+"""As in the paper. With as many copies as OSDs, every OSD would have every PG, however many there are."""
 OPTIONS = {"pg_autoscale_mode": "off", "bulk": "true", "target_size_ratio": "0.9"}
 MOST_UNEVEN = 1.5
-"""A third of 64 PGs, and nearly three standard deviations of a binomial distribution: 21 + 11, over the mean of 21."""
+"""(21 + 11) / 21: of 64 PGs an OSD of three leads 21 on average, and 11 is nearly three standard deviations
+(binomial distribution)."""
 
 
-UNJUDGED = Bound("noted: few PGs fall as they fall", basis=Basis.SHAPE)
+UNJUDGED = Bound("recorded only: few PGs are spread by chance", basis=Basis.SHAPE)
 
 
 def spread(stage: Stage) -> None:
-    """Make the pool twice; look at what the monitor has of its settings, and at where its PGs are."""
+    """Create the pool twice; read its settings back from the monitor, and look where its PGs are."""
     cluster, recorder = stage.cluster, stage.recorder
     for pg_num in (FEW, MANY):
         with pools.pool(cluster, POOL, ONE_COPY, pg_num=pg_num, options=OPTIONS):
@@ -28,22 +29,22 @@ def spread(stage: Stage) -> None:
             recorder.observe(f"settings of a pool of {pg_num} PGs", got=has, wanted=wanted)
             leaders = list(pools.primaries(cluster, POOL).values())
             osds = cluster.osd_ids()
-            recorder.observe(f"PGs of {pg_num} that have a place", got=len(leaders), wanted=pg_num)
+            recorder.observe(f"PGs of {pg_num} that have a primary OSD", got=len(leaders), wanted=pg_num)
             fullest = max(leaders.count(osd) for osd in osds) * len(osds) / len(leaders)
             recorder.figure(f"{pg_num} PGs: the fullest OSD's over the mean", fullest, "", UNJUDGED)
-    recorder.observe(f"whether {MANY} PGs are spread", got=fullest <= MOST_UNEVEN, wanted=True, fullest=fullest)
+    recorder.observe(f"{MANY} PGs are spread evenly", got=fullest <= MOST_UNEVEN, wanted=True, fullest=fullest)
 
 
 def told(cluster: Cluster, key: str) -> object:
-    """A setting of the pool, as the monitor says it."""
+    """A setting of the pool, as the monitor reports it."""
     return cluster.client.mon("osd pool get", pool=POOL, var=key)[key]
 
 
 SCENARIOS = (
     Scenario(
         name="nvmeof.pool",
-        goal="The paper's settings of the pool hold, and many PGs spread it over the OSDs where few do not.",
-        method=f"Makes a pool of {FEW} and one of {MANY} PGs, in bulk, without the autoscaler; looks where PGs are.",
+        goal="The paper's pool settings stay as set, and with many PGs the pool is spread evenly over the OSDs.",
+        method=f"Creates a bulk pool of {FEW}, then of {MANY} PGs, without autoscaler; reads settings and primaries.",
         run=spread,
     ),
 )

@@ -1,7 +1,7 @@
-"""Rates through one gateway against requests in flight, queues, the gateway's cores and namespaces: up, then flat.
+"""Rates through one gateway against requests in flight, queues, gateway CPUs and namespaces: they rise, then are flat.
 
-Every setting has its turn in every round, and only rates of one round are held against each other: what else the
-machine does changes from minute to minute, and all rates with it.
+Every setting runs once in every round, and only rates of the same round are compared: other work on the machine
+changes from minute to minute, and all rates change with it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,12 +34,12 @@ from cephlab.suites.nvmeof.stand import LATE, POOL
 
 INITIATOR, GATEWAY, CEPH = "c0", "c1", "n0"
 CPUS = 4
-"""Of the initiator's machine and the gateway's: no more queues are made than there are CPUs."""
+"""CPUs of the initiator and of the gateway: the kernel makes no more queues than there are CPUs."""
 IMAGE_BYTES = 4 * MIB
 BLOCK_BYTES = 4096
 RAMP_S, RUN_S = 1.0, 5.0
 HEAD_S, LOOK_S = 3.0, 2.5
-"""From fio's start until the machines' CPU time is looked at, and how long: the middle of its run."""
+"""When the CPU time is measured after fio starts, and for how long: the middle of its run."""
 _END_S = 60.0
 LEAST_ROUNDS, MOST_ROUNDS = 6, 16
 BUDGET_S = 30.0
@@ -47,16 +47,16 @@ BUDGET_S = 30.0
 NARROW = 0.1
 LEAST_OPERATIONS = 10
 LEAST_GAIN, LEAST_STEP, MOST_LAST = 1.2, 0.7, 1.3
-"""Of a rate over that of the setting before it: of the step that must gain, of any, and of the last, at the ceiling."""
+"""Limits on a rate over the rate before it: for the step that must gain, for any step, for the last at the ceiling."""
 FULL = 0.8
-"""The share of CPUs in use from which on they are a ceiling."""
+"""CPUs are the ceiling if at least this share of them is in use."""
 MACHINES = {"the initiator": INITIATOR, "the gateway": GATEWAY, "Ceph's machine": CEPH}
 ALL = "the machine that runs all of them"
 
 
 @dataclass(frozen=True)
 class SweptTopology(SmallTopology):
-    """Ceph, initiator and gateway on a machine each, the last two with CPUs for several queues."""
+    """Ceph, initiator and gateway on a machine each; the last two have enough CPUs for several queues."""
 
     def lay_out(self, release: str, image: str | None, *, in_memory: bool) -> ClusterSpec:
         spec = super().lay_out(release, image, in_memory=in_memory)
@@ -66,7 +66,7 @@ class SweptTopology(SmallTopology):
 
 @dataclass(frozen=True)
 class Setting:
-    """What a rate is measured at. cores: CPUs of the gateway; namespaces: how many the requests are spread over."""
+    """The setting of one measurement. cores: CPUs of the gateway; namespaces: how many the requests are spread over."""
 
     in_flight: int = 16
     queues: int = CPUS
@@ -76,7 +76,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Axis:
-    """What is changed, all else as in `Setting()`. of: its field; words: for it; gains: whether the first step must."""
+    """What is varied, all else as in `Setting()`. of: its field; words: its name; gains: the first step must gain."""
 
     of: str
     words: str
@@ -107,7 +107,7 @@ class Turn:
 
 @dataclass
 class Bench:
-    """One initiator before one gateway. queues, cores: as they are set now; devices: of all namespaces."""
+    """One initiator and one gateway. queues, cores: the current setting; devices: of all namespaces."""
 
     stage: Stage
     shown: Shown
@@ -125,7 +125,7 @@ class Bench:
         return self.stage.cluster.hosts[INITIATOR]
 
     def turn(self, setting: Setting) -> Turn:
-        """Set what is to be, run fio, and look at the CPUs meanwhile."""
+        """Apply a setting, run fio, and measure CPU use during the run."""
         self.arrange(setting)
         with fio.start(self.host, self.job(setting)).killed_on_error() as running:
             clock.SYSTEM.sleep(HEAD_S)
@@ -139,7 +139,7 @@ class Bench:
         return Turn(result.iops, result.operations, full)
 
     def look(self) -> dict[str, float]:
-        """CPU seconds of each machine and of this one so far, and when that was."""
+        """CPU seconds used so far by each simulated machine and by this machine, and the time of reading."""
         lab = own(self.stage.cluster).lab
         if not isinstance(lab, RunsMachines):
             raise Unavailable("the CPU time of a whole machine is not known here", hint="use --lab qemu")
@@ -147,24 +147,24 @@ class Bench:
         return {**spent, ALL: busy_cpu_s(), "at": clock.SYSTEM.monotonic()}
 
     def arrange(self, setting: Setting) -> None:
-        """Switch CPUs of the gateway on and off, and connect anew where the queues change."""
+        """Switch CPUs of the gateway on and off, and reconnect if the number of queues changes."""
         if setting.cores != self.cores:
             self.switch_cpus(setting.cores)
         if setting.queues != self.queues:
             self.connect(setting.queues)
 
     def switch_cpus(self, count: int) -> None:
-        """Have so many of the gateway's CPUs on."""
+        """Keep `count` CPUs of the gateway online."""
         gateway = self.stage.cluster.hosts[GATEWAY]
         for number in range(1, CPUS):
             wanted = b"1" if number < count else b"0"
             gateway.run(["tee", f"/sys/devices/system/cpu/cpu{number}/online"], stdin=wanted)
         self.cores = count
         on = int(gateway.run(["nproc"]).stdout)
-        self.stage.recorder.observe("CPUs of the gateway that are on", got=on, wanted=count)
+        self.stage.recorder.observe("CPUs of the gateway that are online", got=on, wanted=count)
 
     def connect(self, queues: int) -> None:
-        """Connect with so many queues for requests."""
+        """Connect with this number of I/O queues."""
         initiator = Initiator(self.stage.cluster, INITIATOR, Connecting(digests=False, queues=queues))
         initiator.disconnect(self.shown.volume)
         initiator.connect(self.shown.volume, [self.shown.gateway])
@@ -172,10 +172,10 @@ class Bench:
         self.queues = queues
         _, paths = initiator.look(self.shown.volume)
         made = [path.queues for path in paths]
-        self.stage.recorder.observe("queues for requests that the kernel made", got=made, wanted=[queues])
+        self.stage.recorder.observe("I/O queues that the kernel made", got=made, wanted=[queues])
 
     def job(self, setting: Setting) -> FioJob:
-        """Requests of as many threads as the initiator has CPUs, each on one of its own: a CPU has one queue."""
+        """fio with a thread on each CPU of the initiator, because each CPU uses one queue."""
         jobs = min(CPUS, setting.in_flight)
         bound = {"cpus_allowed": f"0-{CPUS - 1}", "cpus_allowed_policy": "split"}
         return FioJob(
@@ -197,7 +197,7 @@ class Bench:
 
 @contextmanager
 def bench(stage: Stage, axis: Axis, pattern: str) -> Iterator[Bench]:
-    """One gateway, and an initiator that leaves it as it found it."""
+    """One gateway and one initiator; at the end, the gateway's CPUs are online again and the initiator disconnects."""
     count = max(setting.namespaces for setting in axis.settings.values())
     with shown(stage, GATEWAY, [INITIATOR], count, IMAGE_BYTES) as behind:
         made = Bench(stage, behind, pattern)
@@ -210,7 +210,7 @@ def bench(stage: Stage, axis: Axis, pattern: str) -> Iterator[Bench]:
 
 
 def swept(stage: Stage, axis: Axis, pattern: str) -> None:
-    """Rounds of all settings, every other one backwards, until the ratios are known or the time is over."""
+    """Run rounds of all settings, every second round in reverse, until the ratios are known or the budget is spent."""
     turns: dict[int, list[Turn]] = {value: [] for value in axis.values}
     with bench(stage, axis, pattern) as made:
         budget = clock.Deadline.after(BUDGET_S * stage.cluster.patience)
@@ -228,48 +228,48 @@ def swept(stage: Stage, axis: Axis, pattern: str) -> None:
 
 
 def rates_of(turns: Mapping[int, Sequence[Turn]]) -> dict[int, list[float]]:
-    """Operations a second by value of the axis; LabBroken where there were none: nothing could be compared."""
+    """Operations per second by value of the axis. LabBroken if a turn had none, because no ratio could be formed."""
     rates = {value: [turn.rate for turn in each] for value, each in turns.items()}
     if not all(rate > 0 for each in rates.values() for rate in each):
-        raise LabBroken("a load was not answered at all", f"rates: {rates}", "try again on a quieter machine")
+        raise LabBroken("a load got no answer at all", f"rates: {rates}", "try again on a quieter machine")
     return rates
 
 
 def fullest(turns: Sequence[Turn]) -> tuple[str, float]:
-    """The machine whose CPUs were most in use on average, and the share of them."""
+    """The machine with the highest average CPU use, and the share of its CPUs that was in use."""
     means = {name: sum(turn.full[name] for turn in turns) / len(turns) for name in turns[0].full}
     name = max(means, key=lambda each: means[each])
     return name, means[name]
 
 
 def steps(axis: Axis, rates: Mapping[int, Sequence[float]]) -> dict[tuple[int, int], Ratio]:
-    """Of each value and the next: the rates' ratio of each round, together."""
+    """For each value and the next: the ratio of their rates, formed in each round and combined."""
     return {pair: paired(rates[pair[0]], rates[pair[1]], confidence=CONFIDENCE) for pair in pairwise(axis.values)}
 
 
 def narrow(axis: Axis, rates: Mapping[int, Sequence[float]]) -> bool:
-    """Whether every ratio is known well enough."""
+    """Whether the interval of every ratio is narrow enough."""
     return all(ratio.high / ratio.value - 1 <= NARROW for ratio in steps(axis, rates).values())
 
 
 def judge(recorder: Recorder, axis: Axis, rates: Mapping[int, Sequence[float]], ceiling: tuple[str, float]) -> None:
-    """Hold each step to the shape: up where it must be, never down, and no further at the ceiling, which has a name."""
+    """Compare each step with the expected shape: it gains where it must, never falls, and is flat at the ceiling."""
     name, share = ceiling
-    recorder.figure(f"CPUs of {name} in use, share", share, "", Bound("names the ceiling", basis=Basis.SHAPE))
-    recorder.witness("share of the fullest machine's CPUs in use", got=share, least=FULL)
+    recorder.figure(f"CPUs of {name} in use, share", share, "", Bound("it names the ceiling", basis=Basis.SHAPE))
+    recorder.witness("share of CPUs in use on the busiest machine", got=share, least=FULL)
     for number, ((before, after), ratio) in enumerate(steps(axis, rates).items()):
         must_gain = axis.gains and number == 0
         least = LEAST_GAIN if must_gain else LEAST_STEP
         last = after == axis.values[-1] and share >= FULL
-        why = "requests that wait for each other leave machines idle" if must_gain else "more must not be less"
-        why = f"the CPUs of {name} are in use: no more can come of it" if last else why
+        why = "one request at a time leaves machines idle" if must_gain else "a higher setting must not be slower"
+        why = f"the CPUs of {name} are in use, so that the rate cannot rise further" if last else why
         bound = Bound(why, least=least, most=MOST_LAST if last else None, basis=Basis.SHAPE)
         what = f"rate with {after} {axis.words} over {before}"
         recorder.figure(what, ratio.value, "", bound, interval=ratio.ends)
 
 
 def note_rates(recorder: Recorder, axis: Axis, pattern: str, rates: Mapping[int, Sequence[float]]) -> None:
-    """Write down the rates, which are this machine's, and draw them."""
+    """Record the rates, which depend on this machine, and draw them."""
     means = [(float(value), sum(each) / len(each)) for value, each in rates.items()]
     for value, mean in means:
         recorder.figure(f"{pattern} with {value:g} {axis.words}", mean, "operations/s", SHARED)
@@ -288,9 +288,9 @@ def _scenario(axis: Axis, pattern: str) -> Scenario:
     named = axis.of.replace("_", "-")
     return Scenario(
         name=f"nvmeof.queues[over={named},op={pattern}]",
-        goal=f"More {axis.words} are no less through one gateway, up to a ceiling that has a name; then it is flat.",
-        method=f"Runs {pattern} of 4 KiB with {', '.join(map(str, axis.values))} {axis.words} in turns; ratios of each "
-        "round, their interval over the rounds; whose CPUs are in use at the last.",
+        goal=f"With more {axis.words} the rate through one gateway does not fall, and it is flat once CPUs are full.",
+        method=f"Runs {pattern} of 4 KiB with {', '.join(map(str, axis.values))} {axis.words} in each round; compares "
+        "rates within a round, with an interval over rounds; names the machine with the busiest CPUs.",
         run=partial(swept, axis=axis, pattern=pattern),
         check="figures",
         tier=Tier.FULL,

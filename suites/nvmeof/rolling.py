@@ -1,4 +1,4 @@
-"""Both gateways are restarted under a recorded load: in turn, as for an update, and after both lost their power."""
+"""Both gateways restart under a recorded load: one after the other, as in an update, and after a power loss of both."""
 
 from functools import partial
 
@@ -12,14 +12,14 @@ from cephlab.suites.nvmeof.failover import LATER, UNDER_WAY, longest_before_s, m
 from cephlab.suites.nvmeof.stand import HELD, connected, from_first, scenario_on_pair, standing
 
 RECONNECTS = 2
-"""Tries that may be under way, and fail, when the gateways are back."""
+"""Reconnect attempts that may be in progress, and fail, when the gateways come back."""
 
 
 def restarted(stage: Stage) -> None:
-    """Hand the volume over and restart the machine that had it, twice."""
+    """Twice: switch the volume to the other gateway, and restart the machine that served it before."""
     lab, recorder = own(stage.cluster).lab, stage.recorder
-    why = "nothing fails, so nobody has to notice: less than a keep-alive"
-    no_errors(recorder, "a request that meets a gateway without the volume is asked of the other one")
+    why = "nothing fails, so no failure has to be detected: less than a keep-alive"
+    no_errors(recorder, "a request to a gateway that no longer serves the volume is retried at the other")
     recorder.limit("longest_gap_s", HELD.keep_alive_s, "s", why)
     with standing(stage, from_first(host_arch())) as stand:
         load = new_load(stage, stand)
@@ -39,10 +39,10 @@ def restarted(stage: Stage) -> None:
 
 
 def both_down(stage: Stage) -> None:
-    """Cut the power of both machines under load, and bring the pair back with the other one serving."""
+    """Cut the power of both machines under load, and bring the pair back with the other gateway serving."""
     cluster, recorder = stage.cluster, stage.recorder
     lab = own(cluster).lab
-    no_errors(recorder, "an initiator goes on looking for its gateways")
+    no_errors(recorder, "an initiator keeps trying to reconnect to its gateways")
     with standing(stage, from_first(host_arch())) as stand:
         load = new_load(stage, stand)
         load.prepare()
@@ -59,26 +59,26 @@ def both_down(stage: Stage) -> None:
             connected(stand)
             more(load, LATER)
         refused = fenced(cluster, dead)
-        recorder.observe("Ceph clients of the dead gateways that Ceph refuses", got=refused, wanted=dead)
+        recorder.observe("blocklisted Ceph clients of the dead gateways", got=refused, wanted=dead)
         load.verify()
         usual_s = longest_before_s(recorder.events(), down_s)
-        why = f"{up_s - down_s:.1f} s without a gateway, {HELD.reconnect_s} s to reconnect to each, a usual wait"
+        why = f"{up_s - down_s:.1f} s without a gateway, {HELD.reconnect_s} s to reconnect to each, and a usual latency"
         recorder.limit("longest_gap_s", up_s - down_s + RECONNECTS * HELD.reconnect_s + usual_s, "s", why)
 
 
 SCENARIOS = (
     scenario_on_pair(
         name="nvmeof.rolling-restart",
-        goal="Both gateways are restarted in turn under load, and no request waits as long as a keep-alive.",
-        method="Hands the volume over, cuts the power of the gateway that had it and starts it again; then the other.",
+        goal="When both gateways restart one after the other under load, no request waits as long as a keep-alive.",
+        method="Switches the volume to the other gateway, power-cycles the one that served before; then the reverse.",
         run=restarted,
         check="recorded",
         tier=Tier.FULL,
     ),
     scenario_on_pair(
         name="nvmeof.both-down",
-        goal="Both gateways lose their power under load and come back: no error is seen, and nothing is lost.",
-        method="Cuts the power of both machines, fences their clients, starts them, and has the pair serve again.",
+        goal="When both gateways lose power under load and come back, no error is seen and nothing is lost.",
+        method="Cuts the power of both machines, fences their Ceph clients, starts them; the pair serves again.",
         run=both_down,
         check="recorded",
         tier=Tier.FULL,

@@ -1,4 +1,4 @@
-"""One gateway alone before several images, for rates: no twin takes over here."""
+"""One gateway with several images, to measure rates; there is no second gateway and no failover."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,13 +11,13 @@ from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.suites.nvmeof.stand import LAYERING, POOL, copies_for
 
-SHARED = Bound("speed of a machine that others share: written down", basis=Basis.NOTED)
-"""Of a rate; ratios of rates are judged."""
+SHARED = Bound("recorded only: the speed of a shared machine", basis=Basis.NOTED)
+"""For rates; the ratios of rates have limits."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What a gateway shows. namespaces: all of them, the volume's own first."""
+    """What a gateway exports. namespaces: all of them, the volume's own first."""
 
     gateway: KernelGateway
     volume: Volume
@@ -26,7 +26,7 @@ class Shown:
 
 @contextmanager
 def shown(stage: Stage, node: str, initiators: Sequence[str], count: int, size_bytes: int) -> Iterator[Shown]:
-    """So many images behind one gateway, each written whole: a read of what was never written costs next to nothing."""
+    """Export `count` images through one gateway. Each is fully written: reads of unwritten data cost almost nothing."""
     cluster = stage.cluster
     volume = Volume(POOL, image_name(1), tuple(map(host_nqn, initiators)))
     more = tuple(Namespace(POOL, image_name(number), number=number) for number in range(2, count + 1))
@@ -44,5 +44,5 @@ def shown(stage: Stage, node: str, initiators: Sequence[str], count: int, size_b
 
 
 def image_name(number: int) -> str:
-    """Of the image behind a namespace."""
+    """The name of the image behind a namespace."""
     return f"image{number:03}"

@@ -1,7 +1,7 @@
-"""Forty-eight images behind one gateway and six clients before it: every image is served, and none gets another's data.
+"""Forty-eight images behind one gateway for six clients: every image is served, and no client gets another's data.
 
-Each client has one fio with a thread for each of its images, one request in flight, at a rate that a small machine
-can be asked for.
+Each client runs one fio with a thread for each of its images, one request in flight, at a rate that a small machine
+can keep up with.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,28 +32,28 @@ IMAGES_EACH = 8
 IMAGE_BYTES = 256 << 10
 BLOCK_BYTES = 4096
 CONNECTING = Connecting(keep_alive_s=30, digests=False)
-"""Forty-eight requests are in flight: a busy machine answers a question late."""
+"""A long keep-alive, because with forty-eight requests in flight a busy machine answers it late."""
 MEMORY_BYTES = {"n0": 2048 * MIB, GATEWAY: 1536 * MIB}
 CLIENT_BYTES = 768 * MIB
 PATTERNS = ("randwrite", "randread")
 RATE = 20
-"""Requests a second of an image at most."""
+"""Most requests per second for each image."""
 RAMP_S, RUN_S = 4.0, 6.0
 _END_S = 60.0
 ROUNDS = 4
 LEAST_OPERATIONS = 3
-"""Of the slowest image in all rounds."""
+"""Operations of the slowest image, over all rounds."""
 LEAST_SHARE = 0.2
-"""As of clients of RBD (`block.clients`)."""
+"""The same limit as for RBD clients (`block.clients`)."""
 LEAST_OF_ONE = 0.7
 
 Turn = Mapping[str, Mapping[str, FioResult]]
-"""Client -> its image -> what fio did on it."""
+"""Client -> image -> fio's result for it."""
 
 
 @dataclass(frozen=True)
 class ManyClientsTopology(Topology):
-    """One machine with all of Ceph, one for the gateway, and small ones for clients. machines: their number."""
+    """One machine with all of Ceph, one for the gateway, and small client machines. machines: number of clients."""
 
     machines: int = CLIENTS
 
@@ -87,7 +87,7 @@ class Client:
         return self.initiator.node
 
     def load(self, pattern: str) -> dict[str, FioResult]:
-        """Run one fio to its end; LabBroken, with its words, where it fails."""
+        """Run one fio to its end. LabBroken with fio's output if it fails."""
         host = self.initiator.host
         output = host.directory / "fio-images"
         host.remove(output)
@@ -123,7 +123,7 @@ def argv(devices: Mapping[str, PurePosixPath], pattern: str, output: PurePosixPa
 
 @contextmanager
 def clients_of(stage: Stage, behind: Shown, names: Sequence[str]) -> Iterator[list[Client]]:
-    """Every client connected, with the devices of its own images."""
+    """Connect every client, and yield each with the devices of its own images."""
     with ExitStack() as undo, Workers(max_workers=len(names), thread_name_prefix="clients") as workers:
         initiators = [Initiator(stage.cluster, name, CONNECTING) for name in names]
         for each in initiators:
@@ -138,13 +138,13 @@ def clients_of(stage: Stage, behind: Shown, names: Sequence[str]) -> Iterator[li
 
 
 def shares_of(namespaces: Sequence[Namespace], count: int) -> list[Sequence[Namespace]]:
-    """As many for each of so many clients."""
+    """Split namespaces into equal shares for `count` clients."""
     each = len(namespaces) // count
     return [namespaces[at : at + each] for at in range(0, each * count, each)]
 
 
 def all_served(stage: Stage) -> None:
-    """One client alone, then all of them, in turns; then look by librbd at what each image holds."""
+    """Run one client alone and all clients alternately; then check with librbd what each image holds."""
     cluster, recorder = stage.cluster, stage.recorder
     names = [name for name in cluster.hosts if name.startswith("c") and name != GATEWAY]
     alone: dict[str, list[Turn]] = {pattern: [] for pattern in PATTERNS}
@@ -162,14 +162,17 @@ def all_served(stage: Stage) -> None:
 
 
 def loaded(clients: Sequence[Client], pattern: str) -> Turn:
-    """Load all images of these clients at one time."""
+    """Load all images of these clients at the same time."""
     with Workers(max_workers=len(clients), thread_name_prefix="fio") as workers:
         results = list(workers.map(lambda client: client.load(pattern), clients))
     return {client.name: result for client, result in zip(clients, results, strict=True)}
 
 
 def judge(recorder: Recorder, pattern: str, alone: Sequence[Turn], together: Sequence[Turn]) -> None:
-    """Every image was served; clients got alike; and all did no less than one. Ratios are those of one round."""
+    """Check that every image is served, clients get similar rates, and all together are not slower than one.
+
+    Ratios are formed within each round.
+    """
     of_image: dict[str, int] = {}
     for image, result in (pair for turn in together for results in turn.values() for pair in results.items()):
         of_image[image] = of_image.get(image, 0) + result.operations
@@ -181,37 +184,37 @@ def judge(recorder: Recorder, pattern: str, alone: Sequence[Turn], together: Seq
     recorder.figure(f"{pattern}: rate of all clients", sum(sums) / len(sums), "operations/s", SHARED)
     recorder.figure(f"{pattern}: rate of one alone", sum(one) / len(one), "operations/s", SHARED)
     quickest, last = (pick(rates, key=lambda client: sum(rates[client])) for pick in (max, min))
-    bound = Bound("clients with as many requests in flight share one gateway", LEAST_SHARE, basis=Basis.SHAPE)
+    bound = Bound("clients with equal requests in flight share one gateway", LEAST_SHARE, basis=Basis.SHAPE)
     note(recorder, f"{pattern}: slowest client over quickest", rates[quickest], rates[last], bound)
-    why = f"{len(rates)} clients ask for more than one; less is a cost of images or clients, as spdk/spdk issue 3547"
+    why = f"{len(rates)} clients send more than one; a lower rate is a cost per image or client (spdk/spdk issue 3547)"
     note(recorder, f"{pattern}: all clients over one alone", one, sums, Bound(why, LEAST_OF_ONE, basis=Basis.SHAPE))
 
 
 def note(recorder: Recorder, what: str, under: Sequence[float], over: Sequence[float], bound: Bound) -> None:
-    """A ratio of each round, with its interval over the rounds."""
+    """Record a ratio formed in each round, with its interval over the rounds."""
     ratio = paired(under, over, confidence=CONFIDENCE)
     recorder.figure(what, ratio.value, "", bound, interval=ratio.ends)
 
 
 def rate_of(turn: Turn, client: str) -> float:
-    """Operations a second of all of a client's images; LabBroken where there were none: nothing could be compared."""
+    """Operations per second over all images of a client. LabBroken if there were none: no ratio could be formed."""
     rate = sum(result.iops for result in turn[client].values())
     if not rate:
-        raise LabBroken(f"nothing of {client} was answered", str(turn[client]), "try again on a quieter machine")
+        raise LabBroken(f"{client} got no answer at all", str(turn[client]), "try again on a quieter machine")
     return rate
 
 
 def own_data(recorder: Recorder, cluster: Cluster, images: Sequence[str]) -> None:
-    """Every image must hold its own name, which its client wrote, and none another's."""
+    """Observe that every image holds its own name, which its client wrote, and that no image holds another's name."""
     held = {image: names_in(cluster.client.rbd_look(POOL, image, [(0, IMAGE_BYTES)])["pieces"][0]) for image in images}
     own = [image for image, names in held.items() if image in names]
     recorder.observe("images that hold what their client wrote", got=own, wanted=list(images))
     foreign = [image for image, names in held.items() if names - {image}]
-    recorder.observe("images that hold another one's data", got=foreign, wanted=[], of=len(images))
+    recorder.observe("images that hold data of another image", got=foreign, wanted=[], of=len(images))
 
 
 def names_in(data: bytes) -> set[str]:
-    """The names that whole blocks of an image consist of. What the image was made with is random, and no name."""
+    """Image names that fill whole blocks of some data. The initial content of images is random and matches no name."""
     blocks = {data[at : at + BLOCK_BYTES] for at in range(0, len(data), BLOCK_BYTES)}
     return {block[:8].decode() for block in blocks if block == block[:8] * (BLOCK_BYTES // 8) and block.isascii()}
 
@@ -219,9 +222,9 @@ def names_in(data: bytes) -> set[str]:
 SCENARIOS = (
     Scenario(
         name="nvmeof.six-clients",
-        goal=f"{CLIENTS * IMAGES_EACH} images behind one gateway are served to {CLIENTS} clients alike, each its own.",
-        method=f"{CLIENTS} small machines with one fio each, a thread for each of {IMAGES_EACH} images; one of them "
-        "alone and all of them in turns, ratios of each round; reads by librbd whose data each image holds.",
+        goal=f"One gateway serves {CLIENTS * IMAGES_EACH} images evenly to {CLIENTS} clients, and mixes up no data.",
+        method=f"Runs one fio on each of {CLIENTS} small machines, with a thread for each of {IMAGES_EACH} images; one "
+        "alone and all together, alternately; compares rates within rounds; reads with librbd what images hold.",
         run=all_served,
         check="figures",
         tier=Tier.FULL,

@@ -1,4 +1,4 @@
-"""The smallest stand that shows whether all of it works: two machines, and data through the gateway of each."""
+"""The smallest NVMe-oF test: two machines of one architecture, data through both gateways."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from cephlab.suites.nvmeof.content import both_ways
 from cephlab.suites.nvmeof.stand import standing
 
 BOTH = ("n0", "c0")
-"""Nodes of the gateways. The first has all of Ceph too, and the second the initiator: the fewest machines to boot."""
+"""Nodes of the gateways. The first also has all of Ceph, the second the initiator, which saves booting machines."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class SmallTopology(Topology):
 
 
 def smallest(stage: Stage) -> None:
-    """Data both ways by the gateway that serves, and by its twin once the volume was handed over."""
+    """Pass data in both directions through the serving gateway, switch to the other gateway, and repeat."""
     with standing(stage, BOTH) as stand:
         for gateway in stand.pair.gateways:
             both_ways(stage, stand, f"gateway {gateway.name}")
@@ -39,9 +39,9 @@ def smallest(stage: Stage) -> None:
 SCENARIOS = (
     Scenario(
         name="nvmeof.smallest",
-        goal="Data passes through either gateway of a pair unchanged, both ways, with digests on the wire.",
-        method="Writes over NVMe and reads by librbd, and the other way around; hands over; again. Two machines of "
-        "this one's architecture, each with a gateway: one has all of Ceph too, the other the initiator.",
+        goal="Data passes unchanged in both directions through either gateway of a pair, with digests on.",
+        method="Writes over NVMe and reads with librbd, then the reverse; switches gateways; repeats. Two machines of "
+        "the native architecture, a gateway on each: one also has all of Ceph, the other the initiator.",
         run=smallest,
         check="witnessed",
         topology=SmallTopology(native=1, foreign=0),

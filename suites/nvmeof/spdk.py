@@ -1,6 +1,6 @@
-"""Ceph's own gateways over SPDK, where an attached cluster has a pair: the same scenarios as with the kernel's target.
+"""Ceph's SPDK gateways, if an attached cluster has a pair: the same scenarios as with the kernel's NVMe target.
 
-Their monitors turn and fence them, so that a failover is something to wait for, and not something to do.
+Ceph's monitors fail them over and fence them, so that these scenarios wait for a failover and do not perform it.
 """
 
 from functools import partial
@@ -24,26 +24,26 @@ scenario_on_spdk = partial(
 
 
 def refused(stage: Stage) -> None:
-    """Ask both gateways by a name that is not on the list, without a secret and with a wrong one; then as wanted."""
+    """Connect to both gateways with an unlisted NQN, without a secret and with a wrong one; then correctly."""
     recorder, cluster = stage.recorder, stage.cluster
     node = initiator_on(cluster)
     right, wrong = (secret_of(stage.rng.randbytes(SECRET_BYTES)) for _ in range(2))
     with served(stage, from_first(host_arch()), secrets={host_nqn(node): right}) as pair:
         askers = {
-            "by a name that is not on the list": Initiator(cluster, node, known_as=host_nqn("stranger"), secret=right),
+            "with a name not on the list": Initiator(cluster, node, known_as=host_nqn("stranger"), secret=right),
             "without a secret": Initiator(cluster, node),
             "with a wrong secret": Initiator(cluster, node, secret=wrong),
         }
         for what, asking in askers.items():
             let_in = [gateway.name for gateway in pair.gateways if not asking.refused(pair.volume, gateway)]
-            recorder.observe(f"gateways that let one in {what}", got=let_in, wanted=[], of=len(pair.gateways))
+            recorder.observe(f"gateways that accept a host {what}", got=let_in, wanted=[], of=len(pair.gateways))
             device, paths = asking.look(pair.volume)
-            recorder.observe(f"what a machine has of the volume {what}", got=[device, *paths], wanted=[""])
+            recorder.observe(f"device and paths of the volume {what}", got=[device, *paths], wanted=[""])
         known = Initiator(cluster, node, secret=right)
         try:
             known.connect(pair.volume, pair.gateways)
             live = [path for path in known.look(pair.volume)[1] if path.state == "live"]
-            recorder.witness("ways of one that is on the list, with its secret", got=len(live), least=2)
+            recorder.witness("live paths of a listed host with its secret", got=len(live), least=2)
         finally:
             known.disconnect(pair.volume)
 
@@ -51,22 +51,22 @@ def refused(stage: Stage) -> None:
 SCENARIOS = (
     scenario_on_spdk(
         name="nvmeof.spdk-content",
-        goal="Data passes through either of two gateways over SPDK unchanged, both ways, with digests on the wire.",
-        method="Writes over NVMe and reads by librbd, and the other way around; puts the namespace into the other's "
-        "ANA group; again.",
+        goal="Data passes unchanged in both directions through either of two SPDK gateways, with digests on.",
+        method="Writes over NVMe and reads with librbd, then the reverse; moves the namespace to the ANA group of the "
+        "other gateway; repeats.",
         run=smallest,
     ),
     scenario_on_spdk(
         name="nvmeof.spdk-access",
-        goal="Gateways over SPDK refuse a host that is not on the list or cannot prove its name, which sees nothing.",
-        method="Connects by another name, without a secret, with a wrong one (DH-HMAC-CHAP), then with the right one.",
+        goal="SPDK gateways refuse a host that is not on the list or lacks the right secret, and it sees nothing.",
+        method="Connects with an unlisted NQN, without a DH-HMAC-CHAP secret, with a wrong one, then with the right.",
         run=refused,
-        sees=("gateways that let one in .*", "what a machine has of the volume .*"),
+        sees=("gateways that accept a host .*", "device and paths of the volume .*"),
     ),
     scenario_on_spdk(
         name="nvmeof.spdk-namespaces",
-        goal="A namespace of gateways over SPDK is added, grows and is removed under load: others see nothing of it.",
-        method="As nvmeof.namespaces, by the gateways' gRPC API.",
+        goal="A namespace of SPDK gateways can be added, grown and removed under load: others are unaffected.",
+        method="As nvmeof.namespaces, through the gRPC API of the gateways.",
         run=come_grow_go,
         check="recorded",
         tier=Tier.FULL,
@@ -74,12 +74,12 @@ SCENARIOS = (
     ),
     scenario_on_spdk(
         name="nvmeof.spdk-failover",
-        goal="A gateway over SPDK that is cut off under load is replaced by its twin: nothing is lost, no error seen.",
-        method="Cuts the gateway's machine off from OSDs, monitors and initiator; waits for Ceph's monitors to have "
-        "its twin serve; ends it, and waits until it has its ANA group again.",
+        goal="When an SPDK gateway is cut off under load the other takes over: nothing is lost, and no error is seen.",
+        method="Cuts the gateway's machine off from OSDs, monitors and initiator; waits until Ceph's monitors have the "
+        "other serve; reconnects the machine, and waits until it has its ANA group again.",
         run=partial(failed_over, fault=CutOff(), first=host_arch()),
         check="recorded",
         tier=Tier.FULL,
-        sees=("Ceph clients of .* that Ceph refuses",),
+        sees=("blocklisted Ceph clients of .*",),
     ),
 )

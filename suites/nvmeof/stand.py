@@ -1,4 +1,4 @@
-"""Shared by the scenarios: machines of their own for gateways and initiator, and an image behind a pair of gateways."""
+"""What the NVMe-oF scenarios share: machines for gateways and initiator, and an image behind a pair of gateways."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ from cephlab.lab.spec.clusterspec import MIB, Capability
 
 @dataclass(frozen=True)
 class PairedTopology(Topology):
-    """Beside the cluster a machine of this architecture for initiator and lab, and a gateway of each architecture."""
+    """The cluster, a native machine for the initiator and the lab, and a gateway machine of each architecture."""
 
     @property
     def made(self) -> str:
@@ -40,37 +40,37 @@ class PairedTopology(Topology):
 TOPOLOGY = PairedTopology(native=1, foreign=1)
 NEEDS = frozenset({Capability.FABRICS, Capability.FOREIGN_ARCH, Capability.POWER_CUT, Capability.PARTITION})
 scenario_on_pair = partial(Scenario, topology=TOPOLOGY, needs=NEEDS)
-"""Makes a scenario of this suite; its own arguments win over these."""
+"""Makes a scenario of this suite; arguments of the call override these."""
 
 INITIATOR = "c0"
 NODES = {host_arch(): "c1", host_arch().other: "c2"}
-"""The gateways. The one of the other architecture is the initiator of that architecture too."""
+"""Nodes of the gateways. The node of the other architecture is also the initiator of that architecture."""
 Nodes = tuple[str, str]
-"""Of a pair's gateways, the one that serves first before the one that waits."""
+"""The nodes of a pair: first the gateway that serves at the start, then the one on standby."""
 POOL = "nvmeof"
 IMAGE = "volume"
 IMAGE_BYTES = 16 * MIB
 HELD = Connecting()
 CONNECTED_S = 30.0
 LAYERING = 1
-"""The image's only feature. An exclusive lock would fence by itself, and hide what the pair does."""
+"""The image's only feature. An exclusive lock would fence clients by itself, and hide what the pair does."""
 
 LATE = {
     r"log_channel\(cluster\) log \[WRN\] : Health check (failed|update): .*\(SLOW_OPS\)": (
         "The scenario keeps every CPU in use, and a request waits for more than 30 s."
     ),
 }
-"""Lines of scenarios that load machines as much as they can."""
+"""Log lines to expect in scenarios that load machines as much as they can."""
 
 
 def copies_for(cluster: Cluster) -> PoolKind:
-    """Two copies, where there are two OSDs to hold them."""
+    """Two copies if there are at least two OSDs, else one."""
     return PoolKind("replicated", min(2, len(cluster.osd_ids())))
 
 
 @dataclass(frozen=True)
 class Stand:
-    """A pair that serves, and an initiator that is connected to both. device: the initiator's, over both ways."""
+    """A serving pair, and an initiator connected to both gateways. device: the initiator's multipath device."""
 
     pair: Pair
     initiator: Initiator
@@ -86,7 +86,7 @@ class Stand:
 
 
 def from_first(first: Arch) -> Nodes:
-    """The gateway of this architecture, then the other one."""
+    """The gateway node of this architecture, then the other one."""
     return NODES[first], NODES[first.other]
 
 
@@ -96,16 +96,16 @@ def initiator_on(cluster: Cluster) -> str:
 
 
 def entered_as_root(host: Host) -> None:
-    """Unavailable unless programs of a machine that exists run as root there, which its kernel wants."""
+    """Unavailable unless ssh logs in to the machine as root, which its kernel requires to connect."""
     if host.run(["id", "-u"]).stdout.strip() != "0":
-        what = f"{host.name} of the attached cluster is entered as an ordinary user"
-        raise Unavailable(what, "only root connects to NVMe-oF gateways", 'give it user = "root" in the inventory')
+        what = f"the user for {host.name} of the attached cluster is not root"
+        raise Unavailable(what, "only root can connect to NVMe-oF gateways", 'set user = "root" in the inventory')
 
 
 def paired(cluster: Cluster, nodes: Nodes, *, fenced: bool = True, **volume: Any) -> Pair:
-    """A pair before the suite's image. volume: secrets and tls, see `Volume`.
+    """A pair of gateways for the suite's image. volume: secrets and tls, see `Volume`.
 
-    An attached cluster has gateways of its own, and monitors that fence them.
+    An attached cluster has its own gateways, and its monitors fence them.
     """
     hosts = tuple(host_nqn(name) for name in dict.fromkeys((initiator_on(cluster), *nodes)))
     shown = Volume(POOL, IMAGE, hosts, **volume)
@@ -118,7 +118,7 @@ def paired(cluster: Cluster, nodes: Nodes, *, fenced: bool = True, **volume: Any
 
 @contextmanager
 def served(stage: Stage, nodes: Nodes, *, fenced: bool = True, **volume: Any) -> Iterator[Pair]:
-    """An image behind a pair for the length of a block. volume: see `paired`."""
+    """Serve an image through a pair during the block. volume: see `paired`."""
     cluster = stage.cluster
     pair = paired(cluster, nodes, fenced=fenced, **volume)
     with pools.pool(cluster, POOL, copies_for(cluster)):
@@ -134,7 +134,7 @@ def served(stage: Stage, nodes: Nodes, *, fenced: bool = True, **volume: Any) ->
 def standing(
     stage: Stage, nodes: Nodes, *, node: str = "", connecting: Connecting = HELD, fenced: bool = True
 ) -> Iterator[Stand]:
-    """A pair, and an initiator on a node that is connected to both of its gateways. node: `initiator_on` without it."""
+    """A pair, and an initiator connected to both of its gateways. node: the initiator's, by default `initiator_on`."""
     with served(stage, nodes, fenced=fenced) as pair:
         initiator = Initiator(stage.cluster, node or initiator_on(stage.cluster), connecting)
         try:
@@ -146,28 +146,28 @@ def standing(
 
 
 def connected(stand: Stand) -> None:
-    """Wait until the initiator has its way to each gateway again."""
+    """Wait until the initiator has a live path to each gateway again."""
     clock.wait(
         lambda: [path.state for path in stand.initiator.look(stand.volume)[1]],
         lambda states: states == ["live"] * len(stand.pair.gateways),
-        what="every way live",
+        what="all paths to be live",
         timeout_s=CONNECTED_S * stand.cluster.patience,
     )
 
 
 def equal_but_for_numbers(stage: Stage, stand: Stand) -> None:
-    """Observe what both gateways say that they show, and the numbers of the initiator's controllers."""
+    """Observe that both gateways report the same volume, and that the initiator's controller IDs match their ranges."""
     for gateway in stand.pair.gateways:
         told = gateway.told()
-        alike = {key: told[key] for key in stand.volume.identity}
-        stage.recorder.observe(f"what {gateway.name} shows", got=alike, wanted=stand.volume.identity)
+        identity = {key: told[key] for key in stand.volume.identity}
+        stage.recorder.observe(f"identity of the volume at {gateway.name}", got=identity, wanted=stand.volume.identity)
     ranges = sorted(gateway.told()["controllers"] for gateway in stand.pair.gateways)
     apart = ranges[0][1] < ranges[1][0]
-    stage.recorder.observe("whether the gateways' ranges of controllers' numbers are apart", got=apart, wanted=True)
+    stage.recorder.observe("the gateways' ranges of controller IDs do not overlap", got=apart, wanted=True)
     _, paths = stand.initiator.look(stand.volume)
     numbers = sorted(path.controller for path in paths)
     stage.recorder.observe(
-        "controllers' numbers within the ranges of their gateways",
+        "controller IDs are within the ranges of their gateways",
         got=[first <= number <= last for number, (first, last) in zip(numbers, ranges, strict=False)],
         wanted=[True] * len(ranges),
     )

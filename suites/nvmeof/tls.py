@@ -1,4 +1,4 @@
-"""TLS with a shared key: who has it gets the volume, and nothing that passes can be read; all others get nothing."""
+"""TLS with a pre-shared key: only hosts with the key get the volume, and the data on the wire cannot be read."""
 
 from base64 import b64decode
 from collections.abc import Iterable
@@ -17,12 +17,12 @@ from cephlab.suites.nvmeof.stand import INITIATOR, NODES, TOPOLOGY, from_first, 
 from cephlab.suites.nvmeof.wire import wired
 
 MARK_BYTES = 64
-"""As many random ones are nowhere else in what passes."""
+"""This many random bytes occur nowhere else in the traffic."""
 ENCRYPTED, PLAIN = "over TLS", "without TLS"
 
 
 def by_key(stage: Stage) -> None:
-    """Ask without TLS, without the key and with a wrong one; then with the right one, over wires that are tapped."""
+    """Connect without TLS, without a key and with a wrong key; then with the right key, through tapped wires."""
     cluster = stage.cluster
     right, wrong = (tls_key_of(stage.rng.randbytes(SECRET_BYTES)) for _ in range(2))
     asking = Initiator(cluster, INITIATOR, Connecting(tls=True))
@@ -39,15 +39,15 @@ def by_key(stage: Stage) -> None:
             refused_by_both(stage, pair, asking, "over TLS with a wrong key")
             nodes[INITIATOR].give(right, pair.volume, asking.nqn)
             seen = tapped(stage, pair, asking, ENCRYPTED)
-            stage.recorder.observe(f"marks of the data seen on wires {ENCRYPTED}", got=seen, wanted=0)
+            stage.recorder.observe(f"data marks seen on the wires {ENCRYPTED}", got=seen, wanted=0)
         with served(stage, from_first(host_arch())) as pair:
             seen = tapped(stage, pair, Initiator(cluster, INITIATOR), PLAIN)
-            stage.recorder.witness(f"marks of the data seen on wires {PLAIN}", got=seen, least=4)
+            stage.recorder.witness(f"data marks seen on the wires {PLAIN}", got=seen, least=4)
     look_for_keys(stage, nodes.values(), (right, wrong))
 
 
 def tapped(stage: Stage, pair: Pair, asking: Initiator, how: str) -> int:
-    """Data both ways by each gateway, over wires that look for its mark; returns how often they saw it."""
+    """Pass data both ways through each gateway, over wires that look for its mark; returns how often they saw it."""
     mark, seen = stage.rng.randbytes(MARK_BYTES), 0
     with wired(pair, asking, marker=mark.hex()) as (stand, wires):
         for wire in wires:
@@ -61,20 +61,20 @@ def tapped(stage: Stage, pair: Pair, asking: Initiator, how: str) -> int:
 
 
 def look_for_keys(stage: Stage, nodes: Iterable[TlsNode], keys: Iterable[str]) -> None:
-    """Observe that neither kernels nor daemons wrote a key, as it was given or as its bytes."""
+    """Observe that neither kernels nor daemons logged a key, in its text form or as bytes."""
     hosts = {node.node: node.host for node in nodes}
     kernels = look_at_kernels(stage.cluster.run.id, hosts, (), {})
-    said = {f"the kernel of {name}": "\n".join(look.lines) for name, look in kernels.items()}
-    said |= {f"tlshd on {node.node}": node.host.read(node.log).decode(errors="replace") for node in nodes}
+    logs = {f"the kernel of {name}": "\n".join(look.lines) for name, look in kernels.items()}
+    logs |= {f"tlshd on {node.node}": node.host.read(node.log).decode(errors="replace") for node in nodes}
     forms = [form for key in keys for form in forms_of(key)]
-    telling = [where for where, text in said.items() if any(form in text.lower() for form in forms)]
-    stage.recorder.observe("logs with a key in them", got=telling, wanted=[], of=len(said))
-    for where, text in said.items():
+    leaking = [where for where, text in logs.items() if any(form in text.lower() for form in forms)]
+    stage.recorder.observe("logs that contain a key", got=leaking, wanted=[], of=len(logs))
+    for where, text in logs.items():
         stage.recorder.witness(f"lines of {where}", got=len(text.splitlines()), least=1)
 
 
 def forms_of(key: str) -> tuple[str, str]:
-    """How a key may be written, in lower case: in base64, as it is given, and its bytes in hex."""
+    """The forms in which a key may be written, in lower case: its base64 text, and its bytes in hex."""
     body = key.split(":")[2]
     return body.lower(), b64decode(body)[:SECRET_BYTES].hex()
 
@@ -82,13 +82,13 @@ def forms_of(key: str) -> tuple[str, str]:
 SCENARIOS = (
     scenario_on_pair(
         name="nvmeof.tls-psk",
-        goal="A host with the shared key gets the volume over TLS; one without TLS or the key is refused; none leaks.",
-        method="Connects without TLS, without a key and with a wrong one; with the right one data both ways by both "
-        "gateways, over wires that look for it, then the same without TLS; looks for the keys in logs.",
+        goal="Only a host that uses TLS and has the pre-shared key gets the volume, and neither data nor key leaks.",
+        method="Connects without TLS, without a key, with a wrong key; with the right key passes data through both "
+        "gateways over wires that look for it; repeats that without TLS; looks for the keys in logs.",
         run=by_key,
         check="witnessed",
         tier=Tier.FULL,
         topology=replace(TOPOLOGY, role_sets=("ceph", ROLE_SET)),
-        sees=("gateways that let one in .*", "what a machine has of the volume .*", "logs with a key in them"),
+        sees=("gateways that accept a host .*", "device and paths of the volume .*", "logs that contain a key"),
     ),
 )

@@ -1,4 +1,4 @@
-"""A wire between initiator and gateway that flips bits of data: digests find them, and without digests they arrive."""
+"""A proxy between initiator and gateway that flips data bits: digests detect them; without digests they arrive."""
 
 import json
 from collections.abc import Iterator
@@ -19,14 +19,14 @@ from cephlab.suites.nvmeof.content import both_ways
 from cephlab.suites.nvmeof.stand import INITIATOR, Stand, from_first, scenario_on_pair, served
 
 FLIPS = 3
-"""Most bits that are flipped each way: an initiator tries a read six times at most (nvme_core.max_retries)."""
+"""Most bits flipped in each direction: an initiator tries a read six times at most (nvme_core.max_retries)."""
 FIRST_PORT = 14420
 _STARTED_S = 30.0
 
 
 @dataclass(frozen=True)
 class Wire:
-    """A way to a gateway by the initiator's own machine. told: the file in which it says what it has flipped."""
+    """A proxy to a gateway on the initiator's own machine. told: the file with its counts of flipped bits."""
 
     cluster: Cluster
     node: str
@@ -47,7 +47,7 @@ class Wire:
 
     @contextmanager
     def laid(self, **what: int | str) -> Iterator[None]:
-        """Listen for the length of a block. what: flips or marker, see the program."""
+        """Run the proxy during the block. what: flips or marker, see the program."""
         host = self.cluster.hosts[self.node]
         ends = {"listen": [self.address, self.port], "to": [self.gateway.address, self.gateway.port]}
         wanted = json.dumps({**ends, **what, "told": str(self.told)})
@@ -67,13 +67,13 @@ class Wire:
             process.signal(SIGTERM)
 
     def counted(self) -> dict[str, dict[str, int]]:
-        """What it has counted so far of what was written and of what was read."""
+        """Its counts so far, for data written and for data read."""
         return dict(json.loads(self.cluster.hosts[self.node].read(self.told)))
 
 
 @contextmanager
 def wired(pair: Pair, initiator: Initiator, **what: int | str) -> Iterator[tuple[Stand, list[Wire]]]:
-    """An initiator that is connected to both gateways over wires, for the length of a block. what: see `Wire.laid`."""
+    """Connect an initiator to both gateways over wires during the block. what: see `Wire.laid`."""
     cluster, gateways = pair.cluster, enumerate(pair.gateways)
     wires = [Wire(cluster, initiator.node, gateway, FIRST_PORT + number) for number, gateway in gateways]
     with ExitStack() as undo:
@@ -84,13 +84,13 @@ def wired(pair: Pair, initiator: Initiator, **what: int | str) -> Iterator[tuple
 
 
 def over_bad_wires(stage: Stage, first: Arch, *, digests: bool = True) -> None:
-    """Data both ways by each gateway, over wires that flip bits."""
+    """Pass data in both directions through each gateway, over wires that flip bits."""
     initiator = Initiator(stage.cluster, INITIATOR, Connecting(digests=digests))
     with served(stage, from_first(first)) as pair, wired(pair, initiator, flips=FLIPS) as (stand, wires):
         for wire in wires:
             both_ways(stage, stand, f"over a wire to {wire.gateway.arch}", address=wire.address)
             for way, counted in wire.counted().items():
-                what = f"bits flipped of what was {way}, {wire.gateway.arch}"
+                what = f"bits flipped in data {way}, {wire.gateway.arch}"
                 stage.recorder.witness(what, got=counted["flipped"], least=1)
             pair.hand_over()
 
@@ -103,12 +103,12 @@ WRONG_DIGEST = {
 SCENARIOS = (
     scenario_on_pair(
         name="nvmeof.flipped-bits",
-        goal="Bits that flip on the wire are found by digests: what is wrong is sent again, and nothing wrong arrives.",
-        method="Lays wires that flip bits of data between initiator and gateways; data both ways by either gateway.",
+        goal="Digests detect bits that flip on the wire: the data is sent again, and no wrong data arrives.",
+        method="Connects through wires that flip data bits, and passes data in both directions through each gateway.",
         run=partial(over_bad_wires, first=host_arch()),
         check="witnessed",
         tier=Tier.FULL,
-        sees=("bits flipped of what was .*",),
+        sees=("bits flipped in data .*",),
         expects=WRONG_DIGEST,
     ),
 )

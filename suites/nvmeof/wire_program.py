@@ -1,8 +1,8 @@
-"""Passes NVMe over TCP on, and flips single bits of data or looks for a marker on the way. Guests run it by itself.
+"""A proxy for NVMe over TCP that flips single data bits or looks for a marker. Guests run it on its own.
 
 One JSON argument: listen [address, port], to [address, port], told: a file; flips: most bits to flip each way, or
 marker: bytes to look for, in hex. It imports nothing of the lab. PDUs as in the NVMe over TCP transport specification,
-3.3. Bits are flipped of data of I/O queues alone: a wrong header ends a connection whether digests are on or not.
+3.3. Bits are flipped only in data of I/O queues: a wrong header ends a connection whether digests are on or not.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from pathlib import Path
 from typing import Any
 
 COMMON = struct.Struct("<BBBBI")
-"""type, flags, bytes of the header, where data begins, bytes of all."""
+"""type, flags, header length, data offset, PDU length."""
 COMMAND, TO_CONTROLLER, TO_HOST = 0x04, 0x06, 0x07
 CARRY_DATA = (COMMAND, TO_CONTROLLER, TO_HOST)
 FABRICS, CONNECT = 0x7F, 0x01
 QUEUE = slice(8 + 42, 8 + 44)
-"""Of the Connect command: the number of the queue that this connection becomes."""
+"""Where the Connect command has the ID of the queue that this connection becomes."""
 WAYS = ("written", "read")
 LEAST_BYTES = 4096
 SKIPPED = 2
-"""Pieces of data each way between two flips, so that what is sent again after one arrives."""
+"""PDUs with data in each direction between two flips, so that data sent again after a flip arrives."""
 
 
 class Flipper:
-    """Flips a bit in every third piece of data that goes one way, until it has flipped enough."""
+    """Flips a bit in every third data PDU of one direction, until it has flipped enough."""
 
     def __init__(self, most: int) -> None:
         self.most, self.flipped, self.seen = most, 0, 0
@@ -49,14 +49,14 @@ class Flipper:
 
 
 class Seeker:
-    """Counts a marker in the bytes that go one way."""
+    """Counts a marker in the bytes of one direction."""
 
     def __init__(self, marker: bytes) -> None:
         self.marker, self.found, self.passed = marker, 0, 0
         self.lock = threading.Lock()
 
     def __call__(self, last: bytes, data: bytes) -> bytes:
-        """last: what it returned for the piece before of the same connection, as a marker may be cut."""
+        """last: the return value for the previous piece of the same connection, since a marker may span two pieces."""
         whole = last + data
         with self.lock:
             self.found += whole.count(self.marker)
@@ -65,7 +65,7 @@ class Seeker:
 
 
 class Connection:
-    """One connection: its queue is known once its Connect command has passed."""
+    """One connection. Its queue is known once its Connect command has passed."""
 
     def __init__(self, near: socket.socket, far: socket.socket, ways: dict[str, Any], tell: Callable[[], None]) -> None:
         self.near, self.far, self.ways, self.tell = near, far, ways, tell
@@ -76,17 +76,17 @@ class Connection:
             threading.Thread(target=self.carry, args=(source, sink, way), daemon=True).start()
 
     def carry(self, source: socket.socket, sink: socket.socket, way: str) -> None:
-        """Pass on until either end closes, then close both."""
+        """Forward data until either end closes, then close both."""
         try:
             self.pass_on(source, sink, way)
         except OSError:
-            return  # an end has gone, as it does after a wrong digest
+            return  # one end has closed, as it does after a wrong digest
         finally:
             shut(source)
             shut(sink)
 
     def pass_on(self, source: socket.socket, sink: socket.socket, way: str) -> None:
-        """PDU by PDU."""
+        """Forward PDU by PDU."""
         with source.makefile("rb") as stream:
             while pdu := self.next(stream):
                 if self.carries_data:
@@ -106,7 +106,7 @@ class Connection:
 
 
 class Tapped(Connection):
-    """One connection whose bytes are looked at as they come, whatever they are."""
+    """One connection whose bytes are searched as they come, without regard to PDUs."""
 
     def pass_on(self, source: socket.socket, sink: socket.socket, way: str) -> None:
         last = b""
@@ -117,28 +117,28 @@ class Tapped(Connection):
 
 
 def shut(end: socket.socket) -> None:
-    """End both ways of a connection, also where the other end has gone."""
+    """Close a connection in both directions, even if the other end has closed it."""
     with contextlib.suppress(OSError):
         end.shutdown(socket.SHUT_RDWR)
     end.close()
 
 
 def ways_of(wanted: dict[str, Any]) -> tuple[type[Connection], dict[str, Any]]:
-    """(kind of the connections, what is done to the bytes of each way)."""
+    """(kind of connection, what handles the bytes of each direction)."""
     if marker := wanted.get("marker"):
         return Tapped, {way: Seeker(bytes.fromhex(marker)) for way in WAYS}
     return Connection, {way: Flipper(wanted["flips"]) for way in WAYS}
 
 
 def counted(way: Flipper | Seeker) -> dict[str, int]:
-    """Of one way: bits flipped, or markers found and bytes passed."""
+    """The counts of one direction: bits flipped, or markers found and bytes passed."""
     if isinstance(way, Flipper):
         return {"flipped": way.flipped}
     return {"found": way.found, "passed": way.passed}
 
 
 def serve(wanted: dict[str, Any]) -> None:
-    """Take connections for ever."""
+    """Accept connections for ever."""
     kind, ways = ways_of(wanted)
     told, lock = Path(wanted["told"]), threading.Lock()
 

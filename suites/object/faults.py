@@ -275,7 +275,7 @@ SCENARIOS = (
     Scenario(
         name="object.gateway-cut-off",
         goal="A balancer stops using a gateway that it cannot reach, and no request fails.",
-        method="Drops packets between it and the balancers under load until HAProxy sends it nothing, and some time more.",
+        method="Drops packets between it and the balancers under load until HAProxy sends it nothing, and for a while.",
         run=gateway_cut_off,
         check="figures",
         tier=Tier.FULL,
@@ -285,7 +285,7 @@ SCENARIOS = (
     Scenario(
         name="object.balancer-cut-off",
         goal="A balancer that reaches no gateway refuses requests at once, and requests to the other are served.",
-        method="Drops packets between one of two HAProxys and all gateways under a fixed-rate load, then lets them pass.",
+        method="Drops packets between one of two HAProxys and all gateways under a fixed-rate load, then stops that.",
         run=balancer_cut_off,
         check="figures",
         tier=Tier.FULL,
