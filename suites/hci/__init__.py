@@ -1,4 +1,4 @@
-"""Guests on the cluster's own machines: QEMU's librbd driver and its cache modes, and krbd compared with librbd."""
+"""Guests on cluster machines: QEMU's librbd driver and its cache modes, and krbd compared with librbd."""
 
 from cephlab.suites.hci import krbd, papers, power
 

@@ -1,4 +1,4 @@
-"""What the Proxmox VE benchmark of 2020 says of its guests, as ratios of rates with intervals."""
+"""Claims of the Proxmox VE benchmark of 2020 about guests, as ratios of rates with intervals."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,8 +8,8 @@ from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.statistics import interval_of, ratio_of
 from cephlab.suites.hci.load import GuestRun
 
-EMULATED = "not judged: an emulated processor decides how fast its guest is"
-OTHER_KERNEL = "not judged: a system call of such a machine is dear, which librbd pays and krbd does not"
+EMULATED = "not judged: the emulated processor limits the guest"
+OTHER_KERNEL = "not judged: system calls are expensive on such a machine, which slows librbd and not krbd"
 FOUR_JOBS = 4
 _MOST = 1e9
 
@@ -25,7 +25,7 @@ WRITEBACK = {
 
 
 def rate_of(runs: Sequence[GuestRun]) -> Interval:
-    """All guests together: the variance of a sum is the sum of variances."""
+    """The rate of all guests together. The variance of a sum is the sum of the variances."""
     done = [run.result.main for run in runs]
     spread = math.sqrt(sum(each.iops_stddev**2 for each in done))
     return interval_of(sum(each.iops for each in done), spread, min(each.iops_samples for each in done))
@@ -34,7 +34,7 @@ def rate_of(runs: Sequence[GuestRun]) -> Interval:
 def note_writeback(
     recorder: Recorder, label: str, claim: str, sides: tuple[Interval, Interval], *, writes: bool, judged: bool
 ) -> None:
-    """The rate with writeback over that without. sides: both rates; writes gain by it, reads lose."""
+    """Record the rate with writeback over that without. sides: both rates. Writes should gain, reads lose."""
     least, most = (1.0, None) if writes else (None, 1.0)
     bound = Bound(f"{_SAID}: {claim}", least, most, basis=Basis.SHAPE)
     _note(recorder, f"rate with writeback over that with none, {label}", sides, bound, "" if judged else EMULATED)
@@ -43,26 +43,26 @@ def note_writeback(
 def note_guests(
     recorder: Recorder, label: str, sides: tuple[Interval, Interval], bound: Bound | None = None, *, judged: bool
 ) -> None:
-    """The rate of several guests over that of one. sides: both rates; bound: None for that of the paper."""
+    """Record the rate of several guests over that of one. sides: both rates. bound: None for the paper's."""
     bound = bound or SEVERAL
     _note(recorder, f"rate of several guests over that of one, {label}", sides, bound, "" if judged else EMULATED)
 
 
 def note_krbd(recorder: Recorder, rates: Mapping[str, Interval], *, writes: bool, why_not: str) -> None:
-    """The rate through krbd over that through librbd. why_not: why the machine cannot show it; empty where it can."""
-    said = "a slight advantage of librbd in writes" if writes else _READS
-    bound = Bound(f"{_SAID}: {said}", most=1.0, basis=Basis.SHAPE) if writes else Bound(said, basis=Basis.NOTED)
+    """Record the rate of krbd over that of librbd. why_not: why this machine cannot show it, empty if it can."""
+    claim = "a slight advantage of librbd in writes" if writes else _READS
+    bound = Bound(f"{_SAID}: {claim}", most=1.0, basis=Basis.SHAPE) if writes else Bound(claim, basis=Basis.NOTED)
     _note(recorder, "rate, krbd over librbd", (rates["krbd"], rates["librbd"]), bound, why_not)
 
 
 def judges_krbd(*, writes: bool, why_not: str) -> bool:
-    """Whether `note_krbd` holds the rates to a limit."""
+    """Whether `note_krbd` compares the rates with a limit."""
     return writes and not why_not
 
 
 _SAID = "the Proxmox VE benchmark of 2020 says"
 SEVERAL = Bound(f"{_SAID}: six guests do more than one", least=1.0, basis=Basis.SHAPE)
-_READS = "the paper's reads through krbd are of the page cache, which these pass by: noted"
+_READS = "recorded only: the paper's krbd reads come from the page cache, which these bypass"
 
 
 def _note(recorder: Recorder, what: str, sides: tuple[Interval, Interval], bound: Bound, why_not: str) -> None:

@@ -1,7 +1,6 @@
-"""The kernel's RBD client compared with librbd, in one machine and in turns: the CPU that an operation costs.
+"""CPU cost of an operation through the kernel's RBD client, compared with librbd on the same machine, alternately.
 
-The machine is a process on this one. All of its CPU time counts, kernel and threads together, less what it uses at
-rest.
+The machine is a process on this one. All of its CPU time counts, kernel and threads together, without its idle CPU.
 """
 
 import itertools
@@ -42,33 +41,33 @@ BATCHES = 3
 LEAST_ROUNDS = 2
 BUDGET_S = {Tier.QUICK: 60.0, Tier.FULL: 180.0}
 NARROW = 0.05
-"""Half width of the ratio's interval, as a share of the ratio, at which measuring stops."""
+"""Measuring stops when the half width of the ratio's interval is at most this share of the ratio."""
 MOST, CLEAR = 1.0, 1.5
-"""krbd's cost over librbd's at most; and how many times away from that the interval is, where more would be idle."""
+"""The limit on krbd's cost over librbd's; and by what factor the interval must clear it to stop early."""
 LEAST_IN_BATCH = 10
 LEAST_OPERATIONS = 200
 IDLE_S = 5.0
 _APPEAR_S = 120.0
 LOG_LAG_S = 1.5
-"""fio must log before the first look and after the last one, and the two machines' clocks differ."""
+"""fio must log before the first sample and after the last one, and the clocks of the two machines differ."""
 _END_S = 60.0
 _FOREVER_S = 3600
 CLIENTS = ("krbd", "librbd")
 QEMU = "qemu"
-"""The provider whose machines run on this machine's own processor where it has KVM."""
+"""The provider whose machines run on the real processor if KVM is available."""
 
 SMALL_BYTES = 64 << 10
-"""Up to this size the work for each request decides its cost; beyond it, the work for each byte."""
+"""Up to this size, the cost per request dominates; beyond it, the cost per byte."""
 
-BY_RATE = "noted: the rates of both are judged, by what the paper says of them"
-WHY = "the kernel's client answers a request without a library's threads in between"
+BY_RATE = "recorded only: the rates of both clients are judged instead, by the paper's claim"
+WHY = "the kernel's client serves a request without the threads of a library in between"
 
 
 @dataclass(frozen=True)
 class ClientLoad:
-    """An endless load by one of the two clients. start: starts it; log: where fio logs the end of each request.
+    """An endless load from one of the two clients. start: starts it; log: where fio logs the end of each request.
 
-    Without a log, the OSDs are asked how many bytes they have moved, which takes a while on a busy machine.
+    Without a log, operations are counted by the bytes that OSDs moved, which takes a while on a busy machine.
     """
 
     start: Callable[[], HostProcess]
@@ -77,7 +76,7 @@ class ClientLoad:
 
 @dataclass(frozen=True)
 class MachineLook:
-    """The machine at one moment. at_s: since the epoch; operations: 0 where a log counts them."""
+    """A sample of the machine. at_s: since the epoch; operations: 0 if a log counts them."""
 
     at_s: float
     cpu_s: float
@@ -86,7 +85,7 @@ class MachineLook:
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn of a client. costs: CPU seconds of an operation in each batch; rates: operations a second in each."""
+    """One turn of a client. costs: CPU seconds per operation in each batch; rates: operations per second in each."""
 
     operations: float
     costs: list[float]
@@ -95,7 +94,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class TwoClients:
-    """The same operation by the kernel's client and by librbd. loads: by name of the client."""
+    """The same operation through the kernel's client and through librbd. loads: by name of the client."""
 
     cluster: Cluster
     block_bytes: int
@@ -105,19 +104,19 @@ class TwoClients:
         """CPU time of the machine so far."""
         lab = own(self.cluster).lab
         if not isinstance(lab, RunsMachines):
-            what = "the CPU time of a whole machine is not known here"
+            what = "the CPU time of a whole machine is not available here"
             raise Unavailable(what, f"hosts of {self.cluster.provider_name}", "use --lab uml or --lab qemu")
         return whole_s(lab.machine_pid(NODE))
 
     def at_rest(self) -> float:
-        """CPU seconds a second of the idle machine."""
+        """CPU seconds per second of the idle machine."""
         before = self._look(counting=False)
         clock.SYSTEM.sleep(IDLE_S)
         after = self._look(counting=False)
         return (after.cpu_s - before.cpu_s) / (after.at_s - before.at_s)
 
     def turn(self, name: str, idle: float) -> Turn:
-        """Run some batches of one client. idle: CPU seconds a second of the machine at rest."""
+        """Run some batches of one client. idle: CPU seconds per second of the idle machine."""
         load, before = self.loads[name], self._operations()
         running = load.start()
         try:
@@ -154,25 +153,25 @@ class TwoClients:
     def _look(self, *, counting: bool) -> MachineLook:
         if not counting:
             return MachineLook(time.time(), self.cpu_s(), 0)
-        # The OSDs count at some moment between the question and the answer.
+        # The OSDs count at some moment between the request and the answer.
         began, before = time.time(), self.cpu_s()
         operations = self._operations()
         return MachineLook((began + time.time()) / 2, (before + self.cpu_s()) / 2, operations)
 
     def _operations(self) -> int:
-        """Operations by the bytes that OSDs have moved: a kernel cuts a large operation into several requests."""
+        """Operations, from the bytes that OSDs moved: a kernel splits a large operation into several requests."""
         return int(moved_bytes(self.cluster) / self.block_bytes)
 
 
 def covered(looks: Sequence[MachineLook], progress: Progress) -> list[MachineLook]:
-    """The looks while fio was at work. Before that, the OSDs serve librbd as it opens the image."""
+    """The samples taken while fio was running. Before that, OSDs serve librbd while it opens the image."""
     if not progress.times_s:
         return []
     return [look for look in looks if progress.times_s[0] <= look.at_s <= progress.times_s[-1]]
 
 
 def turn_of(looks: Sequence[MachineLook], counted: Callable[[MachineLook, MachineLook], float], idle: float) -> Turn:
-    """What batches cost less the idle CPU; one with too few operations is left out."""
+    """Costs and rates of the batches, without idle CPU. A batch with too few operations is left out."""
     operations, costs, rates = 0.0, [], []
     for before, after in itertools.pairwise(looks):
         done, took = counted(before, after), after.at_s - before.at_s
@@ -184,9 +183,9 @@ def turn_of(looks: Sequence[MachineLook], counted: Callable[[MachineLook, Machin
 
 
 def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], TwoClients], title: str) -> None:
-    """Measure both clients in turns until the interval of the ratio is narrow or the time is over.
+    """Measure both clients alternately until the interval of the ratio is narrow or the budget is spent.
 
-    The quick tier ends when the verdict is beyond doubt, where there is only one: rates are not judged on this machine.
+    The quick tier also ends when the verdict on costs is clear, if rates are not judged on this machine.
     """
     cluster, recorder = stage.cluster, stage.recorder
     costs: dict[str, list[float]] = {name: [] for name in CLIENTS}
@@ -208,16 +207,16 @@ def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], 
                 rates[name] += turn.rates
             rounds += 1
     if min(map(len, costs.values())) < 2:
-        raise LabBroken("hardly a request was answered", f"operations: {done}", "try again on a quieter machine")
+        raise LabBroken("too few requests were answered", f"operations: {done}", "try again on a quieter machine")
     for name in CLIENTS:
         recorder.witness(f"operations of {name}", got=done[name], least=LEAST_OPERATIONS)
         cost = interval(costs[name])
         what = f"CPU of the machine for one operation, {name}"
         recorder.figure(
-            what, cost.mean, "s", Bound("of this kind of machine", basis=Basis.NOTED), interval=(cost.low, cost.high)
+            what, cost.mean, "s", Bound("recorded only: of this machine", basis=Basis.NOTED), interval=(cost.low, cost.high)
         )
-    recorder.figure("CPU of the machine at rest", idle, "s/s", Bound("subtracted from the others", basis=Basis.NOTED))
-    sides = {name: interval(found) for name, found in rates.items()}
+    recorder.figure("CPU of the machine at rest", idle, "s/s", Bound("subtracted from the costs", basis=Basis.NOTED))
+    sides = {name: interval(measured) for name, measured in rates.items()}
     claims.note_krbd(recorder, sides, writes=writes, why_not=why_not)
     if pair.block_bytes > SMALL_BYTES:
         write_down(stage, costs, of_bytes(crc32c_driver(cluster.hosts[NODE].run(["cat", "/proc/crypto"]).stdout)))
@@ -231,24 +230,24 @@ def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], 
 
 
 def why_not_judged(cluster: Cluster) -> str:
-    """Why rates of both clients on this machine say nothing of the paper's; empty where KVM runs it."""
+    """Why the rates of both clients on this machine do not compare with the paper's; empty if KVM runs it."""
     if cluster.hosts[NODE].emulated:
         return claims.EMULATED
     return "" if cluster.provider_name == QEMU else claims.OTHER_KERNEL
 
 
 def krbd_over_librbd(costs: Mapping[str, list[float]]) -> Interval:
-    """The ratio of their costs, with its interval."""
+    """krbd's cost over librbd's, with its interval."""
     return ratio_of_means(costs["krbd"], costs["librbd"])
 
 
 def narrow(costs: Mapping[str, list[float]]) -> bool:
-    """Whether the ratio is known well enough; never with fewer than two batches of each."""
+    """Whether the interval of the ratio is narrow enough; never with fewer than two batches of each."""
     return min(map(len, costs.values())) > 1 and width(krbd_over_librbd(costs)) <= NARROW
 
 
 def clear(costs: Mapping[str, list[float]]) -> bool:
-    """Whether the verdict on the ratio is beyond doubt. Never with fewer than two batches of each."""
+    """Whether the verdict on the ratio is clear; never with fewer than two batches of each."""
     if min(map(len, costs.values())) < 2:
         return False
     ratio = krbd_over_librbd(costs)
@@ -256,7 +255,7 @@ def clear(costs: Mapping[str, list[float]]) -> bool:
 
 
 def note_small(stage: Stage, costs: Mapping[str, list[float]], *, by_rate: bool) -> None:
-    """The costs of small blocks: they are the verdict only where the rates are none. by_rate: whether those are."""
+    """Record the costs of small blocks. They are judged unless the rates are. by_rate: whether the rates are judged."""
     if by_rate:
         write_down(stage, costs, BY_RATE)
     else:
@@ -264,18 +263,18 @@ def note_small(stage: Stage, costs: Mapping[str, list[float]], *, by_rate: bool)
 
 
 def judge(stage: Stage, costs: Mapping[str, list[float]]) -> None:
-    """krbd over librbd: pass where the whole interval is below 1, fail where it is above, else inconclusive."""
+    """Judge krbd over librbd: pass if the whole interval is below 1, fail if it is above, else inconclusive."""
     _note_ratio(stage, costs, Bound(WHY, most=MOST, basis=Basis.SHAPE))
 
 
 def write_down(stage: Stage, costs: Mapping[str, list[float]], why: str) -> None:
-    """krbd over librbd without a verdict. why: there is none."""
+    """Record krbd over librbd without a verdict. why: the reason."""
     _note_ratio(stage, costs, Bound(why, basis=Basis.NOTED))
 
 
 def of_bytes(driver: str) -> str:
-    """Why large blocks have no verdict: the faster checksum wins."""
-    return f"bytes decide at this size, and the machine's kernel sums them with {driver}"
+    """Why large blocks have no verdict: the faster checksum decides."""
+    return f"recorded only: at this size the checksum decides, and this kernel computes it with {driver}"
 
 
 def _note_ratio(stage: Stage, costs: Mapping[str, list[float]], bound: Bound) -> None:
@@ -290,7 +289,7 @@ def crc32c_driver(listed: str) -> str:
         fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in part.splitlines())}
         if fields.get("name") == "crc32c":
             drivers.append((int(fields["priority"]), fields["driver"]))
-    return max(drivers)[1] if drivers else "no driver that it lists"
+    return max(drivers)[1] if drivers else "no listed driver"
 
 
 @contextmanager
@@ -305,7 +304,7 @@ def mapped(cluster: Cluster) -> Iterator[tuple[BlockImage, PurePosixPath]]:
 
 
 def by_fio(setting: GuestSetting, cluster: Cluster, image: BlockImage, device: PurePosixPath) -> TwoClients:
-    """The paper's command on the mapped device, and the same through fio's librbd engine instead of psync."""
+    """The paper's command on the mapped device, and the same load with fio's rbd engine instead of psync."""
     host = cluster.hosts[NODE]
     base = host.directory / "fio-krbd"
     timed = (f"--write_iops_log={base}", "--per_job_logs=0", "--log_unix_epoch=1")
@@ -330,7 +329,7 @@ def by_fio(setting: GuestSetting, cluster: Cluster, image: BlockImage, device: P
 
 
 def by_qemu(setting: GuestSetting, cluster: Cluster, image: BlockImage, device: PurePosixPath) -> TwoClients:
-    """QEMU's block layer on the mapped device, and through its rbd driver: a hypervisor's two choices."""
+    """QEMU's block layer on the mapped device, and with its rbd driver: the two choices of a hypervisor."""
     host = cluster.hosts[NODE]
     write = ("-w",) if setting.writes else ()
     argv = ("qemu-img", "bench", "-c", "1000000000", "-d", "1", "-s", str(setting.block_bytes), "-t", "none")
@@ -347,14 +346,14 @@ def by_qemu(setting: GuestSetting, cluster: Cluster, image: BlockImage, device: 
 
 def _scenario(way: str, setting: GuestSetting, tier: Tier) -> Scenario:
     make = partial(by_qemu if way == "qemu-img" else by_fio, setting)
-    title = f"{setting.pattern} of {setting.size} by {way}: krbd and librbd"
-    goal = "An operation costs a machine less CPU through its kernel's RBD client than through librbd."
+    title = f"{setting.pattern} of {setting.size} with {way}: krbd and librbd"
+    goal = "An operation costs a machine less CPU through the kernel's RBD client than through librbd."
     if setting.block_bytes > SMALL_BYTES:
-        goal = "Measures the CPU that an operation costs a machine through its kernel's RBD client, and through librbd."
+        goal = "The CPU cost of a large operation can be measured through the kernel's RBD client and through librbd."
     return Scenario(
         name=f"hci.krbd-beside-librbd[way={way},op={setting.pattern},size={setting.size}]",
         goal=goal,
-        method=f"Runs {setting.pattern} of {setting.size} by {way}, one in flight, both clients in turns; their ratio.",
+        method=f"Runs {setting.pattern} of {setting.size} with {way}, one in flight, through both clients alternately.",
         run=partial(compared, make=make, title=title),
         check="figures",
         tier=tier,

@@ -1,4 +1,4 @@
-"""fio in a guest: the CPU time of the host for each request, and how many bytes reach the cluster."""
+"""fio in a guest: host CPU time per request, and the bytes that reach the cluster."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -21,27 +21,27 @@ from cephlab.lab.workloads.fio import FioResult
 from cephlab.suites.hci.hypervisor.guest import HostedGuest, Requests
 
 GUEST = "CPU"
-"""Names of threads that run the guest's processors start so; without KVM they emulate."""
+"""Prefix of the names of threads that run the guest's processors; without KVM these threads emulate them."""
 MACHINE = frozenset({"worker", "IO mon_iothread", "call_rcu"})
-"""Threads that serve the machine and no RBD image: QEMU's pool for files, its monitor, its own housekeeping."""
+"""Threads that serve the machine and not an RBD image: QEMU's file I/O pool, its monitor, its housekeeping."""
 
 
 @dataclass(frozen=True)
 class QemuSpent:
-    """CPU seconds so far. threads: kind -> seconds; main: kind of QEMU's first thread, which serves the machine."""
+    """CPU seconds so far. threads: kind -> seconds; main: the kind of QEMU's main thread, which serves the machine."""
 
     threads: Mapping[str, float]
     main: str
 
     @property
     def disk_s(self) -> float:
-        """Time for the RBD disk, in QEMU's thread for it and in librbd's: native code even where the guest is not."""
+        """CPU time for the RBD disk, in QEMU's I/O thread and in librbd: native code even if the guest is emulated."""
         others = MACHINE | {self.main}
         return sum(s for kind, s in self.threads.items() if not kind.startswith(GUEST) and kind not in others)
 
 
 def spent(pid: int, *, proc: Path = PROC) -> QemuSpent:
-    """CPU time of a QEMU to the nanosecond (schedstat in the kernel's Documentation/scheduler/sched-stats.rst)."""
+    """CPU time of a QEMU process, in nanoseconds (schedstat in the kernel's Documentation/scheduler/sched-stats.rst)."""
     threads: dict[str, float] = defaultdict(float)
     main = ""
     try:
@@ -52,15 +52,15 @@ def spent(pid: int, *, proc: Path = PROC) -> QemuSpent:
                 if task.name == str(pid):
                     main = kind
     except (OSError, IndexError) as error:
-        raise LabBroken(f"process {pid} cannot be accounted for", str(error), "has it ended?") from error
+        raise LabBroken(f"the CPU time of process {pid} cannot be read", str(error), "has it ended?") from error
     if not main:
-        raise LabBroken(f"process {pid} cannot be accounted for", "it has no first thread", "has it ended?")
+        raise LabBroken(f"the CPU time of process {pid} cannot be read", "it has no main thread", "has it ended?")
     return QemuSpent(dict(threads), main)
 
 
 BATCH_S = 1.0
 LEAST_IN_BATCH = 10
-"""A batch with fewer operations goes on until it has as many."""
+"""A batch with fewer operations is extended until it has this many."""
 IDLE_S = 3.0
 _FOREVER_S = 3600.0
 """The deadline of fio in the guest comes first."""
@@ -68,7 +68,7 @@ _FOREVER_S = 3600.0
 
 @dataclass(frozen=True)
 class GuestRun:
-    """fio in one guest. asked: requests to its disk, by QEMU's count; cpu_s: of the host for one request, by batch."""
+    """fio in one guest. asked: requests to its disk, as QEMU counts them; cpu_s: host CPU per request, by batch."""
 
     result: FioResult
     asked: Requests
@@ -76,9 +76,9 @@ class GuestRun:
 
     @property
     def cpu(self) -> Interval | None:
-        """CPU of the host for one of fio's operations, less the guest's processors; None without a full batch.
+        """Host CPU per fio operation, without the guest's processors; None without a full batch.
 
-        Batches count requests, and the guest's kernel makes several of them from a large operation.
+        Batches count requests, and the guest's kernel splits a large operation into several requests.
         """
         if not (self.cpu_s and self.result.operations):
             return None
@@ -88,7 +88,7 @@ class GuestRun:
 
 @dataclass(frozen=True)
 class DiskLook:
-    """A guest's disk at one moment."""
+    """A sample of a guest's disk."""
 
     asked: Requests
     disk_s: float
@@ -100,7 +100,7 @@ def look(guest: HostedGuest, number: int) -> DiskLook:
 
 
 def at_rest(guests: Sequence[HostedGuest]) -> list[float]:
-    """CPU seconds a second that the idle disks of each guest cost the host."""
+    """CPU seconds per second that the idle disks of each guest cost the host."""
     before = [look(guest, 0) for guest in guests]
     clock.SYSTEM.sleep(IDLE_S)
     after = [look(guest, 0) for guest in guests]
@@ -108,7 +108,7 @@ def at_rest(guests: Sequence[HostedGuest]) -> list[float]:
 
 
 def per_operation(looks: Sequence[DiskLook], idle: float) -> tuple[float, ...]:
-    """Cost of an operation in each batch, less the idle cost. A batch with too few operations joins the next."""
+    """Cost per operation in each batch, without idle cost. A batch with too few operations is merged with the next."""
     costs = []
     start = looks[0]
     for now in looks[1:]:
@@ -122,9 +122,9 @@ def per_operation(looks: Sequence[DiskLook], idle: float) -> tuple[float, ...]:
 def run_all(
     guests: Sequence[HostedGuest], idle: Sequence[float], number: int, argv: Sequence[str], timeout_s: float
 ) -> list[GuestRun]:
-    """Run the same command on a disk of every guest at once, and watch it from its first request to its end.
+    """Run the same command on a disk of every guest at the same time, and sample it from its first request to its end.
 
-    idle: what each guest costs `at_rest`.
+    idle: the result of `at_rest` for each guest.
     """
     before = [guest.requests(number) for guest in guests]
     with Workers(max_workers=len(guests), thread_name_prefix="fio") as workers:
@@ -141,7 +141,7 @@ def run_all(
 def _watched(
     guests: Sequence[HostedGuest], number: int, before: Sequence[Requests], jobs: Sequence[Future[Result]]
 ) -> list[list[DiskLook]]:
-    """Looks at each guest while all are at work: from the start of the last one to the end of the first one."""
+    """Samples of each guest while all are working: from the start of the last one to the end of the first one."""
     looks: list[list[DiskLook]] = [[] for _ in guests]
 
     def step() -> bool:
@@ -158,12 +158,12 @@ def _watched(
 
 
 def moved_bytes(cluster: Cluster) -> float:
-    """Bytes that clients have written to OSDs and read from them, however they were cut into requests."""
+    """Bytes that clients have written to OSDs and read from them, however requests were split."""
     return received_bytes(cluster) + _summed(cluster, "osd.op_r_out_bytes")
 
 
 def received_bytes(cluster: Cluster) -> float:
-    """Bytes that clients have written to OSDs; librbd's own bookkeeping is many requests, but few bytes."""
+    """Bytes that clients have written to OSDs. The metadata updates of librbd are many requests but few bytes."""
     return _summed(cluster, "osd.op_w_in_bytes")
 
 

@@ -1,4 +1,4 @@
-"""The fio commands of the Proxmox VE Ceph benchmark of 2020, unchanged but for size, time and device."""
+"""The fio commands of the Proxmox VE Ceph benchmark of 2020, unchanged except for size, time and device."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,24 +20,24 @@ from cephlab.tuning.workload import Shape
 
 _PVE = "Proxmox VE Ceph benchmark 2020, appendix"
 SECONDS = {Tier.QUICK: 6, Tier.FULL: 16}
-"""Length of each run; the paper has 600."""
+"""Length of each run; the paper's is 600 s."""
 JOBS = (1, 4)
 GUESTS = {Tier.QUICK: (1, 2), Tier.FULL: (1, 3, 6)}
-"""Guests at once; the paper has six, on three nodes."""
+"""Guests at the same time; the paper has six, on three nodes."""
 CACHES = (CacheMode.NONE, CacheMode.WRITEBACK)
 END_S = 240.0
-"""Time for fio to start and to end in an emulated guest beside other work."""
+"""Time for fio to start and to end in an emulated guest on a busy machine."""
 LEAST_OPERATIONS = 30
-"""In one run of one guest: an emulated guest beside other work does few large operations a second."""
+"""For one run of one guest: an emulated guest on a busy machine does few large operations per second."""
 
 RATE, LATENCY, CPU = "operations per second", "mean latency, seconds", "host's CPU for one operation, seconds"
-SPEED = "speed of an emulated guest on a shared machine: recorded, not judged"
-COST = "native code even where the guest is emulated: recorded, to compare this machine's runs with each other"
+SPEED = "recorded only: the speed of an emulated guest on a shared machine"
+COST = "recorded only: for comparing runs on this machine; native code even if the guest is emulated"
 
 
 @dataclass(frozen=True)
 class GuestSetting:
-    """One published command. pattern: fio's rw; size: of a block, as the paper writes it."""
+    """One published command. pattern: fio's rw; size: the block size as the paper writes it."""
 
     source: str
     pattern: str
@@ -64,11 +64,11 @@ SIZES = ("4K", "4M")
 VM = tuple(GuestSetting(f"{_PVE} 5.2", pattern, size) for size in SIZES for pattern in ("write", "read"))
 MULTI = tuple(GuestSetting(f"{_PVE} 5.3", pattern, size) for size in SIZES for pattern in ("randwrite", "randread"))
 SEVERAL = (*VM, *MULTI)
-"""In several guests at once the paper ran the sequential ones too (5.2), and all with one job and with four."""
+"""With several guests the paper ran the sequential commands too (5.2), and all of them with one job and with four."""
 
 
 Points = dict[CacheMode, list[tuple[float, list[GuestRun]]]]
-"""Cache mode -> (place on the axis, what each guest did)."""
+"""Cache mode -> (place on the axis, the result of each guest)."""
 
 
 def one_guest(stage: Stage, setting: GuestSetting) -> None:
@@ -80,13 +80,13 @@ def one_guest(stage: Stage, setting: GuestSetting) -> None:
 
 
 def several_guests(stage: Stage, setting: GuestSetting) -> None:
-    """Run a setting in one guest and in several at once, each with its own disks; the full tier with four jobs too."""
+    """Run a setting in one guest and in several, each with its own disks; in the full tier also with four jobs."""
     counts = GUESTS[stage.tier]
     for jobs in JOBS if stage.tier is Tier.FULL else JOBS[:1]:
         points = measured(stage, setting, [(count, count, jobs) for count in counts])
         draw(
             stage,
-            f"{setting.pattern} of {setting.size} by {how_many(jobs, 'job')}, against guests at once",
+            f"{setting.pattern} of {setting.size} with {how_many(jobs, 'job')}, against number of guests",
             points,
             "guests",
         )
@@ -102,12 +102,12 @@ def several_guests(stage: Stage, setting: GuestSetting) -> None:
 
 
 def load_of(setting: GuestSetting, guests: int, jobs: int) -> Shape:
-    """What so many guests ask of the cluster: with psync each job has one operation in flight."""
+    """The load of `guests` guests on the cluster: with psync each job has one operation in flight."""
     return Shape(setting.pattern, setting.block_bytes, guests, jobs, replicas=ONE_COPY.size)
 
 
 def claim_cache(stage: Stage, setting: GuestSetting, points: Points, place: int, label: str, jobs: int) -> None:
-    """Hold the rates with writeback and without, at one place of the axis, to what the paper says, if it does."""
+    """Compare the rates with and without writeback, at one place of the axis, with the paper's claim if there is one."""
     large = setting.block_bytes >= MIB
     claim = claims.WRITEBACK.get((setting.pattern, large))
     if claim is None or (not large and jobs != claims.FOUR_JOBS):
@@ -121,7 +121,7 @@ def claim_cache(stage: Stage, setting: GuestSetting, points: Points, place: int,
 
 
 def measured(stage: Stage, setting: GuestSetting, places: Sequence[tuple[int, int, int]]) -> Points:
-    """Run a setting in each cache mode. places: (place on the axis, guests at once, jobs in each)."""
+    """Run a setting in each cache mode. places: (place on the axis, number of guests, jobs in each)."""
     points: Points = {cache: [] for cache in CACHES}
     with guests_of(stage, max(count for _, count, _ in places)) as guests:
         idle = at_rest(guests)
@@ -134,7 +134,7 @@ def measured(stage: Stage, setting: GuestSetting, places: Sequence[tuple[int, in
 
 @contextmanager
 def guests_of(stage: Stage, count: int) -> Iterator[list[HostedGuest]]:
-    """Guests with a disk in each cache mode, so that modes are compared in the same guest, minutes apart."""
+    """Guests with one disk for each cache mode, so that modes are compared in the same guest, minutes apart."""
     with images(stage.cluster, count * len(CACHES)) as all_images:
         shares = [all_images[number::count] for number in range(count)]
         disks = [[disk(image, cache) for image, cache in zip(share, CACHES, strict=True)] for share in shares]
@@ -150,7 +150,7 @@ def loaded(
     idle: Sequence[float],
     jobs: int,
 ) -> list[GuestRun]:
-    """Run the command in these guests at once, and record the results. idle: what each costs `at_rest`."""
+    """Run the command in these guests together, and record the results. idle: the result of `at_rest` for each."""
     cluster, seconds, number = stage.cluster, SECONDS[stage.tier], CACHES.index(cache)
     before = received_bytes(cluster)
     argv = setting.argv(device(number), jobs, seconds)
@@ -166,7 +166,7 @@ def loaded(
 
 
 def note_run(stage: Stage, what: str, run: GuestRun) -> None:
-    """Record what one guest did, and that it did enough."""
+    """Record the results of one guest, and witness that it did enough operations."""
     recorder, asked = stage.recorder, run.asked
     recorder.record("guest", what=what, reads=asked.reads, writes=asked.writes, flushes=asked.flushes)
     recorder.witness(f"operations, {what}", got=run.result.operations, least=LEAST_OPERATIONS)
@@ -182,14 +182,14 @@ def note_run(stage: Stage, what: str, run: GuestRun) -> None:
 
 LEAST_REACHED = 0.99
 MOST_REACHED = 1.1
-"""librbd's own bookkeeping is few bytes, for a few large writes as for many small ones."""
+"""The metadata updates of librbd are few bytes, for few large writes as well as for many small ones."""
 
 
 def note_reached(stage: Stage, label: str, share: float, *, alone: bool) -> None:
-    """Record the bytes that OSDs received for each byte that a guest wrote. alone: there was one job only."""
-    bound = Bound("jobs write to the same places, and such writes may be merged", basis=Basis.SHAPE)
+    """Record the bytes that OSDs received per byte that a guest wrote. alone: there was only one job."""
+    bound = Bound("recorded only: jobs write to the same blocks, and such writes may be merged", basis=Basis.SHAPE)
     if alone:
-        why = "the paper's writes are synchronous: each is on the cluster before it is acknowledged, cache or not"
+        why = "the paper's writes are synchronous: each reaches the cluster before it is acknowledged, cached or not"
         bound = Bound(why, least=LEAST_REACHED, most=MOST_REACHED, basis=Basis.SHAPE)
     stage.recorder.figure(f"bytes to the cluster for one written, {label}", share, "", bound)
 
@@ -203,15 +203,15 @@ def draw(stage: Stage, title: str, drawn: Points, axis: str) -> None:
         lines += [Line(RATE, cache.value, rate), Line(LATENCY, cache.value, latency)]
         cpu = [(at, [run.cpu.mean for run in runs if run.cpu is not None]) for at, runs in points]
         lines.append(Line(CPU, cache.value, tuple((at, sum(each) / len(each)) for at, each in cpu if each)))
-    words = "throughput and latency are those of emulated guests" if not hypervisor(stage.cluster).parts.kvm else ""
+    words = "throughput and latency are from emulated guests" if not hypervisor(stage.cluster).parts.kvm else ""
     record_series(stage.recorder, title, lines, axis=axis, marks={}, words=words)
 
 
 def _vm(setting: GuestSetting) -> Scenario:
     return Scenario(
         name=f"hci.vm-linux[op={setting.pattern},size={setting.size}]",
-        goal="A guest's synchronous writes reach the cluster in every cache mode; its cost, and writeback by rate.",
-        method=f"{setting.source}, scaled: {setting.pattern} of {setting.size}, one job and four, both cache modes.",
+        goal="Synchronous guest writes reach the cluster in every cache mode; writeback changes rates as published.",
+        method=f"Runs {setting.source}, scaled: {setting.pattern} of {setting.size}, 1 and 4 jobs, both cache modes.",
         run=partial(one_guest, setting=setting),
         sees=tuple(f"operations, cache={cache}, .*" for cache in CACHES),
         check="figures",
@@ -223,9 +223,9 @@ def _vm(setting: GuestSetting) -> Scenario:
 def _multi(setting: GuestSetting) -> Scenario:
     return Scenario(
         name=f"hci.multi-vm-linux[op={setting.pattern},size={setting.size}]",
-        goal="What an operation costs the host when several guests run on one node; writeback and more guests by rate.",
-        method=f"{setting.source}, scaled: {setting.pattern} of {setting.size} in guests at once, both cache modes, in "
-        "the full tier with one job and with four.",
+        goal="Several guests on one node do more than one guest, and writeback changes their rates as published.",
+        method=f"Runs {setting.source}, scaled: {setting.pattern} of {setting.size} in one guest and in several "
+        "together, both cache modes; in the full tier with one job and with four.",
         run=partial(several_guests, setting=setting),
         sees=tuple(f"operations, cache={cache}, .*" for cache in CACHES),
         check="figures",

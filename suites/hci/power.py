@@ -1,4 +1,4 @@
-"""A guest's host loses power while the guest writes recorded blocks: the image has all that its cache mode promises."""
+"""Power cut of a guest's host during recorded writes: the image holds everything that the cache mode guarantees."""
 
 import hashlib
 import random
@@ -22,14 +22,14 @@ from cephlab.suites.hci.stand import ROLE_SETS, disk, hypervisor, images
 
 MOST_AT_ONCE = 6
 FLUSHED_SHARE = 0.3
-"""Share of requests that flush; after the others, data waits where the cache mode lets it."""
+"""The share of requests that flush. After the others, data stays in the cache if the cache mode allows it."""
 _ANSWER_S = 240.0
 _JOIN_S = 300.0
 
 
 @dataclass(frozen=True)
 class WrongBlocks:
-    """What is wrong with an image, by numbers of blocks. unacknowledged: blocks there that were not promised."""
+    """Wrong blocks of an image, by number. unacknowledged: how many blocks are there although not guaranteed."""
 
     lost: tuple[int, ...]
     made_up: tuple[str, ...]
@@ -37,7 +37,7 @@ class WrongBlocks:
 
 
 def compare(data: bytes, seed: int, begun: int, promised: int) -> WrongBlocks:
-    """Compare an image, empty at first, with a ledger. begun, promised: how many blocks were sent, must be there."""
+    """Compare an image, initially empty, with a ledger. begun: blocks sent; promised: blocks that must be there."""
     blocks = len(data) // BLOCK_BYTES
     where = {place(seed, number, blocks): number for number in range(begun)}
     lost, made_up, more = [], [], 0
@@ -76,7 +76,7 @@ class BlockLedger:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Write for the length of a block; the end of the guest ends it silently."""
+        """Write in the background during the block. If the guest ends, writing stops silently."""
         worker = threading.Thread(target=self._work, daemon=True)
         worker.start()
         try:
@@ -86,7 +86,7 @@ class BlockLedger:
             worker.join(timeout=_JOIN_S)
 
     def flush_no_more(self) -> None:
-        """From now on, leave written data where the cache mode lets it wait."""
+        """Stop flushing, so that data stays in the cache if the cache mode allows it."""
         self._unflushed.set()
 
     def _work(self) -> None:
@@ -95,10 +95,10 @@ class BlockLedger:
                 flush = self.rng.random() < FLUSHED_SHARE and not self._unflushed.is_set()
                 self.step(self.rng.randint(1, MOST_AT_ONCE), flush=flush)
         except GuestGone:
-            return  # the request under way was not acknowledged, so that nothing was promised
+            return  # the request in flight was not acknowledged, so its blocks are not guaranteed
 
     def step(self, count: int, *, flush: bool) -> None:
-        """Write some blocks. flush: then flush them and all before."""
+        """Write some blocks. flush: then flush them and all earlier ones."""
         first, self.begun = self.begun, self.begun + count
         request = {"seed": self.seed, "first": first, "count": count, "flush": flush}
         blocks = self.size_bytes // BLOCK_BYTES
@@ -109,7 +109,7 @@ class BlockLedger:
 
 
 TOPOLOGY = Topology(native=1, foreign=1, clients=True, role_sets=ROLE_SETS)
-"""Both architectures hold the data and read it back."""
+"""Machines of both architectures store the data and read it back."""
 scenario_on_both = partial(Scenario, check="witnessed", topology=TOPOLOGY)
 
 READER = "c1"
@@ -118,24 +118,27 @@ TWO_COPIES = PoolKind("replicated", 2)
 IMAGE_BYTES = 16 * MIB
 """A power of two, as the ledger needs."""
 FLUSHED = (40, 80)
-"""Blocks covered by a flush before the power goes; the seed decides how many."""
+"""Blocks covered by a flush before the power cut; the seed decides how many."""
 WAITING = 8
 """Blocks written after the last flush."""
 WITHIN_S = 300.0
 _SHOWN = 5
 
 HOLDS_BACK = {
-    # By default librbd caches no write before the first flush; a guest flushes as soon as it mounts something.
+    # By default librbd caches no write before the first flush; a guest flushes as soon as it mounts a filesystem.
     "rbd_cache_writethrough_until_flush": "false",
-    # The default since Octopus sends every write on at once, and acknowledges it before it has arrived.
+    # The default since Octopus sends every write to the OSDs at once, and acknowledges it before it has arrived.
     "rbd_cache_policy": "writeback",
-    # By default a write is sent on after a second; here only a flush does so.
+    # By default a dirty write is sent to the OSDs after a second; here only a flush sends it.
     "rbd_cache_max_dirty_age": "600",
 }
 
 
 def cut_power(stage: Stage, cache: CacheMode, told: CacheMode | None = None) -> None:
-    """Cut a writing guest's power, and look for what was promised. told: the mode that decides that, if not `cache`."""
+    """Cut the power of a writing guest, and look for the guaranteed blocks.
+
+    told: the cache mode that decides what is guaranteed, if it is not `cache`.
+    """
     recorder, cluster = stage.recorder, stage.cluster
     with images(cluster, 1, kind=TWO_COPIES, size_bytes=IMAGE_BYTES, written=False) as (image,):
         wanted = disk(image, cache, **HOLDS_BACK)
@@ -146,7 +149,7 @@ def cut_power(stage: Stage, cache: CacheMode, told: CacheMode | None = None) -> 
             with ledger.running():
                 _wait(lambda: ledger.flushed >= goal, f"{goal} flushed blocks", within_s)
                 ledger.flush_no_more()
-                # A request that flushes may be under way; what is written after it waits in the cache.
+                # A request that flushes may be in flight; data written after it stays in the cache.
                 latest = ledger.begun + MOST_AT_ONCE
                 _wait(lambda: ledger.written >= latest + WAITING, f"{WAITING} more blocks", within_s)
                 guest.cut_power()
@@ -154,14 +157,14 @@ def cut_power(stage: Stage, cache: CacheMode, told: CacheMode | None = None) -> 
         recorder.record("ledger", begun=ledger.begun, written=ledger.written, flushed=ledger.flushed, promised=promised)
         wrong = compare(read_back(stage, image), ledger.seed, ledger.begun, promised)
     recorder.record("read-back", by=READER, unacknowledged=wrong.unacknowledged)
-    recorder.observe("promised blocks that are gone", got=list(wrong.lost[:_SHOWN]), wanted=[], of=promised)
+    recorder.observe("guaranteed blocks that are lost", got=list(wrong.lost[:_SHOWN]), wanted=[], of=promised)
     recorder.observe(
         "blocks with content that was never written", got=list(wrong.made_up[:_SHOWN]), wanted=[], of=promised
     )
-    recorder.witness("blocks promised when the power went", got=promised, least=FLUSHED[0])
+    recorder.witness("blocks guaranteed at the power cut", got=promised, least=FLUSHED[0])
     if cache is CacheMode.WRITEBACK:
         gone = ledger.begun - promised - wrong.unacknowledged
-        recorder.witness("unpromised blocks that were lost with the cache", got=gone, least=1)
+        recorder.witness("unflushed blocks that were lost with the cache", got=gone, least=1)
 
 
 def _wait(reached: Callable[[], bool], what: str, within_s: float) -> None:
@@ -169,7 +172,7 @@ def _wait(reached: Callable[[], bool], what: str, within_s: float) -> None:
 
 
 def read_back(stage: Stage, image: BlockImage) -> bytes:
-    """The image as a librbd client of the other architecture reads it."""
+    """The content of the image, read by a librbd client of the other architecture."""
     cluster = stage.cluster
     with exported(stage) as path:
         cluster.tool(READER, "rbd", "export", "--no-progress", image.spec, str(path))
@@ -191,7 +194,7 @@ def exported(stage: Stage) -> Iterator[PurePosixPath]:
 
 
 def both_sides(stage: Stage, cache: CacheMode) -> None:
-    """A client of the other architecture reads what a guest wrote before its shutdown, and the guest what it wrote."""
+    """Read on a client of the other architecture what a guest wrote before its shutdown, and the reverse."""
     recorder, cluster = stage.recorder, stage.cluster
     theirs = stage.rng.randbytes(IMAGE_BYTES)
     with images(cluster, 1, kind=TWO_COPIES, size_bytes=IMAGE_BYTES, written=False) as (image,):
@@ -204,10 +207,10 @@ def both_sides(stage: Stage, cache: CacheMode) -> None:
             while ledger.written < FLUSHED[0]:
                 ledger.step(stage.rng.randint(1, 6), flush=False)
             seen = guest.run(["sha256sum", device(1)], timeout_s=WITHIN_S * cluster.patience).stdout.split()[0]
-        # QEMU was told to end, and closed the disk: unflushed writes are promised as well.
+        # QEMU was told to end and closed the disk, so unflushed writes must be there as well.
         wrong = compare(read_back(stage, image), ledger.seed, ledger.begun, ledger.written)
     recorder.observe(
-        "blocks written by the guest that the other side lacks",
+        "blocks written by the guest that the other client does not read",
         got=list(wrong.lost[:_SHOWN]),
         wanted=[],
         of=ledger.written,
@@ -216,7 +219,7 @@ def both_sides(stage: Stage, cache: CacheMode) -> None:
         "blocks with content that was never written", got=list(wrong.made_up[:_SHOWN]), wanted=[], of=ledger.written
     )
     wanted = hashlib.sha256(theirs).hexdigest()
-    recorder.observe("sha256 of the image of the other side, read by the guest", got=seen, wanted=wanted)
+    recorder.observe("sha256 of the other client's image, read by the guest", got=seen, wanted=wanted)
     recorder.witness("blocks that the guest wrote", got=ledger.written, least=FLUSHED[0])
 
 
@@ -224,20 +227,20 @@ SCENARIOS = (
     scenario_on_both(
         name="hci.power-cut[cache=none]",
         goal="With cache=none, every acknowledged write of a guest survives a power cut of its host.",
-        method="A guest writes numbered blocks; its QEMU is killed; a client of the other side reads the image.",
+        method="A guest writes numbered blocks; its QEMU is killed; the client of the other architecture reads back.",
         run=partial(cut_power, cache=CacheMode.NONE),
     ),
     scenario_on_both(
         name="hci.power-cut[cache=writeback]",
-        goal="With cache=writeback, every write before an acknowledged flush survives a power cut of its host.",
-        method="As with cache=none, with a librbd cache that writes nothing by itself; looks for the flushed blocks.",
+        goal="With cache=writeback, every guest write before an acknowledged flush survives a power cut of its host.",
+        method="As with cache=none, but librbd's cache writes nothing back by itself; looks for the flushed blocks.",
         run=partial(cut_power, cache=CacheMode.WRITEBACK),
     ),
     *(
         scenario_on_both(
             name=f"hci.both-sides[cache={cache}]",
-            goal="What a guest writes, a librbd client of the other architecture reads, and the other way round.",
-            method="A guest writes numbered blocks and is shut down; reads an image that the other side imported.",
+            goal="A guest and a librbd client of the other architecture each read what the other wrote.",
+            method="A guest writes numbered blocks and reads an imported image; it shuts down, and the client reads.",
             run=partial(both_sides, cache=cache),
             tier=Tier.QUICK if cache is CacheMode.WRITEBACK else Tier.FULL,
         )

@@ -1,4 +1,4 @@
-"""Shared by the scenarios: a node that runs guests, the files that they boot from, and images as their disks."""
+"""What the HCI scenarios share: a node that runs guests, the files that they boot from, and images as disks."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -72,7 +72,7 @@ class GuestFiles:
 
 
 def supply(home: Home, host: Host, image: Image) -> GuestFiles:
-    """Copy the files to a host; those that it already sees at this machine's own path are used in place."""
+    """Copy the files to a host. Files that the host sees under the same path as this machine are used in place."""
     kernel = KernelStore(home).get(KERNEL, image.arch)
     root = export_image(home, Cache(home), SystemTools(), image, "ext4", quiet)
     executable, first = _held(host, kernel.executable), _held(host, initramfs(home, kernel))
@@ -95,7 +95,7 @@ def initramfs(home: Home, kernel: Kernel) -> Path:
 
 
 def _kvm(home: Home, host: Host, kernel: Kernel, executable: PurePosixPath, start: PurePosixPath) -> bool:
-    """Whether KVM boots the guest's kernel there; a /dev/kvm alone does not prove it."""
+    """Whether KVM boots the guest's kernel on the host; the presence of /dev/kvm does not prove it."""
     if not host.exists(PurePosixPath("/dev/kvm")):
         return False
 
@@ -118,7 +118,7 @@ ONE_COPY = PoolKind("replicated", 1)
 TOPOLOGY = Topology(
     native=1, foreign=0, lone_client=True, options=(("mon_allow_pool_size_one", "true"),), role_sets=ROLE_SETS
 )
-"""For measurements, to which the cluster's side of an operation does not belong."""
+"""For measurements of the client side only."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class GuestNode:
     parts: GuestFiles
 
     def order(self, name: str, disks: Sequence[RbdDisk]) -> GuestOrder:
-        """A guest with these disks. Its folder has a short name, as a socket's path has at most 107 bytes."""
+        """A guest with these disks. Its folder has a short name, because a socket path has at most 107 bytes."""
         return GuestOrder(
             name=name,
             arch=self.host.arch,
@@ -159,11 +159,11 @@ class GuestNode:
 
 
 def hypervisor(cluster: Cluster) -> GuestNode:
-    """The node that runs guests, with the files they boot from; LabBroken where its image is not cached."""
+    """The node that runs guests, with the files that they boot from. LabBroken if its image is not cached."""
     home = cluster.run.home
     built = ImageStore(home).cached(cluster.spec.release, host_arch(), ROLE_SETS)
     if built is None:
-        raise LabBroken("the image of the hypervisor is gone from the cache", f"role sets {', '.join(ROLE_SETS)}")
+        raise LabBroken("the hypervisor image is no longer in the cache", f"role sets {', '.join(ROLE_SETS)}")
     host = cluster.hosts[NODE]
     return GuestNode(cluster, host, supply(home, host, built))
 
@@ -179,7 +179,7 @@ def images(
 ) -> Iterator[list[BlockImage]]:
     """A pool with images. more: options of `rbd create`.
 
-    written: the images are written twice over, so that every read has to fetch data.
+    written: each image is fully written twice, so that every read has to fetch data.
     """
     with pools.pool(cluster, POOL, kind, pg_num=PG_NUM) as pool:
         disks = [BlockImage(pool, f"disk{number}", size_bytes) for number in range(count)]
@@ -192,5 +192,5 @@ def images(
 
 
 def disk(of: BlockImage, cache: CacheMode, **options: str) -> RbdDisk:
-    """An image as a guest's disk. options: librbd's."""
+    """An image as a guest's disk. options: for librbd."""
     return RbdDisk(of.pool, of.name, cache, options)

@@ -1,4 +1,4 @@
-"""What users of S3 rely on, case by case: written through a gateway of one architecture, read through the other's."""
+"""S3 features, case by case: written through a gateway of one architecture and read through one of the other."""
 
 from dataclasses import replace
 from functools import partial
@@ -20,14 +20,14 @@ TOPOLOGY = replace(GATEWAYS, clients=False, lone_client=True, options=(("rgw_lc_
 """A day of a lifecycle rule lasts 5 s."""
 
 EXPECTS = {
-    "crypto_isal": "Debian's Ceph for aarch64 has no plugin of ISA-L; the gateway encrypts without it, and says so.",
+    "crypto_isal": "Debian's Ceph for aarch64 has no ISA-L plugin; the gateway encrypts without it and logs that.",
 }
 
 GROUP_SCENARIOS = tuple(
     Scenario(
         name=f"s3.{group}",
-        goal=f"What S3 promises of {group} holds across gateways of both architectures.",
-        method=f"Runs {len(cases)} cases by boto3, each with either gateway as the one that is written through.",
+        goal=f"What S3 specifies for {group} holds across gateways of both architectures.",
+        method=f"Runs {len(cases)} boto3 cases twice: each gateway is once the writer, with the other as the reader.",
         run=partial(run, group=group, cases=cases),
         check="gtest",
         topology=TOPOLOGY,

@@ -1,4 +1,4 @@
-"""Cases of who may do what: ACLs, policies, presigned requests, forms, wrong keys, keys of the customer's own."""
+"""S3 cases on access: ACLs, policies, presigned requests, forms, wrong keys, customer-provided encryption keys."""
 
 import hashlib
 import json
@@ -30,13 +30,13 @@ def asked(
 
 
 def held(ways: Ways, **more: Any) -> None:
-    """The bucket with an object of its owner's."""
+    """Make the bucket with one object of its owner."""
     ways.made()
     ways.put("k", BODY, **more)
 
 
 def private(ways: Ways) -> None:
-    """Without a word of the owner's, neither another user nor nobody may read, list or write."""
+    """By default, neither another user nor an anonymous client may read, list or write."""
     held(ways)
     for who in (ways.other, NOBODY):
         client = ways.reader.client(who)
@@ -50,27 +50,27 @@ def private(ways: Ways) -> None:
 
 
 def acl_public(ways: Ways) -> None:
-    """public-read lets anybody read and nobody write; private again, it ends."""
+    """public-read lets anybody read and nobody else write; setting it back to private ends that."""
     held(ways, ACL="public-read")
     nobody = ways.reader.client(NOBODY)
-    same("body for nobody", ways.got("k", nobody), BODY)
+    same("body for an anonymous client", ways.got("k", nobody), BODY)
     refusal("PUT", lambda: nobody.put_object(Bucket=ways.bucket, Key="k", Body=b"x"), "AccessDenied")
     ways.write.put_object_acl(Bucket=ways.bucket, Key="k", ACL="private")
-    refusal("GET once it is private", lambda: ways.got("k", nobody), "AccessDenied")
+    refusal("GET after it is private again", lambda: ways.got("k", nobody), "AccessDenied")
 
 
 def acl_grant(ways: Ways) -> None:
-    """A grant to one user lets that user read, and only that."""
+    """A READ grant to one user lets that user read; others may not."""
     held(ways)
     theirs = ways.reader.client(ways.other)
     ways.write.put_object_acl(
         Bucket=ways.bucket, Key="k", GrantRead=f"id={OTHER}", GrantFullControl=f"id={owner_of(ways)}"
     )
-    same("body for the other", ways.got("k", theirs), BODY)
-    refusal("GET by nobody", lambda: ways.got("k", ways.reader.client(NOBODY)), "AccessDenied")
+    same("body for the other user", ways.got("k", theirs), BODY)
+    refusal("anonymous GET", lambda: ways.got("k", ways.reader.client(NOBODY)), "AccessDenied")
     grants = ways.read.get_object_acl(Bucket=ways.bucket, Key="k")["Grants"]
     same(
-        "who has what",
+        "grants",
         sorted((grant["Grantee"]["ID"], grant["Permission"]) for grant in grants),
         sorted([(OTHER, "READ"), (owner_of(ways), "FULL_CONTROL")]),
     )
@@ -92,13 +92,13 @@ def statement(ways: Ways, effect: str, action: str, key: str = "/*") -> dict[str
 
 
 def policy_allows(ways: Ways) -> None:
-    """A policy lets one user get and list, and no more; deleted, it ends."""
+    """A policy lets one user get and list, and no more; deleting the policy ends that."""
     held(ways)
     theirs = ways.reader.client(ways.other)
     policy(ways, statement(ways, "Allow", "s3:GetObject"), statement(ways, "Allow", "s3:ListBucket", ""))
-    same("body for the other", ways.got("k", theirs), BODY)
+    same("body for the other user", ways.got("k", theirs), BODY)
     seen = theirs.list_objects_v2(Bucket=ways.bucket)["Contents"]
-    same("names for the other", [entry["Key"] for entry in seen], ["k"])
+    same("names for the other user", [entry["Key"] for entry in seen], ["k"])
     refusal("PUT", lambda: theirs.put_object(Bucket=ways.bucket, Key="n", Body=b"x"), "AccessDenied")
     same("statements", len(json.loads(ways.read.get_bucket_policy(Bucket=ways.bucket)["Policy"])["Statement"]), 2)
     ways.write.delete_bucket_policy(Bucket=ways.bucket)
@@ -106,17 +106,17 @@ def policy_allows(ways: Ways) -> None:
 
 
 def policy_denies(ways: Ways) -> None:
-    """A denial outranks what an ACL and another statement allow."""
+    """A Deny statement takes precedence over an ACL and over an Allow statement."""
     held(ways, ACL="public-read")
     ways.put("open", BODY)
     policy(ways, statement(ways, "Allow", "s3:GetObject"), statement(ways, "Deny", "s3:GetObject", "/k"))
     theirs = ways.reader.client(ways.other)
-    same("what is allowed", ways.got("open", theirs), BODY)
-    refusal("what is denied", lambda: ways.got("k", theirs), "AccessDenied")
+    same("body of the allowed object", ways.got("open", theirs), BODY)
+    refusal("GET of the denied object", lambda: ways.got("k", theirs), "AccessDenied")
 
 
 def presigned(ways: Ways) -> None:
-    """A presigned GET and PUT work for whoever has them, for the signed name alone, and not for ever."""
+    """A presigned URL works without keys, but only for the signed key, method and expiry."""
     held(ways)
 
     def url(client: Any, verb: str, key: str = "k", seconds: int = 600) -> str:
@@ -124,17 +124,17 @@ def presigned(ways: Ways) -> None:
 
     same("presigned GET", asked(url(ways.read, "get_object")), (200, BODY))
     same("status of a presigned PUT", asked(url(ways.write, "put_object", "new"), "PUT", b"new")[0], 200)
-    same("what it put", ways.got("new"), b"new")
+    same("body of the presigned PUT", ways.got("new"), b"new")
     other = url(ways.read, "get_object").replace("/k?", "/new?")
-    same("status with another name", asked(other)[0], 403)
-    same("status of a PUT by the signature of a GET", asked(url(ways.read, "get_object"), "PUT", b"x")[0], 403)
+    same("status for another key", asked(other)[0], 403)
+    same("status of a PUT with the signature of a GET", asked(url(ways.read, "get_object"), "PUT", b"x")[0], 403)
     late = url(ways.read, "get_object", seconds=1)
     ways.read.head_object(Bucket=ways.bucket, Key="k")
-    same("status of a signature that does not fit", asked(late.replace("X-Amz-Expires=1", "X-Amz-Expires=2"))[0], 403)
+    same("status with a changed expiry", asked(late.replace("X-Amz-Expires=1", "X-Amz-Expires=2"))[0], 403)
 
 
 def form(fields: Mapping[str, str], body: bytes) -> tuple[bytes, dict[str, str]]:
-    """A browser's form with a file: body and headers."""
+    """A browser form with a file: (body, headers)."""
     line = "lab-form-border"
     parts = [
         f'--{line}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
@@ -146,24 +146,24 @@ def form(fields: Mapping[str, str], body: bytes) -> tuple[bytes, dict[str, str]]
 
 
 def post_form(ways: Ways) -> None:
-    """A form with a policy puts an object; one that breaks its policy or has none of the rights is refused."""
+    """A form with a policy puts an object; a form that violates its policy or has no signature is refused."""
     ways.made()
     made = ways.write.generate_presigned_post(
         ways.bucket, "k", Conditions=[["content-length-range", 1, 1000]], ExpiresIn=600
     )
     url = f"http://{ways.writer.address}/{ways.bucket}"
-    status, said = asked(url, "POST", *form(made["fields"], BODY))
+    status, answer = asked(url, "POST", *form(made["fields"], BODY))
     if status != 204:
-        raise Differs(f"status of a form: got {status}, {said[:200]!r}, wanted 204")
-    same("what it put", ways.got("k"), BODY)
+        raise Differs(f"status of a form: got {status}, {answer[:200]!r}, wanted 204")
+    same("body of the form's file", ways.got("k"), BODY)
     same("status of a file that is too large", asked(url, "POST", *form(made["fields"], BODY * 9))[0], 400)
-    same("status with another name", asked(url, "POST", *form({**made["fields"], "key": "n"}, BODY))[0], 403)
+    same("status with another key", asked(url, "POST", *form({**made["fields"], "key": "n"}, BODY))[0], 403)
     same("status without a policy", asked(url, "POST", *form({"key": "n"}, BODY))[0], 403)
     refusal("GET", lambda: ways.got("n"), "NoSuchKey")
 
 
 def wrong_keys(ways: Ways) -> None:
-    """A wrong secret and an unknown key are told apart, and neither gets in."""
+    """A wrong secret and an unknown access key are refused, with different codes."""
     held(ways)
     wrong = replace(ways.keys, secret="x" * 40)
     refusal("a wrong secret", lambda: ways.got("k", ways.reader.client(wrong)), "SignatureDoesNotMatch")
@@ -172,21 +172,21 @@ def wrong_keys(ways: Ways) -> None:
 
 
 def customers_key(ways: Ways) -> None:
-    """A body that is encrypted with the customer's key is read with that key alone, over TLS alone."""
+    """An object encrypted with a customer-provided key (SSE-C) can be read over TLS with that key, and only with it."""
     ways.made()
     write, read = (door.client(ways.keys, tls=True) for door in (ways.writer, ways.reader))
     write.put_object(Bucket=ways.bucket, Key="k", Body=BODY, **CUSTOMER)
     same("body", ways.got("k", read, **CUSTOMER), BODY)
     head = read.head_object(Bucket=ways.bucket, Key="k", **CUSTOMER)
     same("length", head["ContentLength"], len(BODY))
-    # InvalidArgument is RGW's word, InvalidRequest Amazon's.
+    # RGW answers InvalidArgument, Amazon InvalidRequest.
     refusal("GET without the key", lambda: ways.got("k", read), "InvalidArgument", "InvalidRequest")
     another = {**CUSTOMER, "SSECustomerKey": "1" * 32}
     refusal("GET with another key", lambda: ways.got("k", read, **another), "InvalidArgument", "AccessDenied")
 
 
 def customers_key_in_parts(ways: Ways) -> None:
-    """An encrypted upload in parts, and a range across them."""
+    """A multipart upload with a customer-provided key, and a range read across parts."""
     ways.made()
     write, read = (door.client(ways.keys, tls=True) for door in (ways.writer, ways.reader))
     upload = write.create_multipart_upload(Bucket=ways.bucket, Key="k", **CUSTOMER)["UploadId"]

@@ -1,4 +1,4 @@
-"""Cases of buckets: making, listing, tags, CORS, lifecycle."""
+"""S3 cases on buckets: creation, listing, tags, CORS, lifecycle."""
 
 import urllib.request
 
@@ -6,11 +6,11 @@ from cephlab.lab.base import clock
 from cephlab.suites.s3.stand import Ways, named, refusal, same
 
 EXPIRY_S = 90.0
-"""A rule's day lasts rgw_lc_debug_interval, and the gateways look as often."""
+"""A day of a rule lasts rgw_lc_debug_interval, and gateways process rules at the same interval."""
 
 
 def made_and_removed(ways: Ways) -> None:
-    """A bucket is there for the other gateway, is not removed with something in it, and is gone afterwards."""
+    """A bucket is visible through the other gateway, cannot be removed while it has objects, and is gone afterwards."""
     bucket = ways.made()
     ways.read.head_bucket(Bucket=bucket)
     names = [each["Name"] for each in ways.read.list_buckets()["Buckets"]]
@@ -20,18 +20,18 @@ def made_and_removed(ways: Ways) -> None:
     ways.write.delete_object(Bucket=bucket, Key="k")
     ways.write.delete_bucket(Bucket=bucket)
     refusal("HEAD of a removed bucket", lambda: ways.read.head_bucket(Bucket=bucket), "404", "NoSuchBucket")
-    refusal("a put into it", lambda: ways.put("k", b"x"), "NoSuchBucket")
+    refusal("a PUT into it", lambda: ways.put("k", b"x"), "NoSuchBucket")
 
 
 def of_another(ways: Ways) -> None:
-    """A name that somebody has is refused to others."""
+    """Another user cannot create a bucket with a name that is taken."""
     bucket = ways.made()
     theirs = ways.reader.client(ways.other)
-    refusal("making it again", lambda: theirs.create_bucket(Bucket=bucket), "BucketAlreadyExists")
+    refusal("creating it again", lambda: theirs.create_bucket(Bucket=bucket), "BucketAlreadyExists")
 
 
 def listed_by_pages(ways: Ways) -> None:
-    """Both kinds of listing, page by page, have every name once and in order."""
+    """Both list operations, page by page, return every name once and in order."""
     bucket, names = ways.made(), [f"n{number:03}" for number in range(25)]
     for name in names:
         ways.put(name, b"x")
@@ -44,7 +44,7 @@ def listed_by_pages(ways: Ways) -> None:
 
 
 def listed_by_prefix(ways: Ways) -> None:
-    """Prefix and delimiter make folders."""
+    """Prefix and delimiter list objects like folders."""
     bucket = ways.made()
     for name in ("a/1", "a/2", "a/b/3", "b/4", "top"):
         ways.put(name, b"x")
@@ -57,7 +57,7 @@ def listed_by_prefix(ways: Ways) -> None:
 
 
 def tagged(ways: Ways) -> None:
-    """Tags of a bucket."""
+    """Bucket tags can be set, read and deleted."""
     bucket, tags = ways.made(), [{"Key": "team", "Value": "lab"}]
     ways.write.put_bucket_tagging(Bucket=bucket, Tagging={"TagSet": tags})
     same("tags", ways.read.get_bucket_tagging(Bucket=bucket)["TagSet"], tags)
@@ -66,7 +66,7 @@ def tagged(ways: Ways) -> None:
 
 
 def cors(ways: Ways) -> None:
-    """Rules come back, and a browser's question before its request is answered by them."""
+    """CORS rules are returned as put, and a preflight request is answered according to them."""
     bucket = ways.made()
     rule = {"AllowedMethods": ["GET"], "AllowedOrigins": ["https://lab.example"], "MaxAgeSeconds": 60}
     ways.write.put_bucket_cors(Bucket=bucket, CORSConfiguration={"CORSRules": [rule]})
@@ -78,7 +78,7 @@ def cors(ways: Ways) -> None:
 
 
 def lifecycle_kept(ways: Ways) -> None:
-    """Lifecycle rules come back as they were put, and go."""
+    """Lifecycle rules are returned as put, and can be deleted."""
     bucket = ways.made()
     rule = {"ID": "old", "Status": "Enabled", "Filter": {"Prefix": "tmp/"}, "Expiration": {"Days": 3}}
     ways.write.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": [rule]})
@@ -92,7 +92,7 @@ def lifecycle_kept(ways: Ways) -> None:
 
 
 def lifecycle_expires(ways: Ways) -> None:
-    """What a rule names goes when its time is over, and nothing else does."""
+    """Objects that a lifecycle rule matches expire after its time, and no others do."""
     bucket = ways.made()
     for name in ("tmp/1", "tmp/2", "kept"):
         ways.put(name, b"x")
@@ -101,14 +101,14 @@ def lifecycle_expires(ways: Ways) -> None:
     clock.wait(
         lambda: [each["Key"] for each in ways.read.list_objects_v2(Bucket=bucket)["Contents"]],
         lambda names: names == ["kept"],
-        what="the expiry of what a lifecycle rule names",
+        what="the objects of a lifecycle rule to expire",
         timeout_s=EXPIRY_S * ways.patience,
         interval_s=2.0,
     )
-    same("what no rule names", ways.got("kept"), b"x")
+    same("body of an object without a rule", ways.got("kept"), b"x")
 
 
 CASES = named(
     lifecycle_expires, made_and_removed, of_another, listed_by_pages, listed_by_prefix, tagged, cors, lifecycle_kept
 )
-"""The longest first."""
+"""The longest case comes first."""

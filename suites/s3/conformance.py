@@ -1,4 +1,4 @@
-"""ceph/s3-tests, a checkout of whoever has one: at the commit of the release, one result for each of its cases."""
+"""Runs ceph/s3-tests from a checkout of the user's, at the commit for the release; each case has its own result."""
 
 import os
 import xml.etree.ElementTree as ET
@@ -29,7 +29,7 @@ SOURCE = "https://github.com/ceph/s3-tests"
 
 @dataclass(frozen=True)
 class Revision:
-    """What fits a release of Ceph. folder: of the cases in the checkout."""
+    """The s3-tests for a release of Ceph. folder: where the checkout has the cases."""
 
     commit: str
     folder: str = "s3tests_boto3/functional"
@@ -53,18 +53,18 @@ WITHOUT = (
     "sse_s3",
     "encryption",
 )
-"""Markers of cases that are known to fail, or that need what the lab does not have: days, clouds, STS, a key server."""
+"""Markers of cases that are known to fail, or that need what the lab lacks: whole days, clouds, STS, a key server."""
 USERS = {"s3 main": "s3tests", "s3 alt": "s3tests-alt", "s3 tenant": "testx$s3tests-tenant", "iam": "s3tests-iam"}
-"""Section of its configuration -> user."""
+"""Section of the s3-tests configuration -> user."""
 LIMIT_S = 1800.0
-"""On a native gateway, before patience: 501 cases took 616 s on two cores beside other work."""
+"""For a native gateway, before patience: 501 cases took 616 s on two cores that also had other work."""
 _ASK_S = 60.0
 _PASSED, _FAILED = 0, 1
-"""pytest's codes where cases ran. Others mean that it could not be started or could not read them."""
+"""Exit codes of pytest when cases ran. Any other code means that pytest could not start or could not collect cases."""
 
 
 def checkout(release: str) -> Path:
-    """The checkout that VARIABLE names. Unavailable, with the commands, without one; SpecError for another commit."""
+    """The checkout that VARIABLE names. Unavailable, with a hint, if there is none; SpecError for another commit."""
     if release not in REVISIONS:
         raise Unavailable(f"no commit of ceph/s3-tests is known for {release}", "", f"known: {', '.join(REVISIONS)}")
     commit = REVISIONS[release].commit
@@ -72,7 +72,7 @@ def checkout(release: str) -> Path:
     if not named:
         hint = f"git clone {SOURCE} DIR; git -C DIR checkout {commit}; python3 -m venv DIR/venv; "
         hint += f"DIR/venv/bin/python -m pip install -r DIR/requirements.txt; export {VARIABLE}=DIR"
-        raise Unavailable("ceph/s3-tests is not here", f"{VARIABLE} is not set", hint)
+        raise Unavailable("there is no checkout of ceph/s3-tests", f"{VARIABLE} is not set", hint)
     folder = Path(named).expanduser().absolute()
     head = process.run(["git", "-C", str(folder), "rev-parse", "HEAD"], timeout_s=_ASK_S, check=False).stdout.strip()
     if head != commit:
@@ -80,20 +80,20 @@ def checkout(release: str) -> Path:
         raise SpecError(f"{folder} is not the ceph/s3-tests of {release}", got, f"git -C {folder} checkout {commit}")
     changed = process.run(["git", "-C", str(folder), "status", "--porcelain", "-uno"], timeout_s=_ASK_S).stdout
     if changed:
-        raise SpecError(f"{folder} was changed", changed, f"git -C {folder} stash")
+        raise SpecError(f"{folder} has local changes", changed, f"git -C {folder} stash")
     if not python_of(folder).exists():
         hint = f"python3 -m venv {folder}/venv; {folder}/venv/bin/python -m pip install -r {folder}/requirements.txt"
-        raise Unavailable("ceph/s3-tests has no environment of its own", f"{python_of(folder)} is not there", hint)
+        raise Unavailable("ceph/s3-tests has no virtual environment", f"{python_of(folder)} does not exist", hint)
     return folder
 
 
 def python_of(folder: Path) -> Path:
-    """Its own Python: it wants an older botocore than the lab."""
+    """The checkout's own Python, because s3-tests needs an older botocore than the lab."""
     return folder / "venv" / "bin" / "python"
 
 
 def configuration(cluster: Cluster, door: Gateway) -> str:
-    """Its configuration file, with users that are made for it."""
+    """The configuration file of s3-tests. Creates the users that it names."""
     host, _, port = door.address.partition(":")
     lines = ["[DEFAULT]", f"host = {host}", f"port = {port}", "is_secure = False", "ssl_verify = False"]
     lines += ["[fixtures]", "bucket prefix = s3tests-{random}-"]
@@ -107,7 +107,7 @@ def configuration(cluster: Cluster, door: Gateway) -> str:
 
 
 def run(stage: Stage, arch: Arch) -> None:
-    """Run its cases against the gateway of one architecture, from this machine."""
+    """Run the cases of s3-tests on this machine against the gateway of one architecture."""
     cluster = stage.cluster
     revision, folder = REVISIONS.get(cluster.spec.release), checkout(cluster.spec.release)
     assert revision is not None
@@ -127,7 +127,7 @@ def run(stage: Stage, arch: Arch) -> None:
             check=False,
         )
     finally:
-        conf.unlink()  # it has keys
+        conf.unlink()  # it contains keys
     tail = "\n".join(ended.stdout.splitlines()[-20:])
     if ended.code not in (_PASSED, _FAILED):
         raise LabBroken(
@@ -137,7 +137,7 @@ def run(stage: Stage, arch: Arch) -> None:
 
 
 def record(recorder: Recorder, report: bytes, code: int, tail: str) -> None:
-    """Put each case of a JUnit report into the history, beside why it cannot pass where that is known."""
+    """Record each case of a JUnit report, with the reason why it cannot pass if that is known."""
     known = read_known(LIST)
     cases = list(parse(report)) if report else []
     for name, result, seconds, message in cases:
@@ -147,11 +147,11 @@ def record(recorder: Recorder, report: bytes, code: int, tail: str) -> None:
         )
     recorder.record("gtest_program", program=PROGRAM, code=code, ending=f"it ended with status {code}", tail=tail)
     recorder.witness("cases of ceph/s3-tests", got=len(cases), least=1)
-    recorder.observe("whether it wrote its report", got=bool(report), wanted=True)
+    recorder.observe("pytest wrote its report", got=bool(report), wanted=True)
 
 
 def parse(report: bytes) -> Iterator[tuple[str, str, float, str]]:
-    """Name, result, seconds and message of each case. The report is pytest's own."""
+    """Name, result, seconds and message of each case. The report comes from pytest, so its XML is trusted."""
     for case in ET.fromstring(report).iter("testcase"):
         name = f"{case.get('classname', '').rpartition('.')[2]}.{case.get('name', '')}"
         trouble = next((part for part in case if part.tag in ("failure", "error", "skipped")), None)
@@ -169,8 +169,8 @@ TOPOLOGY = Topology(
 SCENARIOS = tuple(
     Scenario(
         name=f"s3.conformance[gateway={arch}]",
-        goal="The gateway passes the cases of ceph/s3-tests of its release.",
-        method=f"Runs the checkout that {VARIABLE} names against the gateway, and takes each case by itself.",
+        goal="The gateway passes the cases of ceph/s3-tests for its release.",
+        method=f"Runs the checkout that {VARIABLE} names against the gateway, and judges each case separately.",
         run=partial(run, arch=arch),
         check="gtest",
         tier=Tier.FULL,

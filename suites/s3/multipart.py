@@ -1,15 +1,15 @@
-"""Cases of uploads in parts."""
+"""S3 cases on multipart uploads."""
 
 from typing import Any
 
 from cephlab.suites.s3.stand import Ways, named, refusal, same
 
 PART = 5 << 20
-"""The least that S3 takes for all parts but the last."""
+"""The minimum part size of S3, for all parts but the last."""
 
 
 def part_of(number: int, size: int = PART) -> bytes:
-    """A part's body, which is like no other's."""
+    """The body of a part, different for each part number."""
     line = f"part {number} ".encode()
     return (line * (size // len(line) + 1))[:size]
 
@@ -19,7 +19,7 @@ def begun(ways: Ways, key: str = "k", **more: Any) -> str:
 
 
 def sent(client: Any, ways: Ways, upload: str, number: int, body: bytes) -> dict[str, Any]:
-    """Send a part; what the completion has to say of it."""
+    """Upload a part; returns its entry for the completion request."""
     answer = client.upload_part(Bucket=ways.bucket, Key="k", UploadId=upload, PartNumber=number, Body=body)
     return {"PartNumber": number, "ETag": answer["ETag"]}
 
@@ -31,7 +31,7 @@ def completed(client: Any, ways: Ways, upload: str, parts: list[dict[str, Any]])
 
 
 def in_parts(ways: Ways) -> None:
-    """Parts go through both gateways in turn and out of order; the object is all of them."""
+    """Parts are uploaded alternately through both gateways and out of order; the object is complete and in order."""
     ways.made()
     upload = begun(ways, Metadata={"a": "1"})
     bodies = {1: part_of(1), 2: part_of(2), 3: part_of(3, 1000)}
@@ -52,7 +52,7 @@ def in_parts(ways: Ways) -> None:
 
 
 def one_part_again(ways: Ways) -> None:
-    """A part that is sent again replaces the first; the other gateway completes."""
+    """A part uploaded again replaces the first one; the upload is completed through the other gateway."""
     ways.made()
     upload = begun(ways)
     sent(ways.write, ways, upload, 1, part_of(9))
@@ -62,7 +62,7 @@ def one_part_again(ways: Ways) -> None:
 
 
 def aborted(ways: Ways) -> None:
-    """An upload that is given up leaves nothing."""
+    """An aborted upload leaves nothing behind."""
     ways.made()
     upload = begun(ways)
     sent(ways.write, ways, upload, 1, b"x")
@@ -73,7 +73,7 @@ def aborted(ways: Ways) -> None:
 
 
 def completed_after_abort(ways: Ways) -> None:
-    """The completion of an upload that was given up says that there is none."""
+    """Completing an aborted upload is refused with NoSuchUpload."""
     ways.made()
     upload = begun(ways)
     part = sent(ways.write, ways, upload, 1, b"x")
@@ -82,7 +82,7 @@ def completed_after_abort(ways: Ways) -> None:
 
 
 def uploads_listed(ways: Ways) -> None:
-    """Uploads that are under way are listed by the other gateway."""
+    """Uploads in progress are listed through the other gateway."""
     ways.made()
     wanted = sorted((key, begun(ways, key)) for key in ("a", "b", "b"))
     listed = ways.read.list_multipart_uploads(Bucket=ways.bucket)["Uploads"]
@@ -90,21 +90,21 @@ def uploads_listed(ways: Ways) -> None:
 
 
 def wrong_parts(ways: Ways) -> None:
-    """A wrong ETag, a missing part and a part that is too small are refused, and no object is made."""
+    """A wrong ETag, a missing part and a part that is too small are refused, and no object is created."""
     ways.made()
     upload = begun(ways)
     parts = [sent(ways.write, ways, upload, 1, b"small"), sent(ways.write, ways, upload, 2, b"end")]
     wrong = [{**parts[0], "ETag": '"00000000000000000000000000000000"'}]
     refusal("a wrong ETag", lambda: completed(ways.read, ways, upload, wrong), "InvalidPart")
     refusal(
-        "a part of none", lambda: completed(ways.read, ways, upload, [{**parts[0], "PartNumber": 7}]), "InvalidPart"
+        "a missing part", lambda: completed(ways.read, ways, upload, [{**parts[0], "PartNumber": 7}]), "InvalidPart"
     )
     refusal("a small part", lambda: completed(ways.read, ways, upload, parts), "EntityTooSmall")
     refusal("GET", lambda: ways.got("k"), "NoSuchKey")
 
 
 def parts_copied(ways: Ways) -> None:
-    """Parts that are copied of another object, and of a range of it."""
+    """Parts copied from another object, and from a range of it."""
     ways.made()
     ways.put("source", part_of(1))
     upload, parts = begun(ways), []

@@ -1,4 +1,4 @@
-"""Two zones of one realm, each behind a gateway of one architecture: what is put into one comes to be in the other."""
+"""Multisite: two zones of one realm, each with a gateway of one architecture, replicate objects to each other."""
 
 import json
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ START_S = 120.0
 
 @dataclass(frozen=True)
 class Zone:
-    """A zone and the gateway that it is behind."""
+    """A zone and its gateway."""
 
     arch: Arch
     gateway: Gateway
@@ -48,15 +48,15 @@ class Zone:
 
 
 def admin(cluster: Cluster, *argv: str, stdin: bytes = b"") -> Any:
-    """What the gateways' own tool answers, as JSON where it does."""
-    said = cluster.tool(cluster.client.host.name, "radosgw-admin", *argv, stdin=stdin)
-    return json.loads(said) if said.startswith(("{", "[")) else said
+    """The answer of radosgw-admin, parsed if it is JSON."""
+    answer = cluster.tool(cluster.client.host.name, "radosgw-admin", *argv, stdin=stdin)
+    return json.loads(answer) if answer.startswith(("{", "[")) else answer
 
 
 def made(cluster: Cluster) -> tuple[Zone, Zone]:
-    """A realm of two zones, the master on this machine's architecture, and its gateways, started again for them."""
-    found = gateways(cluster)
-    master, other = (Zone(arch, found[arch]) for arch in (host_arch(), host_arch().other))
+    """Create a realm of two zones, the master zone on the native architecture, and restart the gateways in them."""
+    by_arch = gateways(cluster)
+    master, other = (Zone(arch, by_arch[arch]) for arch in (host_arch(), host_arch().other))
     for zone in (master, other):
         zone.gateway.daemon.stop(patience=cluster.patience)
     admin(cluster, "realm", "create", *REALM, "--default")
@@ -66,16 +66,16 @@ def made(cluster: Cluster) -> tuple[Zone, Zone]:
     keys = user(cluster, master, SYNC_USER, "--system")
     admin(cluster, "zone", "create", *other.options, "--endpoints", f"http://{other.gateway.address}")
     for zone in (master, other):
-        # By standard input, as a command line would show the secret.
-        told = admin(cluster, "zone", "get", *zone.options) | {"system_key": keys}
-        admin(cluster, "zone", "set", *zone.options, stdin=json.dumps(told).encode())
+        # Through standard input, because a command line would show the secret.
+        settings = admin(cluster, "zone", "get", *zone.options) | {"system_key": keys}
+        admin(cluster, "zone", "set", *zone.options, stdin=json.dumps(settings).encode())
     admin(cluster, "period", "update", "--commit", *master.options)
     owner = user(cluster, master, USER)
     return started(cluster, master, owner), started(cluster, other, owner)
 
 
 def user(cluster: Cluster, zone: Zone, name: str, *more: str) -> dict[str, str]:
-    """{access_key, secret_key} of a new user of the master zone."""
+    """Create a user in the master zone; returns {access_key, secret_key}."""
     argv = ("user", "create", "--uid", name, "--display-name", name, *more, *zone.options)
     key = admin(cluster, *argv)["keys"][0]
     remember(key["access_key"], key["secret_key"])
@@ -83,7 +83,7 @@ def user(cluster: Cluster, zone: Zone, name: str, *more: str) -> dict[str, str]:
 
 
 def started(cluster: Cluster, zone: Zone, keys: Mapping[str, str]) -> Zone:
-    """The zone with its gateway at work in it, and the keys of the user to whom the objects belong."""
+    """Start the gateway of a zone in that zone; returns the zone, with the keys of the user that owns the objects."""
     daemon = zone.gateway.daemon
     daemon.argv = (*daemon.argv, *zone.options)
     daemon.start()
@@ -99,7 +99,7 @@ def started(cluster: Cluster, zone: Zone, keys: Mapping[str, str]) -> Zone:
 
 
 def run(stage: Stage) -> None:
-    """Put into one zone, find it in the other; both ways; then with the other zone's gateway dead meanwhile."""
+    """Put objects into one zone and read them in the other; both ways; then while the other gateway is dead."""
     require_boto3()
     cluster = stage.cluster
     master, other = made(cluster)
@@ -107,7 +107,7 @@ def run(stage: Stage) -> None:
         across(stage, source, target, f"from-{source.name}-")
     load = objects(stage, "missed-")
     with inflict(KillDaemon(other.gateway.name), cluster, stage.recorder):
-        loaded(stage, "objects while the other zone is dead", near(cluster), [master.gateway], load)
+        loaded(stage, "objects while the other zone is down", near(cluster), [master.gateway], load)
     cluster.wait_healthy()
     came(stage, master, other, load)
     emptied(stage, master, other, load)
@@ -119,24 +119,24 @@ def objects(stage: Stage, bucket: str) -> S3Load:
 
 
 def across(stage: Stage, source: Zone, target: Zone, bucket: str) -> None:
-    """Put objects into a zone, and read them in the other once they are there."""
+    """Put objects into a zone, and read them in the other zone once they are replicated."""
     load = objects(stage, bucket)
     loaded(stage, f"objects put into {source.name}", near(stage.cluster), [source.gateway], load)
     came(stage, source, target, load)
 
 
 def came(stage: Stage, source: Zone, target: Zone, load: S3Load) -> None:
-    """Wait until the target lists what the source has, and read every object there."""
+    """Wait until the target lists the same objects as the source, and read every object there."""
     bucket = f"{load.bucket}0"
     wanted = tags(stage, source, bucket)
-    stage.recorder.observe(f"objects of {bucket} where they were put", got=len(wanted), wanted=OBJECTS)
+    stage.recorder.observe(f"objects of {bucket} in the zone where they were put", got=len(wanted), wanted=OBJECTS)
     until_equal(stage, target, bucket, wanted)
     final = replace(load, phases=(FINAL,))
     loaded(stage, f"{bucket} read in {target.name}", near(stage.cluster), [target.gateway], final)
 
 
 def emptied(stage: Stage, source: Zone, target: Zone, load: S3Load) -> None:
-    """What is deleted in one zone goes in the other."""
+    """Delete objects in one zone, and wait until they are gone in the other."""
     bucket = f"{load.bucket}0"
     client = client_of(stage, source)
     for name in tags(stage, source, bucket):
@@ -147,7 +147,7 @@ def emptied(stage: Stage, source: Zone, target: Zone, load: S3Load) -> None:
 
 
 def until_equal(stage: Stage, zone: Zone, bucket: str, wanted: Mapping[str, str]) -> None:
-    """Wait until a zone lists just these objects, by their ETags."""
+    """Wait until a zone lists exactly these objects, compared by ETag."""
     clock.wait(
         lambda: tags(stage, zone, bucket),
         lambda found: found == dict(wanted),
@@ -158,20 +158,20 @@ def until_equal(stage: Stage, zone: Zone, bucket: str, wanted: Mapping[str, str]
 
 
 def tags(stage: Stage, zone: Zone, bucket: str) -> dict[str, str]:
-    """Name -> ETag of the objects that a zone lists; none where it does not know the bucket yet, or not its owner."""
+    """Name -> ETag of the objects that a zone lists; empty if it does not know the bucket or its owner yet."""
     from botocore.exceptions import ClientError
 
     try:
-        found = client_of(stage, zone).list_objects_v2(Bucket=bucket)
+        listed = client_of(stage, zone).list_objects_v2(Bucket=bucket)
     except ClientError as error:
         if error.response["Error"]["Code"] not in ("NoSuchBucket", "InvalidAccessKeyId"):
             raise
         return {}
-    return {str(each["Key"]): str(each["ETag"]) for each in found.get("Contents", [])}
+    return {str(each["Key"]): str(each["ETag"]) for each in listed.get("Contents", [])}
 
 
 def client_of(stage: Stage, zone: Zone) -> Any:
-    """boto3's client of a zone's gateway."""
+    """A boto3 client for the gateway of a zone."""
     keys = Keys(zone.gateway.access_key, zone.gateway.secret_key)
     return entrances(stage.cluster, stage.scratch)[zone.arch].client(keys)
 
@@ -179,8 +179,8 @@ def client_of(stage: Stage, zone: Zone) -> Any:
 def scenario(topology: Topology) -> Scenario:
     return Scenario(
         name="s3.multisite",
-        goal="Objects come from a zone of one architecture into one of the other, both ways and after a dead gateway.",
-        method="Makes a realm of two zones with pools of their own in one cluster; puts, kills, deletes, reads all.",
+        goal="Zones on gateways of different architectures replicate both ways, and catch up after a gateway dies.",
+        method="Makes a realm of two zones with separate pools in one cluster; puts, kills a gateway, deletes, reads.",
         run=run,
         check="witnessed",
         sees=("answers of .* read in .*", "objects of .* left in .*"),
@@ -188,5 +188,5 @@ def scenario(topology: Topology) -> Scenario:
         topology=topology,
         spoils=True,
         needs=frozenset({Capability.THIS_MACHINE}),
-        expects={**EXPECTED, "^shutting down$": "The scenario stops gateways to give them zones; each says so."},
+        expects={**EXPECTED, "^shutting down$": "The scenario stops gateways to give them zones."},
     )

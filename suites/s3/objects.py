@@ -1,4 +1,4 @@
-"""Cases of single objects: bodies, names, metadata, ranges, conditions, copies, tags."""
+"""S3 cases on single objects: bodies, names, metadata, ranges, conditions, copies, tags."""
 
 import hashlib
 
@@ -6,11 +6,11 @@ from cephlab.suites.s3.stand import Differs, Ways, named, refusal, same
 
 BODY = bytes(range(256)) * 40
 STRIPE = 4 << 20
-"""A gateway cuts objects into pieces of 4 MiB."""
+"""A gateway stores an object in stripes of 4 MiB."""
 
 
 def put_and_get(ways: Ways) -> None:
-    """A body, its ETag and its length, around a stripe's border."""
+    """Body, ETag and length are right, also around a stripe boundary."""
     ways.made()
     for size in (0, 1, len(BODY), STRIPE - 1, STRIPE + 1):
         body = (BODY * (size // len(BODY) + 1))[:size]
@@ -22,7 +22,7 @@ def put_and_get(ways: Ways) -> None:
 
 
 def overwritten(ways: Ways) -> None:
-    """After each acknowledged put the other gateway has it, and nothing older."""
+    """After each acknowledged PUT, the other gateway returns the new body and never an older one."""
     ways.made()
     for number in range(5):
         body = f"version {number}".encode() * 50
@@ -31,17 +31,17 @@ def overwritten(ways: Ways) -> None:
 
 
 def deleted(ways: Ways) -> None:
-    """What was deleted is gone for the other gateway; deleting it again is no error."""
+    """A deleted object is gone for the other gateway; deleting it again is no error."""
     ways.made()
     ways.put("k", BODY)
     for _ in range(2):
         answer = ways.write.delete_object(Bucket=ways.bucket, Key="k")
         same("status of DELETE", answer["ResponseMetadata"]["HTTPStatusCode"], 204)
-        refusal("GET of what was deleted", lambda: ways.got("k"), "NoSuchKey")
+        refusal("GET of a deleted object", lambda: ways.got("k"), "NoSuchKey")
 
 
 def many_deleted(ways: Ways) -> None:
-    """DeleteObjects of some, with one that is not there."""
+    """DeleteObjects removes some objects; a name that does not exist is no error."""
     ways.made()
     for number in range(4):
         ways.put(f"k{number}", b"x")
@@ -49,11 +49,11 @@ def many_deleted(ways: Ways) -> None:
     answer = ways.write.delete_objects(Bucket=ways.bucket, Delete={"Objects": gone})
     same("deleted", sorted(each["Key"] for each in answer["Deleted"]), ["k0", "k2", "never"])
     left = ways.read.list_objects_v2(Bucket=ways.bucket)["Contents"]
-    same("what is left", [each["Key"] for each in left], ["k1", "k3"])
+    same("names left", [each["Key"] for each in left], ["k1", "k3"])
 
 
 def metadata(ways: Ways) -> None:
-    """Headers of the user's own and of HTTP come back."""
+    """User metadata and HTTP headers are returned as put."""
     ways.made()
     sent = {
         "ContentType": "text/x-lab",
@@ -68,7 +68,7 @@ def metadata(ways: Ways) -> None:
 
 
 def odd_names(ways: Ways) -> None:
-    """Names with spaces, signs, slashes and letters beyond ASCII are taken as they are."""
+    """Names with spaces, signs, slashes and non-ASCII letters are kept as they are."""
     names = sorted(["a b", "a+b", "a%2Fb", "a//b", "ключ", "日本", "a?b=c&d", "x" * 1000])
     ways.made()
     for name in names:
@@ -80,7 +80,7 @@ def odd_names(ways: Ways) -> None:
 
 
 def ranged(ways: Ways) -> None:
-    """Parts of an object across its stripes; a range behind its end is refused."""
+    """Ranges across stripes are right; a range beyond the end is refused."""
     body = BODY * (STRIPE // len(BODY) + 3)
     ways.made()
     ways.put("k", body)
@@ -93,31 +93,31 @@ def ranged(ways: Ways) -> None:
         answer = ways.read.get_object(Bucket=ways.bucket, Key="k", Range=text)
         same(f"status of {text}", answer["ResponseMetadata"]["HTTPStatusCode"], 206)
         same(text, answer["Body"].read(), wanted)
-    refusal("a range behind the end", lambda: ways.got("k", Range=f"bytes={len(body)}-"), "InvalidRange")
+    refusal("a range beyond the end", lambda: ways.got("k", Range=f"bytes={len(body)}-"), "InvalidRange")
 
 
 def conditional_get(ways: Ways) -> None:
-    """If-Match, If-None-Match and If-Modified-Since."""
+    """GET with If-Match, If-None-Match and If-Modified-Since."""
     ways.made()
     tag = ways.put("k", BODY)["ETag"]
     when = ways.read.head_object(Bucket=ways.bucket, Key="k")["LastModified"]
     same("If-Match", ways.got("k", IfMatch=tag), BODY)
-    same("If-None-Match of another", ways.got("k", IfNoneMatch='"0"'), BODY)
+    same("If-None-Match with another ETag", ways.got("k", IfNoneMatch='"0"'), BODY)
     refusal("If-None-Match", lambda: ways.got("k", IfNoneMatch=tag), "304")
-    refusal("If-Match of another", lambda: ways.got("k", IfMatch='"0"'), "PreconditionFailed")
+    refusal("If-Match with another ETag", lambda: ways.got("k", IfMatch='"0"'), "PreconditionFailed")
     refusal("If-Modified-Since", lambda: ways.got("k", IfModifiedSince=when), "304")
 
 
 def conditional_put(ways: Ways) -> None:
-    """A put with If-None-Match: * makes an object and never replaces one."""
+    """A PUT with If-None-Match: * creates an object and never replaces one."""
     ways.made()
     ways.put("k", b"first", IfNoneMatch="*")
-    refusal("a second one", lambda: ways.put("k", b"second", IfNoneMatch="*"), "PreconditionFailed")
+    refusal("a second PUT", lambda: ways.put("k", b"second", IfNoneMatch="*"), "PreconditionFailed")
     same("body", ways.got("k"), b"first")
 
 
 def copied(ways: Ways) -> None:
-    """A copy on the server, with its own metadata where asked for; the source stays."""
+    """A server-side copy keeps or replaces the metadata, and leaves the source unchanged."""
     ways.made()
     ways.put("k", BODY, Metadata={"a": "1"})
     source = {"Bucket": ways.bucket, "Key": "k"}
@@ -131,7 +131,7 @@ def copied(ways: Ways) -> None:
 
 
 def tagged(ways: Ways) -> None:
-    """Tags of an object: put with it, replaced, deleted."""
+    """Object tags are put with the object, replaced and deleted."""
     ways.made()
     ways.put("k", BODY, Tagging="kind=lab&arch=both")
 
@@ -141,21 +141,21 @@ def tagged(ways: Ways) -> None:
 
     same("tags of the put", tags(ways.read), {"kind": "lab", "arch": "both"})
     ways.write.put_object_tagging(Bucket=ways.bucket, Key="k", Tagging={"TagSet": [{"Key": "a", "Value": "b c"}]})
-    same("tags that replace them", tags(ways.read), {"a": "b c"})
+    same("tags after their replacement", tags(ways.read), {"a": "b c"})
     ways.write.delete_object_tagging(Bucket=ways.bucket, Key="k")
     same("tags after their deletion", tags(ways.read), {})
     same("body", ways.got("k"), BODY)
 
 
 def digests(ways: Ways) -> None:
-    """A body that does not fit its Content-MD5 is refused, and nothing of it is there."""
+    """A body that does not match its Content-MD5 is refused, and no object is created."""
     ways.made()
     refusal("a wrong Content-MD5", lambda: ways.put("k", BODY, ContentMD5="AAAAAAAAAAAAAAAAAAAAAA=="), "BadDigest")
     refusal("GET", lambda: ways.got("k"), "NoSuchKey")
 
 
 def trailing_checksum(ways: Ways) -> None:
-    """A checksum that boto3 sends behind the body, as it does by itself since 1.36."""
+    """A checksum that boto3 sends after the body, as it does by default since 1.36, does not change the body."""
     ways.made()
     ways.put("k", BODY, ChecksumAlgorithm="CRC32")
     if (body := ways.got("k")) != BODY:

@@ -1,4 +1,4 @@
-"""Shared by the cases: who writes through one gateway and reads through the other, and how results are kept."""
+"""What the S3 cases share: clients that write through one gateway and read through the other, and result records."""
 
 import hashlib
 import time
@@ -22,32 +22,32 @@ from cephlab.suites.object.stand import gateways
 
 PROGRAM = "s3"
 OTHER = "cephlab-other"
-"""A second user, to whom nothing belongs."""
+"""A second user, who owns nothing."""
 LIST = Path(__file__).with_name("known-s3.toml")
 AT_ONCE = 3
-"""Cases at once: they mostly wait for the emulated gateway."""
+"""Cases that run in parallel: they mostly wait for the emulated gateway."""
 TRIES = 2
 
 
 class Differs(Exception):
-    """What came is not what had to come."""
+    """An answer differs from the expected one."""
 
 
 def same(what: str, got: object, wanted: object) -> None:
-    """Differs unless both are equal; long bodies are told by their length and sha256."""
+    """Raises Differs unless both are equal. The message shows long bodies by length and sha256."""
     if got != wanted:
         raise Differs(f"{what}: got {told(got)}, wanted {told(wanted)}")
 
 
 def told(value: object) -> str:
-    """A value in short."""
+    """A value as short text."""
     if isinstance(value, bytes) and len(value) > 80:
         return f"{len(value)} bytes, sha256 {hashlib.sha256(value).hexdigest()[:12]}"
     return repr(value)[:300]
 
 
 def refusal(what: str, call: Callable[[], object], *codes: str) -> None:
-    """Differs unless S3 refuses a call with one of the codes."""
+    """Raises Differs unless S3 refuses a call with one of the codes."""
     from botocore.exceptions import ClientError
 
     try:
@@ -57,11 +57,11 @@ def refusal(what: str, call: Callable[[], object], *codes: str) -> None:
         if code not in codes:
             raise Differs(f"{what}: refused with {code}, wanted {' or '.join(codes)}") from None
         return
-    raise Differs(f"{what}: it was allowed, wanted {' or '.join(codes)}")
+    raise Differs(f"{what}: allowed, wanted {' or '.join(codes)}")
 
 
 _MAKING = Lock()
-"""A session makes clients for one thread at a time."""
+"""Guards the session, which can create clients in only one thread at a time."""
 
 
 @cache
@@ -73,7 +73,7 @@ def _session() -> Any:
 
 @dataclass(frozen=True)
 class Keys:
-    """Who asks; None for nobody."""
+    """The keys of a client. None: anonymous."""
 
     access: str | None
     secret: str | None = None
@@ -81,16 +81,16 @@ class Keys:
 
 @dataclass(frozen=True)
 class Entrance:
-    """A gateway as boto3 needs it. trusted: file with its certificate."""
+    """A gateway's addresses for boto3. trusted: the file with its certificate."""
 
     arch: str
     address: str
     tls_address: str
     trusted: Path
 
-    @cache  # noqa: B019 - a client reads megabytes of descriptions when it is made; it may be used by all threads
+    @cache  # noqa: B019 - creating a client reads megabytes of descriptions; all threads may use it
     def client(self, keys: Keys, *, tls: bool = False) -> Any:
-        """A client of boto3. It sends no checksums that a gateway did not ask for, and tries everything once more."""
+        """A boto3 client. It sends checksums only where the API requires them, and retries every request once."""
         from botocore import UNSIGNED
         from botocore.config import Config
 
@@ -119,9 +119,9 @@ class Entrance:
 
 @dataclass(frozen=True)
 class Ways:
-    """What one case has: the gateway that it writes through and the one that it reads through.
+    """The clients and the bucket of one case: it writes through one gateway and reads through the other.
 
-    bucket: a name that nobody else uses; it is not made. patience: of the slower gateway.
+    bucket: a name that no other case uses; it is not created yet. patience: of the slower gateway.
     """
 
     writer: Entrance
@@ -133,16 +133,16 @@ class Ways:
 
     @cached_property
     def write(self) -> Any:
-        """The owner's client of the writing gateway."""
+        """The owner's client for the gateway that is written through."""
         return self.writer.client(self.keys)
 
     @cached_property
     def read(self) -> Any:
-        """The owner's client of the reading gateway."""
+        """The owner's client for the gateway that is read through."""
         return self.reader.client(self.keys)
 
     def made(self, **more: Any) -> str:
-        """The bucket, made through the writing gateway."""
+        """Create the bucket through the writing gateway; returns its name."""
         self.write.create_bucket(Bucket=self.bucket, **more)
         return self.bucket
 
@@ -150,7 +150,7 @@ class Ways:
         return self.write.put_object(Bucket=self.bucket, Key=key, Body=body, **more)
 
     def got(self, key: str, client: Any = None, **more: Any) -> bytes:
-        """A body, through the reading gateway."""
+        """The body of an object, read through the reading gateway."""
         return bytes((client or self.read).get_object(Bucket=self.bucket, Key=key, **more)["Body"].read())
 
 
@@ -158,13 +158,13 @@ Case = Callable[[Ways], None]
 
 
 def named(*cases: Case) -> Mapping[str, Case]:
-    """Cases by their functions' names."""
+    """Cases by the names of their functions."""
     return {case.__name__: case for case in cases}
 
 
 @dataclass(frozen=True)
 class Result:
-    """How a case ended, as a history has it."""
+    """How a case ended, as the history records it."""
 
     case: str
     result: str
@@ -173,7 +173,7 @@ class Result:
 
 
 def tried(name: str, case: Case, ways: Ways) -> Result:
-    """Run one case; what S3 refuses, what does not come and what differs is its failure."""
+    """Run one case. It fails if S3 refuses a request, if no answer comes or if an answer differs."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     began_s = time.monotonic()
@@ -186,7 +186,7 @@ def tried(name: str, case: Case, ways: Ways) -> Result:
 
 
 def entrances(cluster: Cluster, scratch: Path) -> dict[Arch, Entrance]:
-    """The gateways as boto3 needs them. scratch: where their certificates go."""
+    """The gateways' addresses for boto3. scratch: the folder for their certificates."""
     doors = {}
     for arch, gateway in gateways(cluster).items():
         trusted = scratch / f"{gateway.name}.pem"
@@ -201,17 +201,17 @@ def owner(cluster: Cluster) -> Gateway:
 
 
 def require_boto3() -> None:
-    """Unavailable without it: cephlab's wheel does not bring it."""
+    """Unavailable if boto3 is missing: the cephlab wheel does not install it."""
     try:
         import boto3  # noqa: F401
     except ImportError:
         raise Unavailable(
-            "boto3 is not installed", "the suite s3 asks gateways by it", "pip install 'cephlab[s3]'"
+            "boto3 is not installed", "the suite s3 needs it to reach gateways", "pip install 'cephlab[s3]'"
         ) from None
 
 
 def run(stage: Stage, group: str, cases: Mapping[str, Case]) -> None:
-    """Run a group's cases with either gateway as the one that is written through, and record each."""
+    """Run the cases of a group, with each gateway once as the writer, and record every result."""
     require_boto3()
     cluster = stage.cluster
     doors = entrances(cluster, stage.scratch)
@@ -228,7 +228,7 @@ def run(stage: Stage, group: str, cases: Mapping[str, Case]) -> None:
 
 
 def record(recorder: Recorder, results: Sequence[Result]) -> None:
-    """Put all results into the history, one by one, each beside why it cannot pass where that is known."""
+    """Record all results, each with the reason why the case cannot pass if that is known."""
     known = read_known(LIST)
     for each in results:
         why = reason_for(known, PROGRAM, each.case)
@@ -239,4 +239,4 @@ def record(recorder: Recorder, results: Sequence[Result]) -> None:
     recorder.witness("cases through two gateways", got=len(results), least=2)
     ways = sorted({each.case.rpartition("/")[2] for each in results})
     wanted = sorted(f"{arch}_{arch.other}" for arch in Arch)
-    recorder.observe("gateways written through, and read through", got=ways, wanted=wanted)
+    recorder.observe("pairs of writing and reading gateways", got=ways, wanted=wanted)

@@ -1,4 +1,4 @@
-"""Swift's verbs of containers and objects: done through a gateway of one architecture, seen through the other's."""
+"""Swift API for containers and objects: writes through a gateway of one architecture, reads through the other."""
 
 import http.client
 import json
@@ -26,7 +26,7 @@ NO_HEADERS: Mapping[str, str] = {}
 
 
 class Answer(NamedTuple):
-    """An HTTP answer; headers by their names in lower case."""
+    """An HTTP answer. Header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -35,7 +35,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Door:
-    """A gateway's Swift after its log-in by TempAuth (v1.0). address: ADDRESS:PORT; path: of the account."""
+    """A gateway's Swift API after TempAuth (v1.0) log-in. address: ADDRESS:PORT; path: of the account."""
 
     address: str
     path: str
@@ -43,13 +43,13 @@ class Door:
     timeout_s: float
 
     def ask(self, method: str, path: str, headers: Mapping[str, str] = NO_HEADERS, body: bytes = b"") -> Answer:
-        """One request; path: below the account, with its query."""
+        """Send one request. path: below the account, with its query."""
         more = {"X-Auth-Token": self.token, **headers}
         return asked(self.address, method, f"{self.path}{path}", more, body, self.timeout_s)
 
 
 def asked(address: str, method: str, target: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> Answer:
-    """One request on a connection of its own."""
+    """Send one request on its own connection."""
     line = http.client.HTTPConnection(address, timeout=timeout_s)
     try:
         line.request(method, target, body or None, dict(headers))
@@ -60,19 +60,19 @@ def asked(address: str, method: str, target: str, headers: Mapping[str, str], bo
 
 
 def opened(cluster: Cluster, address: str) -> Door:
-    """Log in at a gateway; LabBroken where it gives no token."""
+    """Log in at a gateway. LabBroken if it gives no token."""
     timeout_s = TIMEOUT_S * cluster.patience
     headers = {"X-Auth-User": SUBUSER, "X-Auth-Key": secret(cluster)}
     answer = asked(address, "GET", "/auth/v1.0", headers, b"", timeout_s)
     if answer.status not in (200, 204):
-        raise LabBroken(f"{address} lets nobody in", f"{answer.status}: {answer.body[:200]!r}")
+        raise LabBroken(f"Swift log-in at {address} failed", f"{answer.status}: {answer.body[:200]!r}")
     token = answer.headers["x-auth-token"]
     remember(token)
     return Door(address, urlsplit(answer.headers["x-storage-url"]).path, token, timeout_s)
 
 
 def secret(cluster: Cluster) -> str:
-    """The key of the lab's user for Swift, which is made by the first call."""
+    """The Swift key of the lab's user; the first call creates it."""
     tool = partial(cluster.tool, cluster.client.host.name, "radosgw-admin")
     speaking_s3(cluster)  # makes the user
     user: dict[str, Any] = json.loads(tool("user", "info", "--uid", USER, "--format", "json"))
@@ -86,22 +86,22 @@ def secret(cluster: Cluster) -> str:
 
 
 def run(stage: Stage) -> None:
-    """Every verb, through either gateway as the one that writes."""
+    """Run every request with each gateway once as the writer."""
     doors = {arch: opened(stage.cluster, each.address) for arch, each in gateways(stage.cluster).items()}
     for writer in Arch:
         name = f"/swift-{writer.debian}-{stage.rng.randrange(1 << 24):06x}"
-        way = f"through {writer}, seen through {writer.other}"
+        way = f"through {writer}, read through {writer.other}"
         containers(stage.recorder, doors[writer], doors[writer.other], name, way)
         objects(stage.recorder, doors[writer], doors[writer.other], name, way)
         ended(stage.recorder, doors[writer], doors[writer.other], name, way)
 
 
 def containers(recorder: Recorder, writer: Door, reader: Door, name: str, way: str) -> None:
-    """PUT, POST, HEAD and GET of a container and of the account."""
+    """Test PUT, POST, HEAD and GET of a container, and GET of the account."""
     made = writer.ask("PUT", name, {"X-Container-Meta-Colour": "blue"}).status
     recorder.observe(f"PUT of a container {way}", got=made, wanted=201)
     again = writer.ask("PUT", name).status
-    recorder.observe(f"PUT of a container that is there {way}", got=again, wanted=202)
+    recorder.observe(f"PUT of an existing container {way}", got=again, wanted=202)
     posted = writer.ask("POST", name, {"X-Container-Meta-Shape": "round"}).status
     recorder.observe(f"POST of a container {way}", got=posted, wanted=204)
     head = reader.ask("HEAD", name)
@@ -112,7 +112,7 @@ def containers(recorder: Recorder, writer: Door, reader: Door, name: str, way: s
 
 
 def objects(recorder: Recorder, writer: Door, reader: Door, name: str, way: str) -> None:
-    """PUT, GET, HEAD, POST, COPY and lists of objects."""
+    """Test PUT, GET, HEAD, POST, COPY and listing of objects."""
     for path, body in ((f"{name}/a/1", BODY), (f"{name}/a/2", LARGER), (f"{name}/b", BODY)):
         status = writer.ask("PUT", path, {"X-Object-Meta-Kind": "x"}, body).status
         recorder.observe(f"PUT of an object of {len(body)} bytes {way}", got=status, wanted=201)
@@ -123,8 +123,8 @@ def objects(recorder: Recorder, writer: Door, reader: Door, name: str, way: str)
     posted = writer.ask("POST", f"{name}/a/1", {"X-Object-Meta-Kind": "y"}).status
     recorder.observe(f"POST of an object {way}", got=posted, wanted=202)
     head = reader.ask("HEAD", f"{name}/a/1").headers
-    told = [head.get("x-object-meta-kind"), head.get("content-length")]
-    recorder.observe(f"HEAD of an object {way}", got=told, wanted=["y", str(len(BODY))])
+    meta = [head.get("x-object-meta-kind"), head.get("content-length")]
+    recorder.observe(f"HEAD of an object {way}", got=meta, wanted=["y", str(len(BODY))])
     copied = writer.ask("COPY", f"{name}/a/2", {"Destination": f"{name}/c"}).status
     recorder.observe(f"COPY of an object {way}", got=copied, wanted=201)
     recorder.observe(f"GET of a copy {way}", got=reader.ask("GET", f"{name}/c").body == LARGER, wanted=True)
@@ -139,7 +139,7 @@ def objects(recorder: Recorder, writer: Door, reader: Door, name: str, way: str)
 
 
 def ended(recorder: Recorder, writer: Door, reader: Door, name: str, way: str) -> None:
-    """DELETE of objects and of the container, which has to be empty."""
+    """Test DELETE of objects and of the container, which must be empty, and a request with a wrong token."""
     full = writer.ask("DELETE", name).status
     recorder.observe(f"DELETE of a container with objects {way}", got=full, wanted=409)
     for path in ("a/1", "a/2", "b", "c"):
@@ -149,14 +149,14 @@ def ended(recorder: Recorder, writer: Door, reader: Door, name: str, way: str) -
     recorder.observe(f"DELETE of a container, then HEAD {way}", got=last, wanted=[204, 404])
     stranger = Door(reader.address, reader.path, "AUTH_rgwtk00", reader.timeout_s)
     refused = stranger.ask("GET", "").status in (401, 403)
-    recorder.observe(f"GET with a token of nobody's is refused {way}", got=refused, wanted=True)
+    recorder.observe(f"GET with an invalid token is refused {way}", got=refused, wanted=True)
 
 
 def scenario(topology: Topology) -> Scenario:
     return Scenario(
         name="s3.swift",
-        goal="Swift's verbs of containers and objects hold across gateways of both architectures.",
-        method="Does each verb through one gateway, and looks at it through the other; both ways round.",
+        goal="Swift requests for containers and objects work across gateways of both architectures.",
+        method="Sends each write through one gateway, and checks its effect through the other; then the reverse.",
         run=run,
         sees=("PUT of a container .*", "COPY of an object .*", "DELETE of a container, then HEAD .*"),
         topology=topology,

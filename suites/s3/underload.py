@@ -1,4 +1,4 @@
-"""Buckets that change while clients use them: resharded, versioned and locked, emptied by lifecycle."""
+"""Changes of buckets under load: resharding, versioning with object lock, and lifecycle expiry."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -20,16 +20,16 @@ WRITES = ("put", "delete")
 OBJECTS = 40
 AROUND_S = 2.0
 SHARDS = (23, 5)
-"""More than the 11 that a bucket begins with, then fewer."""
+"""First more than the 11 that a new bucket has, then fewer."""
 BUSY = {"503", "ServiceUnavailable", "SlowDown"}
-"""What S3 says to a client that should ask again: a gateway answers so where a reshard takes longer than it waits."""
+"""Codes that ask a client to retry. A gateway sends them if a reshard takes longer than it is willing to wait."""
 EXPIRY_S = 120.0
 KEPT_DAYS = 1
 TRIED = 5
 
 
 def under_load(stage: Stage, bucket: str, change: Callable[[], None]) -> S3Result:
-    """The result of a load through both gateways, during which the change is made; every answer has to be right."""
+    """Make a change during a load through both gateways; returns the load's result. Every answer must be right."""
     cluster = stage.cluster
     seed = stage.rng.randrange(1 << 31)
     load = S3Load(mix=MIX, bucket=bucket, objects=OBJECTS, workers=5, runtime_s=0.0, page=9, seed=seed)
@@ -42,14 +42,14 @@ def under_load(stage: Stage, bucket: str, change: Callable[[], None]) -> S3Resul
 
 
 def errors(recorder: Recorder, result: S3Result) -> None:
-    """Observe that nothing failed but by S3's word for asking again, and nothing at all in the last reading."""
-    told = {code: count for code, count in result.errors.items() if code not in BUSY}
-    recorder.observe("errors of the load", got=told, wanted={}, of=len(result.operations))
+    """Observe that operations failed only with a retry code, and that the final read had no errors."""
+    unexpected = {code: count for code, count in result.errors.items() if code not in BUSY}
+    recorder.observe("errors of the load", got=unexpected, wanted={}, of=len(result.operations))
     read_back(recorder, result)
 
 
 def resharded(stage: Stage) -> None:
-    """Change the shards of a bucket's index twice under load."""
+    """Change the number of index shards of a bucket twice under load."""
     cluster = stage.cluster
 
     def change() -> None:
@@ -57,27 +57,27 @@ def resharded(stage: Stage) -> None:
             argv = ("bucket", "reshard", "--bucket", "reshard0", "--num-shards", str(shards))
             cluster.tool(cluster.client.host.name, "radosgw-admin", *argv, "--yes-i-really-mean-it")
             stage.recorder.step(f"{shards} shards")
-            found = shards_of(cluster)
-            stage.recorder.observe(f"shards of the index after a reshard to {shards}", got=found, wanted=shards)
+            now = shards_of(cluster)
+            stage.recorder.observe(f"shards of the index after a reshard to {shards}", got=now, wanted=shards)
 
     under_load(stage, "reshard", change)
 
 
 def shards_of(cluster: Cluster) -> int:
-    """How many shards a bucket's index has, as the gateway's own tool says."""
+    """The number of index shards of the bucket, as radosgw-admin reports it."""
     argv = ("bucket", "stats", "--bucket", "reshard0", "--format", "json")
     return int(json.loads(cluster.tool(cluster.client.host.name, "radosgw-admin", *argv))["num_shards"])
 
 
 def client_of(stage: Stage) -> Any:
-    """boto3's client of the native gateway."""
+    """A boto3 client for the native gateway."""
     require_boto3()
     door = owner(stage.cluster)
     return entrances(stage.cluster, stage.scratch)[host_arch()].client(Keys(door.access_key, door.secret_key))
 
 
 def versioned(stage: Stage) -> None:
-    """A load on a bucket with object lock: every write is a version, and none can be deleted before its time."""
+    """Load a bucket with object lock: every write makes a version, and no version can be deleted before its time."""
     client = client_of(stage)
     client.create_bucket(Bucket="locked0", ObjectLockEnabledForBucket=True)
     rule = {"DefaultRetention": {"Mode": "COMPLIANCE", "Days": KEPT_DAYS}}
@@ -94,9 +94,9 @@ def versioned(stage: Stage) -> None:
 
 
 def counted(recorder: Recorder, operations: Sequence[S3Operation], found: Mapping[str, int]) -> None:
-    """Observe that there are as many versions and delete markers as writes were acknowledged.
+    """Observe that the number of versions and delete markers matches the acknowledged writes.
 
-    RGW adds no marker to what is deleted already, which S3 would.
+    RGW adds no second marker to an object that is already deleted; S3 would.
     """
     wrote = {(each.path, each.version): each.kind for each in operations if each.kind in WRITES}
     for kind in WRITES:
@@ -105,12 +105,12 @@ def counted(recorder: Recorder, operations: Sequence[S3Operation], found: Mappin
         doubtful = sum(each.kind == kind and bool(each.code) for each in operations)
         recorder.witness(f"acknowledged operations, {kind}", got=len(done), least=1)
         fits = len(done) - again <= found[kind] <= len(done) + doubtful
-        told = f"{len(done)} acknowledged, {again} of them of what was deleted already, and {doubtful} failed"
-        recorder.observe(f"whether {found[kind]} versions by {kind} fit {told}", got=fits, wanted=True)
+        writes = f"{len(done)} acknowledged ({again} of them on deleted objects) and {doubtful} failed operations"
+        recorder.observe(f"{found[kind]} versions by {kind} match {writes}", got=fits, wanted=True)
 
 
 def refused_with(client: Any, version: dict[str, Any]) -> str:
-    """S3's code for the deletion of a version; empty where it was deleted."""
+    """The S3 error code for deleting a version; empty if it was deleted."""
     from botocore.exceptions import ClientError
 
     try:
@@ -121,7 +121,7 @@ def refused_with(client: Any, version: dict[str, Any]) -> str:
 
 
 def expired(stage: Stage) -> None:
-    """Lifecycle empties one bucket while another is under load."""
+    """Expire objects of one bucket by a lifecycle rule while another bucket is under load."""
     client = client_of(stage)
     client.create_bucket(Bucket="expiring")
     for number in range(OBJECTS):
@@ -133,36 +133,36 @@ def expired(stage: Stage) -> None:
         clock.wait(
             lambda: names(client, "old/"),
             lambda left: not left,
-            what="the expiry of what a lifecycle rule names",
+            what="the objects of a lifecycle rule to expire",
             timeout_s=EXPIRY_S * stage.cluster.patience,
             interval_s=2.0,
         )
 
     under_load(stage, "beside", change)
     wanted = sorted(f"kept/{number}" for number in range(0, OBJECTS, 2))
-    stage.recorder.observe("what the rule does not name", got=names(client, ""), wanted=wanted)
+    stage.recorder.observe("objects that the rule does not match", got=names(client, ""), wanted=wanted)
 
 
 def names(client: Any, prefix: str) -> list[str]:
-    """Names of the bucket that a rule empties."""
-    found = client.list_objects_v2(Bucket="expiring", Prefix=prefix).get("Contents", [])
-    return [str(each["Key"]) for each in found]
+    """Names of objects in the bucket with the lifecycle rule."""
+    listed = client.list_objects_v2(Bucket="expiring", Prefix=prefix).get("Contents", [])
+    return [str(each["Key"]) for each in listed]
 
 
 _KINDS = {
-    "reshard": (resharded, "A bucket's index is resharded under load", "Has 11 shards become 23 and then 5"),
-    "versions": (versioned, "Each write to a locked bucket is a version", "Counts versions and deletes some"),
-    "lifecycle": (expired, "Lifecycle empties one bucket beside another under load", "Waits for a rule's day of 5 s"),
+    "reshard": (resharded, "A bucket's index is resharded under load", "Reshards from 11 to 23 shards, then to 5"),
+    "versions": (versioned, "Each write to a locked bucket makes a version", "Counts versions, tries to delete some"),
+    "lifecycle": (expired, "A rule expires objects while another bucket is loaded", "Waits for a rule's day of 5 s"),
 }
 
 
 def scenarios(topology: Topology) -> tuple[Scenario, ...]:
-    """One for each change. topology: with a gateway and a client of each architecture, and short days."""
+    """One scenario for each change. topology: with a gateway of each architecture and short lifecycle days."""
     return tuple(
         Scenario(
             name=f"s3.under-load[{name}]",
-            goal=f"{goal}, and every answer through gateways of both architectures stays right.",
-            method=f"{method}, under puts, gets, lists and deletes; reads everything back.",
+            goal=f"{goal}, and all answers through gateways of both architectures are right.",
+            method=f"{method}, under a mix of PUT, GET, LIST and DELETE; reads all objects back.",
             run=run,
             check="witnessed",
             topology=topology,

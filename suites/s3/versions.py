@@ -1,4 +1,4 @@
-"""Cases of versions, delete markers, retention and legal holds."""
+"""S3 cases on versions, delete markers, retention and legal holds."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -7,65 +7,65 @@ from cephlab.suites.s3.stand import Ways, named, refusal, same
 
 
 def versioned(ways: Ways, status: str = "Enabled") -> None:
-    """Make the bucket, if it is not there, and set its versioning."""
+    """Set the versioning of the bucket; create the bucket first if versioning is enabled."""
     if status == "Enabled":
         ways.made()
     ways.write.put_bucket_versioning(Bucket=ways.bucket, VersioningConfiguration={"Status": status})
 
 
 def every_version(ways: Ways) -> None:
-    """Each version is read by its id; the newest without one."""
+    """Each version can be read by its ID; a read without an ID returns the newest."""
     versioned(ways)
     same("status", ways.read.get_bucket_versioning(Bucket=ways.bucket)["Status"], "Enabled")
     made = {ways.put("k", body)["VersionId"]: body for body in (b"one", b"two", b"three")}
     same("versions", len(made), 3)
     for version, body in made.items():
         same(f"version {body!r}", ways.got("k", VersionId=version), body)
-    same("the newest", ways.got("k"), b"three")
+    same("newest version", ways.got("k"), b"three")
     listed = ways.read.list_object_versions(Bucket=ways.bucket)["Versions"]
-    same("order, the newest first", [each["VersionId"] for each in listed], list(reversed(made)))
-    same("which is the latest", [each["IsLatest"] for each in listed], [True, False, False])
+    same("order, newest first", [each["VersionId"] for each in listed], list(reversed(made)))
+    same("IsLatest", [each["IsLatest"] for each in listed], [True, False, False])
 
 
 def delete_marker(ways: Ways) -> None:
-    """A delete hides an object and keeps its versions; without the marker it is back."""
+    """A delete hides an object and keeps its versions; removing the delete marker restores it."""
     versioned(ways)
     version = ways.put("k", b"one")["VersionId"]
     marker = ways.write.delete_object(Bucket=ways.bucket, Key="k")
     same("marker", marker["DeleteMarker"], True)
-    refusal("GET of what is hidden", lambda: ways.got("k"), "NoSuchKey")
-    same("its version", ways.got("k", VersionId=version), b"one")
+    refusal("GET of a hidden object", lambda: ways.got("k"), "NoSuchKey")
+    same("its older version", ways.got("k", VersionId=version), b"one")
     ways.read.delete_object(Bucket=ways.bucket, Key="k", VersionId=marker["VersionId"])
     same("body without the marker", ways.write.get_object(Bucket=ways.bucket, Key="k")["Body"].read(), b"one")
 
 
 def version_deleted(ways: Ways) -> None:
-    """A version that is deleted by its id is gone, and the one before it is the newest."""
+    """A version deleted by its ID is gone, and the previous version is the newest."""
     versioned(ways)
     first, second = (ways.put("k", body)["VersionId"] for body in (b"one", b"two"))
     ways.write.delete_object(Bucket=ways.bucket, Key="k", VersionId=second)
-    same("the newest", ways.got("k"), b"one")
-    refusal("what was deleted", lambda: ways.got("k", VersionId=second), "NoSuchVersion", "NoSuchKey")
+    same("newest version", ways.got("k"), b"one")
+    refusal("GET of the deleted version", lambda: ways.got("k", VersionId=second), "NoSuchVersion", "NoSuchKey")
     ways.write.delete_object(Bucket=ways.bucket, Key="k", VersionId=first)
     ways.write.delete_bucket(Bucket=ways.bucket)
 
 
 def suspended(ways: Ways) -> None:
-    """After a suspension puts replace the version `null`, and older versions stay."""
+    """While versioning is suspended, PUTs replace the version `null` and older versions stay."""
     versioned(ways)
     kept = ways.put("k", b"kept")["VersionId"]
     versioned(ways, "Suspended")
     for body in (b"a", b"b"):
         ways.put("k", body)
-    same("the newest", ways.got("k"), b"b")
+    same("newest version", ways.got("k"), b"b")
     same("version null", ways.got("k", VersionId="null"), b"b")
-    same("what was kept", ways.got("k", VersionId=kept), b"kept")
+    same("older version", ways.got("k", VersionId=kept), b"kept")
     listed = ways.read.list_object_versions(Bucket=ways.bucket)["Versions"]
     same("versions", sorted(version["VersionId"] for version in listed), sorted([kept, "null"]))
 
 
 def locked(ways: Ways) -> str:
-    """An object in a bucket with object lock; its version."""
+    """Put an object into a bucket with object lock; returns its version ID."""
     ways.made(ObjectLockEnabledForBucket=True)
     return str(ways.put("k", b"held")["VersionId"])
 
@@ -75,21 +75,21 @@ def later(hours: int = 1) -> datetime:
 
 
 def let_go(ways: Ways, version: str, client: Any = None) -> None:
-    """Delete a version although it is held by governance."""
+    """Delete a version with BypassGovernanceRetention."""
     (client or ways.write).delete_object(Bucket=ways.bucket, Key="k", VersionId=version, BypassGovernanceRetention=True)
 
 
 def retention(ways: Ways) -> None:
-    """A version under governance cannot be deleted through either gateway, unless its owner passes over it."""
+    """A version under GOVERNANCE cannot be deleted through either gateway, unless the owner bypasses the retention."""
     version, until = locked(ways), later()
     ways.write.put_object_retention(
         Bucket=ways.bucket, Key="k", VersionId=version, Retention={"Mode": "GOVERNANCE", "RetainUntilDate": until}
     )
-    told = ways.read.get_object_retention(Bucket=ways.bucket, Key="k", VersionId=version)["Retention"]
-    same("retention", (told["Mode"], told["RetainUntilDate"]), ("GOVERNANCE", until))
+    kept = ways.read.get_object_retention(Bucket=ways.bucket, Key="k", VersionId=version)["Retention"]
+    same("retention", (kept["Mode"], kept["RetainUntilDate"]), ("GOVERNANCE", until))
     for client in (ways.write, ways.read):
         refusal(
-            "deleting what is retained",
+            "deleting a retained version",
             lambda client=client: client.delete_object(Bucket=ways.bucket, Key="k", VersionId=version),  # type: ignore[misc]
             "AccessDenied",
         )
@@ -99,12 +99,12 @@ def retention(ways: Ways) -> None:
 
 
 def compliance(ways: Ways) -> None:
-    """What is retained by compliance nobody deletes or shortens."""
+    """A version under COMPLIANCE cannot be deleted, and its retention cannot be shortened."""
     version = locked(ways)
     held = {"Mode": "COMPLIANCE", "RetainUntilDate": later(2)}
     ways.write.put_object_retention(Bucket=ways.bucket, Key="k", VersionId=version, Retention=held)
     shorter = {**held, "RetainUntilDate": later(1)}
-    refusal("passing over it", lambda: let_go(ways, version, ways.read), "AccessDenied")
+    refusal("bypassing it", lambda: let_go(ways, version, ways.read), "AccessDenied")
     refusal(
         "shortening it",
         lambda: ways.read.put_object_retention(Bucket=ways.bucket, Key="k", VersionId=version, Retention=shorter),
@@ -114,28 +114,28 @@ def compliance(ways: Ways) -> None:
 
 
 def legal_hold(ways: Ways) -> None:
-    """A legal hold keeps a version until it is lifted."""
+    """A version under a legal hold cannot be deleted until the hold is lifted."""
     version = locked(ways)
 
     def hold(status: str) -> None:
         ways.write.put_object_legal_hold(Bucket=ways.bucket, Key="k", VersionId=version, LegalHold={"Status": status})
 
     hold("ON")
-    refusal("deleting what is held", lambda: let_go(ways, version, ways.read), "AccessDenied")
+    refusal("deleting a held version", lambda: let_go(ways, version, ways.read), "AccessDenied")
     hold("OFF")
     let_go(ways, version, ways.read)
     refusal("GET", lambda: ways.got("k"), "NoSuchKey")
 
 
 def default_retention(ways: Ways) -> None:
-    """A bucket's own rule holds what is put after it."""
+    """The default retention of a bucket applies to objects that are put later."""
     ways.made(ObjectLockEnabledForBucket=True)
     rule = {"DefaultRetention": {"Mode": "GOVERNANCE", "Days": 1}}
     ways.write.put_object_lock_configuration(
         Bucket=ways.bucket, ObjectLockConfiguration={"ObjectLockEnabled": "Enabled", "Rule": rule}
     )
-    told = ways.read.get_object_lock_configuration(Bucket=ways.bucket)["ObjectLockConfiguration"]
-    same("rule", told["Rule"], rule)
+    lock = ways.read.get_object_lock_configuration(Bucket=ways.bucket)["ObjectLockConfiguration"]
+    same("rule", lock["Rule"], rule)
     version = ways.put("k", b"held")["VersionId"]
     same("mode of an object", ways.read.head_object(Bucket=ways.bucket, Key="k")["ObjectLockMode"], "GOVERNANCE")
     refusal(

@@ -34,4 +34,4 @@ def test_a_disk_that_keeps_less_than_its_owner_was_told(
     scenario = Scenario("hci.untold", "", "", partial(cut_power, cache=cache, told=told), check="witnessed")
     verdict = verdict_of(scenario, cluster, tmp_path)
     assert verdict.outcome is Outcome.FAIL
-    assert "promised blocks that are gone" in verdict.reason, verdict
+    assert "guaranteed blocks that are lost" in verdict.reason, verdict

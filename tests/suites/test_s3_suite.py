@@ -178,7 +178,7 @@ def test_without_a_checkout_the_skip_has_the_commands(monkeypatch: pytest.Monkey
 
 
 def test_a_checkout_is_taken_at_its_commit_and_unchanged(made: Path) -> None:
-    with pytest.raises(Unavailable, match="no environment of its own"):
+    with pytest.raises(Unavailable, match="no virtual environment"):
         conformance.checkout("reef")
     python = conformance.python_of(made)
     python.parent.mkdir(parents=True)

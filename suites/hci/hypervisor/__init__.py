@@ -1,1 +1,1 @@
-"""Guests that a host of the lab runs itself, in QEMU with RBD images as disks through its own librbd driver."""
+"""Guests that a lab host runs in QEMU, with RBD images as disks through QEMU's librbd driver."""

@@ -1,4 +1,4 @@
-"""QEMU's command line: a guest with disks through the rbd driver, and their cache modes."""
+"""QEMU's command line for a guest with RBD disks and their cache modes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ _FIRST = "b"  # letter of the guest's first RBD disk: /dev/vda is its root
 
 
 class CacheMode(StrEnum):
-    """A disk's cache mode by QEMU's name; its rbd driver uses librbd's cache in all but NONE."""
+    """QEMU's cache mode of a disk. Its rbd driver uses the cache of librbd in every mode but NONE."""
 
     NONE = "none"
     WRITEBACK = "writeback"
@@ -37,7 +37,7 @@ class RbdDisk:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def blockdev(self, node: str, conf: PurePosixPath, user: str) -> dict[str, object]:
-        """QEMU's description of the disk. The key is in the keyring that the conf names, on no command line."""
+        """The disk for -blockdev. The key stays in the keyring that the conf names, so it is on no command line."""
         driver: dict[str, object] = {"driver": "rbd", "node-name": node, "pool": self.pool, "image": self.image}
         return {**driver, "conf": str(conf), "user": user, "cache": dict(self.cache.flags)}
 
@@ -73,7 +73,7 @@ class GuestOrder:
         return self.folder / f"ceph{number}.conf"
 
     def env(self) -> dict[str, str]:
-        """Where QEMU finds its drivers: its image need not be the host's root."""
+        """Where QEMU finds its drivers, because its image may not be the root of the host."""
         return {"QEMU_MODULE_DIR": str(self.image_root / "usr/lib" / self.arch.triplet / "qemu")}
 
     def argv(self) -> list[str]:
@@ -96,17 +96,17 @@ class GuestOrder:
 
 
 def disk_id(number: int) -> str:
-    """QEMU's name of a guest's RBD disk."""
+    """QEMU's name for an RBD disk of a guest."""
     return f"rbd{number}"
 
 
 def device(number: int) -> str:
-    """The guest's name of it."""
+    """The guest's device name for an RBD disk."""
     return f"/dev/vd{chr(ord(_FIRST) + number)}"
 
 
 def machine(arch: Arch, image_root: PurePosixPath, *, kvm: bool) -> list[str]:
-    """A minimal machine, whose console is standard output."""
+    """A minimal machine with its console on standard output."""
     accel = ["-accel", "kvm", "-cpu", "host"] if kvm else ["-accel", "tcg,thread=multi", "-cpu", CPU[arch]]
     argv = [program(arch), "-nodefaults", "-no-user-config", "-display", "none", "-M", BOARD[arch], *accel]
     for folder in ("qemu", "seabios"):

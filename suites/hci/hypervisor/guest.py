@@ -1,4 +1,4 @@
-"""One guest on a host: boots it, talks to it, and ends it by a shutdown or by a power cut."""
+"""One guest on a host: boots it, sends it requests, and ends it by a shutdown or a power cut."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from cephlab.suites.hci.hypervisor.command import GuestOrder, disk_id
 
 _RELAY = Path(relay.__file__)
 WAITS = "waiting for connection on"
-"""QEMU logs this when the guest's port accepts a connection, and does nothing before it has one."""
+"""QEMU logs this when the guest's port accepts connections, and starts the guest only after one is made."""
 _SOCKET_S = 60.0
 BOOT_S = 300.0
-"""For an emulated guest beside other work; alone it takes a tenth."""
+"""For an emulated guest on a busy machine; on an idle one it takes a tenth of this."""
 _END_S = 30.0
 _MONITOR_S = 300.0
 
@@ -61,11 +61,11 @@ class HostedGuest:
     monitor: Channel
 
     def ask(self, operation: str, *, timeout_s: float, **arguments: Any) -> Any:
-        """Send the agent a request; GuestGone where the guest ends meanwhile, LabBroken where the agent refuses."""
+        """Send the agent a request. GuestGone if the guest ends meanwhile, LabBroken if the agent refuses."""
         return _ask(self.channel, self.host, self.order, {"op": operation, **arguments}, timeout_s)["ok"]
 
     def run(self, argv: Sequence[str], *, timeout_s: float) -> Result:
-        """Run a program in the guest to its end; CommandFailed, with its output, where it fails."""
+        """Run a program in the guest to its end. CommandFailed with its output if it fails."""
         ended = self.ask("run", argv=list(argv), timeout_s=timeout_s)
         done = Result(tuple(argv), int(ended["code"]), ended["out"].encode(), ended["err"].encode())
         if done.code != 0:
@@ -85,10 +85,10 @@ class HostedGuest:
         """Kill QEMU at once: everything that it or the guest held in memory is gone."""
         self.process.signal(signal.SIGKILL)
         if not self.process.wait(_END_S):
-            raise LabBroken(f"the QEMU of {self.order.name} does not die")
+            raise LabBroken(f"the QEMU of {self.order.name} did not end after SIGKILL")
 
     def close(self) -> None:
-        """End it, if it runs, as when its host shuts down: QEMU closes its disks."""
+        """End QEMU if it runs, as a host shutdown would: QEMU closes its disks."""
         self.process.signal(signal.SIGTERM)
         if not self.process.wait(_END_S):
             self.cut_power()
@@ -116,7 +116,7 @@ def words(host: Host, order: GuestOrder) -> str:
 
 @contextmanager
 def running(host: Host, order: GuestOrder, *, patience: float = 1.0) -> Iterator[HostedGuest]:
-    """Run a guest for the length of a block."""
+    """Run a guest during the block."""
     host.remove(order.folder)
     _configure(host, order)
     process = host.spawn(order.argv(), log=order.folder / "log", env=order.env())
@@ -133,7 +133,7 @@ def running(host: Host, order: GuestOrder, *, patience: float = 1.0) -> Iterator
 
 
 def _configure(host: Host, order: GuestOrder) -> None:
-    """Write a ceph.conf for each disk, which names the host's keyring, and the relay beside it."""
+    """Write a ceph.conf for each disk, which names the host's keyring, and the relay program."""
     hosts_own = host.read(conf.conf_path(host)).decode()
     for number, disk in enumerate(order.disks):
         lines = [hosts_own, "[client]", *(f"{key} = {value}" for key, value in disk.options.items())]
@@ -166,5 +166,5 @@ def _channel(host: Host, order: GuestOrder, socket: PurePosixPath, *more: str) -
 
 
 def not_in_time(what: str, seconds: float, _last: object) -> LabBroken:
-    """The error of a wait in vain, which says nothing about Ceph."""
+    """The error when something does not come in time, which says nothing about Ceph."""
     return LabBroken(f"{what} did not come within {seconds:g} s")

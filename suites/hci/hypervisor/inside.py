@@ -1,6 +1,6 @@
-"""Runs as a guest's first process, under the image's Python: runs programs, and writes blocks that it acknowledges.
+"""The agent in a guest, its first process, under the image's Python: runs programs, writes and acknowledges blocks.
 
-It answers one line of JSON for each line of JSON on a virtio port, and imports nothing of the lab. When it ends, the
+It answers each line of JSON on a virtio port with one line of JSON, and imports nothing of the lab. When it ends, the
 guest ends: the kernel panics without its first process, and QEMU is told not to reboot.
 """
 
@@ -24,24 +24,24 @@ _ENVIRONMENT = {"HOME": "/tmp", "LANG": "C.UTF-8", "PATH": "/usr/sbin:/usr/bin:/
 
 
 def content(seed: int, number: int) -> bytes:
-    """Content of a block. It follows from the number, so that a block with any other content is noticed."""
+    """Content of a block. It is computed from the number, so that any other content is detected."""
     return hashlib.sha256(f"{seed}/{number}".encode()).digest() * (BLOCK_BYTES // 32)
 
 
 def place(seed: int, number: int, blocks: int) -> int:
-    """Offset of a block: all over the device, no two at the same place. blocks: on the device, a power of two."""
+    """Offset of a block, different for every block of the device. blocks: on the device, a power of two."""
     return (seed + number * STRIDE) % blocks * BLOCK_BYTES
 
 
 class BlockWriter:
-    """Writes past the guest's page cache, so that unflushed writes wait in QEMU or below."""
+    """Writes with direct I/O, so that unflushed writes wait in QEMU or below and not in the guest's page cache."""
 
     def __init__(self, device: str) -> None:
         self.file = os.open(device, os.O_RDWR | os.O_DIRECT)
         self.buffer = mmap.mmap(-1, BLOCK_BYTES)  # direct I/O takes whole pages
 
     def write(self, request: Mapping[str, Any]) -> int:
-        """Write `count` blocks from `first` on, then flush if asked to; returns how many were written."""
+        """Write `count` blocks from `first` on, then flush if requested; returns how many were written."""
         seed, first, count = int(request["seed"]), int(request["first"]), int(request["count"])
         for number in range(first, first + count):
             self.buffer[:] = content(seed, number)
@@ -73,7 +73,7 @@ def operations() -> Mapping[str, Callable[[Mapping[str, Any]], Any]]:
 
 
 def answer(known: Mapping[str, Callable[[Mapping[str, Any]], Any]], line: bytes) -> bytes:
-    """The answer to one line; an error of the system is an answer too."""
+    """The answer to one line. An OSError is reported in the answer."""
     request = json.loads(line)
     try:
         reply = {"ok": known[request["op"]](request)}
@@ -92,7 +92,7 @@ def port() -> Path:
 
 
 def main() -> None:
-    """Answer until the lab hangs up."""
+    """Answer until the lab closes the port."""
     known = operations()
     with port().open("r+b", buffering=0) as link:
         pending = b""

@@ -1,7 +1,7 @@
-"""Runs on a host, under the image's Python: carries lines between the lab and a socket of QEMU on that host.
+"""Relays lines between the lab and a QEMU socket on a host. Runs there under the image's Python.
 
-With `monitor` after the socket's path, the socket is that of QEMU's monitor. Its greeting and its events answer no
-request, and are left out.
+With `monitor` after the socket's path, the socket is that of QEMU's monitor. Its greeting and events are left out,
+because they answer no request.
 """
 
 import json
@@ -19,12 +19,12 @@ def outward(link: socket.socket, *, monitor: bool) -> None:
                 sys.stdout.buffer.write(line)
                 sys.stdout.buffer.flush()
     finally:
-        # A QEMU that is killed with a line unread resets the socket, which is an error here and not an end of it.
+        # If QEMU is killed with a line unread, the socket is reset: that raises an error instead of ending the file.
         os._exit(0)
 
 
 def main() -> None:
-    """Carry lines until the lab closes its end."""
+    """Relay lines until the lab closes its end."""
     link = socket.socket(socket.AF_UNIX)
     link.connect(sys.argv[1])
     monitor = sys.argv[2:] == ["monitor"]
