@@ -1,4 +1,4 @@
-"""Block devices: the cost of an operation, throughput against depth and clients, the papers' own settings."""
+"""Block devices: cost of an operation, throughput against queue depth and clients, settings of the papers."""
 
 from cephlab.suites.block import cache, clients, costs, depth, papers, radosbench, unwritten, watts
 

@@ -1,4 +1,4 @@
-"""librbd's cache off and on: the requests that still reach the cluster."""
+"""librbd's cache off and on: how many requests reach the cluster."""
 
 from dataclasses import replace
 
@@ -12,24 +12,24 @@ BLOCK_BYTES = 4096
 DEPTH = 4
 NONE = {
     "rbd_cache": "false",
-    # librbd's scheduler also runs without a cache and merges sequential writes in flight.
+    # librbd's I/O scheduler also runs without a cache, and merges sequential writes in flight.
     "rbd_io_scheduler": "none",
 }
 WRITEBACK = {
     "rbd_cache": "true",
     "rbd_cache_policy": "writeback",
-    # Without this librbd writes through until a guest flushes for the first time.
+    # Without this, librbd writes through until a guest flushes for the first time.
     "rbd_cache_writethrough_until_flush": "false",
 }
 MOST_UNCACHED = 1.1
-"""Requests per operation without a cache: one, and sometimes one of librbd's own."""
+"""Most requests per operation without a cache: one, and sometimes one more from librbd itself."""
 
 MOST_CACHED = 0.8
-"""Requests per operation with it: the cache merges sequential writes of 4 KiB."""
+"""Most requests per operation with a cache, which merges sequential writes of 4 KiB."""
 
 
 def run(stage: Stage) -> None:
-    """Write small blocks in sequence, which a writeback cache merges, with the cache off and on."""
+    """Write small blocks in sequence, with the cache off and on. A writeback cache merges them."""
     with written(stage) as (image,):
         wanted = job(stage, image, "write", BLOCK_BYTES, DEPTH, ramp_time="0")
         for name, options, least, most in (
@@ -46,7 +46,7 @@ def run(stage: Stage) -> None:
 
 
 def counted(stage: Stage, wanted: FioJob) -> tuple[FioResult, float]:
-    """Run a job. Returns its result, and the number of client writes that the OSDs answered meanwhile."""
+    """Run a job. Returns its result, and the number of client writes that the OSDs served during it."""
     before = _requests(stage)
     (result,) = run_jobs(stage.cluster, [(client_node(stage.cluster), wanted)])
     return result, _requests(stage) - before
@@ -59,8 +59,8 @@ def _requests(stage: Stage) -> float:
 SCENARIOS = (
     scenario_of_load(
         name="block.cache",
-        goal="librbd's writeback cache merges small sequential writes; without it each goes to the cluster.",
-        method="Writes 4 KiB blocks in sequence with fio, cache off and on; the OSDs count the requests.",
+        goal="librbd's writeback cache merges small sequential writes; without it, each write reaches the cluster.",
+        method="Writes 4 KiB blocks in sequence with fio, cache off and on; reads the OSDs' request counters.",
         run=run,
     ),
 )

@@ -1,4 +1,4 @@
-"""One, two and more clients on nodes of their own: their total throughput, and the share of each."""
+"""One, two and more clients, each on its own node: their total throughput, and the share of each."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -33,12 +33,12 @@ DEPTH = 8
 COUNTS = {Tier.QUICK: (1, CLIENTS), Tier.FULL: tuple(range(1, CLIENTS + 1))}
 TURNS = 2
 LEAST_SHARE = 0.2
-"""Least throughput of a client, as a share of the fastest one's. Clients of equal depth queue for the same servers, so
-their shares are equal but for what a busy machine's scheduler takes from one of them in a few seconds."""
+"""Least throughput of the slowest client over that of the fastest. Clients of equal depth queue at the same servers, so
+their shares are equal except for what the scheduler of a busy machine takes from one of them in a few seconds."""
 
 
 def run(stage: Stage, pattern: str) -> None:
-    """Run one client, then more, up to CLIENTS or to every machine of an inventory; each has an image of its own."""
+    """Run one client, then more, up to CLIENTS or every client machine of an inventory; each has its own image."""
     rates, latencies, counts = [], [], client_counts(stage, COUNTS[stage.tier])
     expected = expect(stage, [Shape(pattern, BLOCK_BYTES, count, DEPTH) for count in counts])
     with images(stage, counts[-1]) as targets:
@@ -56,24 +56,24 @@ def run(stage: Stage, pattern: str) -> None:
             what = f"slowest of {count} clients beside the quickest"
             stage.recorder.figure(what, share, "", Bound(why, least=LEAST_SHARE, basis=Basis.SHAPE))
     lines = [*rate_and_latency("measured", counts, rates, latencies), *expected.lines(counts)]
-    title = f"{pattern} of 4 KiB at depth {DEPTH} each, against clients on nodes of their own"
+    title = f"{pattern} of 4 KiB at depth {DEPTH} each, against number of clients, each on its own node"
     record_series(stage.recorder, title, lines, axis="clients", marks={}, words=expected.words)
 
 
 def images(stage: Stage, count: int) -> AbstractContextManager[list[BlockImage]]:
-    """One for each client."""
+    """Written images, one for each client."""
     size = scale_of(stage).image_bytes(PUBLISHED_BYTES, count)
     return written(stage, count, size, pg_num=pg_num(stage, REPLICATED))
 
 
 def loaded(stage: Stage, targets: Sequence[BlockImage], pattern: str, depth: int) -> list[FioResult]:
-    """Load every image at once, each by a client of its own."""
+    """Load all images at the same time, each from its own client."""
     jobs = [timed(stage, job(stage, target, pattern, BLOCK_BYTES, depth)) for target in targets]
     return run_jobs(stage.cluster, [(client_node(stage.cluster, number), each) for number, each in enumerate(jobs)])
 
 
 def one_is_not_enough(stage: Stage) -> None:
-    """Let one client wait for each request, then all of them, in turns."""
+    """Run one client at depth 1 and all clients at depth 1, alternately."""
     count = client_counts(stage, COUNTS[Tier.QUICK])[-1]
     runs: dict[int, list[FioResult]] = {1: [], count: []}
     with images(stage, count) as targets:
@@ -87,16 +87,16 @@ def one_is_not_enough(stage: Stage) -> None:
 
 
 def note_gain(recorder: Recorder, count: int, runs: Mapping[int, Sequence[FioResult]]) -> None:
-    """The rate of all clients over that of one, by interval. runs: number of clients at once -> result of each."""
+    """Record the rate of all clients over that of one, with its interval. runs: number of clients -> their results."""
     rates = {number: total_of(done, len(done) // number) for number, done in runs.items()}
     gain = ratio_of(rates[count], rates[1])
-    why = "one client that waits for each request leaves the cluster idle, so several do more (Proxmox VE, 2020)"
+    why = "one client with one request in flight leaves the cluster idle, so several do more (Proxmox VE, 2020)"
     bound = Bound(why, least=1.0, basis=Basis.SHAPE)
     recorder.figure(f"randread by {count} clients over that of one", gain.mean, "", bound, interval=gain.ends)
 
 
 def total_of(results: Sequence[FioResult], turns: int) -> Interval:
-    """The mean rate of a turn, of results of several turns."""
+    """The mean rate of a turn, from the results of several turns."""
     done = [run.main for run in results]
     samples = min(run.iops_samples for run in done) * turns
     rate, _ = total([(run.iops / turns, run.iops_stddev / turns, run.latency_mean_s) for run in done], samples)
@@ -106,7 +106,7 @@ def total_of(results: Sequence[FioResult], turns: int) -> Interval:
 def together(
     recorder: Recorder, what: str, results: Sequence[FioResult], bounds: tuple[Bound, Bound]
 ) -> tuple[Interval, Interval]:
-    """Note the total rate and the mean latency of all clients. Returns both."""
+    """Record the total rate and the mean latency of all clients. Returns both."""
     done = [result.main for result in results]
     samples = min(run.iops_samples for run in done)
     rate, latency = total([(run.iops, run.iops_stddev, run.latency_mean_s) for run in done], samples)
@@ -117,8 +117,8 @@ def together(
 SCENARIOS = (
     scenario_of_load(
         name="block.one-client",
-        goal="One client cannot load the cluster: several that each wait for every request do more together.",
-        method=f"Runs randread of 4 KiB at depth 1 by one client and by all, {TURNS} times in turns; their ratio.",
+        goal="Several clients with one request in flight each do more together than one such client.",
+        method=f"Runs randread of 4 KiB at depth 1, {TURNS} times alternately with one client and all; compares rates.",
         run=one_is_not_enough,
         sees=("randread by .* clients over that of one",),
         tier=Tier.FULL,
@@ -127,7 +127,7 @@ SCENARIOS = (
         scenario_of_load(
             name=f"block.clients[op={pattern}]",
             goal="Clients on different nodes share a cluster fairly.",
-            method=f"Runs 1 to {CLIENTS} fio processes, each on a node and image of its own: {pattern}, 4 KiB, "
+            method=f"Runs 1 to {CLIENTS} fio processes, each on its own node and image: {pattern}, 4 KiB, "
             f"depth {DEPTH}.",
             run=partial(run, pattern=pattern),
             sees=("slowest of .* clients beside the quickest",),

@@ -1,4 +1,4 @@
-"""The cost of an operation for each role, held to the stored baseline and to the least that any cluster needs."""
+"""Cost of an operation by role, compared with a stored baseline and with the least that any cluster needs."""
 
 from functools import partial
 
@@ -24,16 +24,16 @@ LARGE_DEPTH = 8
 NARROW = 0.02
 BUDGET_S = {Tier.QUICK: 10.0, Tier.FULL: 40.0}
 BASELINE_BUDGET_S = 45.0
-"""With a baseline: more batches, because the verdict compares intervals."""
+"""With a baseline, more batches are needed, because the verdict compares intervals."""
 
 BATCH_S = 1.5
 LEAST_OPERATIONS = 200
 SLACK = 0.85
-"""The ends of a batch do not cut all counters at the same operation, and some requests are in flight."""
+"""Allowance: the counters at the end of a batch are not read at the same operation, and some requests are in flight."""
 
 
 def run(stage: Stage, name: str, block_bytes: int, depth: int) -> None:
-    """Measure an operation, and note its figures with their bounds."""
+    """Measure an operation, and record its figures with their bounds."""
     cluster = stage.cluster
     require_metered(cluster, COPIES)
     known = demandfile.baseline_folder(cluster.run.home).is_dir()
@@ -51,7 +51,7 @@ def run(stage: Stage, name: str, block_bytes: int, depth: int) -> None:
         "operations measured", got=float(measurement.conditions["operations"]), least=LEAST_OPERATIONS
     )
     share = float(measurement.conditions["harness_share"])
-    why = "the harness must not distort what it measures"
+    why = "the harness must not distort the measurement"
     stage.recorder.figure(
         "CPU of cephlab beside that of the cluster", share, "", Bound(why, most=MAX_HARNESS_SHARE, basis=Basis.SHAPE)
     )
@@ -64,16 +64,16 @@ def quiet(_line: str) -> None:
 
 
 def floors(recorder: Recorder, demand: Demand) -> None:
-    """Hold an operation to the bytes that it must move over the wire and onto disks: its payload."""
+    """Compare the bytes that an operation moves over the wire and to disks with the least possible: its payload."""
     size, copied = demand.operation.block_bytes, demand.operation.block_bytes * (demand.operation.replicas - 1)
     if "write" in demand.operation.name:
         least = [
-            (Role.PRIMARY, Resource.WIRE_SENT_BYTES, copied, "a copy to each replica"),
+            (Role.PRIMARY, Resource.WIRE_SENT_BYTES, copied, "the primary sends a copy to each replica"),
             (Role.PRIMARY, Resource.DEVICE_WRITE_BYTES, size, "every byte reaches the primary's disk"),
             (Role.REPLICA, Resource.DEVICE_WRITE_BYTES, copied, "every byte reaches every replica's disk"),
         ]
     else:
-        least = [(Role.CLIENT, Resource.WIRE_RECEIVED_BYTES, size, "the client gets what it reads")]
+        least = [(Role.CLIENT, Resource.WIRE_RECEIVED_BYTES, size, "the client receives the data that it reads")]
     for role, resource, floor, why in least:
         cost = demand.costs[role][resource]
         what = f"{resource} of {role}, per operation of {size_text(size)}"
@@ -82,7 +82,7 @@ def floors(recorder: Recorder, demand: Demand) -> None:
 
 
 def against_baseline(stage: Stage, measurement: Measurement) -> None:
-    """Note every cost that can be judged beside the baseline's, or that no baseline exists."""
+    """Record every cost that can be compared with the baseline, or that there is no baseline."""
     before = demandfile.find_baseline(stage.cluster.run.home, measurement.demand)
     what = f"CPU of {operation_text(measurement.demand.operation)}"
     cpu = measurement.demand.cpu_s(Role.PRIMARY) + measurement.demand.cpu_s(Role.REPLICA)
@@ -92,7 +92,7 @@ def against_baseline(stage: Stage, measurement: Measurement) -> None:
         return
     (compared,) = compare([before], [measurement])
     judged = [change for change in compared.changes if change.outcome is not None]
-    why = "judged beside its baseline" if judged else compared.verdict.reason
+    why = "compared with its baseline" if judged else compared.verdict.reason
     stage.recorder.figure(what, cpu, "s", Bound(why, basis=Basis.NOTED))
     for change in judged:
         ratio = change.ratio
@@ -106,7 +106,7 @@ def scenario(name: str, block_bytes: int, depth: int, tier: Tier) -> Scenario:
     return Scenario(
         name=f"block.cost[op={name},size={size.replace(' ', '')}]",
         goal=f"A {name} of {size} costs no more than its baseline, and moves at least its payload.",
-        method=f"Runs fio through librbd at depth {depth} in batches; counts CPU, disk and wire by role and operation.",
+        method=f"Runs fio through librbd at depth {depth} in batches; counts CPU, disk and wire per operation by role.",
         run=partial(run, name=name, block_bytes=block_bytes, depth=depth),
         check="regression",
         tier=tier,

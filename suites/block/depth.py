@@ -1,4 +1,4 @@
-"""Throughput and latency against requests in flight, the knee of the curve, and the model's prediction."""
+"""Throughput and latency against queue depth, the knee of the curve, and the model's prediction."""
 
 from functools import partial
 
@@ -15,8 +15,8 @@ from cephlab.tuning.workload import Shape
 BLOCK_BYTES = 4096
 DEPTHS = {Tier.QUICK: (1, 4, 16, 64), Tier.FULL: (1, 2, 4, 8, 16, 32, 64, 128)}
 LEAST_GAIN = 1.2
-"""Throughput with a full queue over that of one request at a time. More in flight can only help (asymptotic bounds,
-Lazowska et al. 1984, chapter 5). A cluster in which every request waits for the one before gains nothing."""
+"""Least throughput with a full queue over that with one request at a time. More requests in flight can only help
+(asymptotic bounds, Lazowska et al. 1984, chapter 5). A cluster that serves one request after another gains nothing."""
 
 
 def run(stage: Stage, pattern: str) -> None:
@@ -32,7 +32,7 @@ def run(stage: Stage, pattern: str) -> None:
             results.append(result)
     rates = [result.iops for result in results]
     gain = max(rates) / rates[0] if rates[0] else 0.0
-    why = "a cluster does more with requests in parallel than one after the other"
+    why = "a cluster does more with parallel requests than with one after another"
     stage.recorder.figure(
         "throughput of the best depth over that of one request",
         gain,
@@ -51,8 +51,8 @@ def run(stage: Stage, pattern: str) -> None:
 SCENARIOS = tuple(
     scenario_of_load(
         name=f"block.depth[op={pattern}]",
-        goal=f"A {pattern} workload gains from requests in flight up to a knee, and its figures fit each other.",
-        method="Runs fio through librbd at one queue depth after the other: 4 KiB, no cache.",
+        goal=f"A {pattern} workload gains from more requests in flight, and its rates and latencies are consistent.",
+        method="Runs fio through librbd at one queue depth after another: 4 KiB, no cache.",
         run=partial(run, pattern=pattern),
         tier=tier,
     )

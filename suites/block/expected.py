@@ -1,4 +1,4 @@
-"""The model's prediction for a scenario's points: a line beside them, and limits on the profile's own machines."""
+"""The model's prediction for the points of a scenario: lines to draw, and limits if the profile's machines run it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ RATE, LATENCY = "operations per second", "mean latency, seconds"
 
 @dataclass(frozen=True)
 class Expected:
-    """predictions: one for each shape, or none at all; words: the sources, or why there is no prediction.
+    """predictions: one for each shape, or empty; words: the sources, or why there is no prediction.
 
-    limits: for each shape those of its throughput and its mean latency; empty on other machines than the profile's.
+    limits: for each shape, of its throughput and its mean latency; empty if other machines than the profile's run it.
     """
 
     predictions: tuple[Prediction, ...] = ()
@@ -30,7 +30,7 @@ class Expected:
     limits: tuple[tuple[Limit, Limit], ...] = ()
 
     def lines(self, axis: Sequence[float]) -> list[Line]:
-        """Throughput and latency over what varies. axis: its value for each shape."""
+        """Lines of predicted throughput and latency. axis: the varied value of each shape."""
         if not self.predictions:
             return []
         rates = [prediction.ops for prediction in self.predictions]
@@ -38,7 +38,7 @@ class Expected:
         return rate_and_latency("predicted", axis, rates, latencies)
 
     def bounds(self, index: int) -> tuple[Bound, Bound]:
-        """Bounds of one shape's throughput and mean latency."""
+        """Bounds for the throughput and the mean latency of one shape."""
         if not self.limits:
             return NO_LIMIT, NO_LIMIT
         rate, latency = self.limits[index]
@@ -56,7 +56,7 @@ def rate_and_latency(
 
 
 def named_of(shapes: Sequence[Shape]) -> str:
-    """The operations of some shapes, each once."""
+    """The operations of the shapes, each named once."""
     return ", ".join(dict.fromkeys(shape.operation for shape in shapes))
 
 
@@ -65,9 +65,9 @@ def bound(limit: Limit) -> Bound:
 
 
 def expect(stage: Stage, shapes: Sequence[Shape]) -> Expected:
-    """Predict by the profile that the user named, or by this machine's, which sets no limits.
+    """Predict with the profile that the user named, or with that of this machine, which sets no limits.
 
-    Where the run's machines are the profile's and it cannot say what they should do, the run is inconclusive.
+    If the profile's own machines run it and the model has no prediction, the run is inconclusive.
     """
     home, named = stage.cluster.run.home, profile_of(stage)
     at_home = named is not None and are_machines_of(stage.cluster.provider, named)
@@ -78,7 +78,7 @@ def expect(stage: Stage, shapes: Sequence[Shape]) -> Expected:
         words = f"predicted for {profile.name} from demands {origin}"
     except LabError as error:
         if at_home:
-            what = f"limits of {named_of(shapes)} on the profile's own machines, which the model does not give"
+            what = f"limits for {named_of(shapes)} on the profile's machines, which the model cannot give"
             stage.recorder.witness(f"{what}: {error.what}", got=0, least=1)
         return Expected(words=f"not predicted: {error.what}")
     if not at_home:

@@ -1,4 +1,4 @@
-"""The papers' own fio and rados bench settings by name: as published on a profile's machines, else a lab's size."""
+"""Published fio and rados bench settings by name: as published on a profile's machines, in a lab scaled down."""
 
 import math
 import re
@@ -42,16 +42,16 @@ from cephlab.tuning.workload import FLOWS, Shape
 
 GIB = 1 << 30
 BENCH_BYTES = 512 << 20
-"""Most that rados bench may write: a lab's disks in memory hold three copies of it."""
+"""Most bytes that rados bench may write: the in-memory disks of a lab hold three copies of it."""
 
 
 @dataclass(frozen=True)
 class FioSetting:
-    """One published setting. source: paper and place in it; options: of the Ceph client; more: fio's own options.
+    """One published setting. source: the paper and the place in it; options: of the Ceph client; more: fio options.
 
-    size_bytes, seconds, ramp_s, pgs: as published, pgs 0 where that is not said; volumes: images under load at once;
-    jobs, depths: every pair of them is run. kind: the pool's copies. fill: share of the raw capacity that was in use.
-    numa: fio is bound to the first node of memory; krbd: the paper's image is a device of the kernel, by libaio.
+    size_bytes, seconds, ramp_s, pgs: as published, pgs 0 if not published; volumes: images under load at the same time;
+    jobs, depths: every pair of them is run. kind: the pool's copies. fill: the share of raw capacity that was in use.
+    numa: fio is bound to the first NUMA node; krbd: the paper's image is a kernel block device, with libaio.
     """
 
     name: str
@@ -79,7 +79,7 @@ class FioSetting:
 
     @property
     def written_for_one(self) -> float:
-        """Bytes on disks for one of an image."""
+        """Bytes on disks per byte of an image."""
         return self.kind.size / max(1, self.kind.k)
 
     def image_bytes(self, scale: Scale) -> int:
@@ -88,9 +88,9 @@ class FioSetting:
         return scale.image_bytes(self.size_bytes, count, self.written_for_one, self.fill or SHARE)
 
     def words(self, scale: Scale) -> str:
-        """What a run has of the published setting."""
-        said = scale.words(self.size_bytes, self.volumes, self.seconds, self.image_bytes(scale))
-        return said if scale.at_length or not self.fill else f"{said}, empty beside them"
+        """How a run differs from the published setting."""
+        scaled = scale.words(self.size_bytes, self.volumes, self.seconds, self.image_bytes(scale))
+        return scaled if scale.at_length or not self.fill else f"{scaled}, the rest empty"
 
 
 _ALTRA = "Ceph on Ampere Altra, appendix 12.6"
@@ -102,11 +102,11 @@ _PVE_JOBS, _PVE_DEPTHS = (1, 4), (1, 32)
 _PVE_GUESTS = 6
 _ALTRA_PROCESSES = 72
 _DEPTHS = (1, 2, 4, 8, 16, 32, 64, 128)
-"""For the paper's `iodepth=xxx`: its figure of one client is a curve over depths that the text does not name."""
+"""For the paper's `iodepth=xxx`: its figure for one client is a curve over depths that the text does not name."""
 TWO_COPIES, ONE_COPY = PoolKind("replicated", 2), PoolKind("replicated", 1)
 
 altra = partial(FioSetting, source=_ALTRA, block_bytes=4096, size_bytes=200 * GIB, kind=TWO_COPIES, pgs=4096, fill=0.7)
-"""Sections 5.1 and 12.5: two copies, 70 % of the raw capacity in use, 4096 PGs."""
+"""Sections 5.1 and 12.5: two copies, 70 % of raw capacity in use, 4096 PGs."""
 altra_single = partial(altra, seconds=300, depths=_DEPTHS, ramp_s=60.0, more=_SYNC, krbd=True)
 altra_multi = partial(altra, seconds=600, volumes=_ALTRA_PROCESSES, numa=True)
 kunpeng = partial(FioSetting, block_bytes=4096, depths=(128,), size_bytes=20 * GIB, seconds=60, numa=True, ramp_s=10.0)
@@ -146,13 +146,13 @@ SETTINGS = (
 )
 
 SHARED_IMAGE = "--image-shared"
-"""Without the exclusive lock. Each fio job opens the image by itself, and with the lock writers would take turns, which
-the jobs inside one guest do not."""
+"""Disables the exclusive lock. Each fio job opens the image by itself, and with the lock only one writer could work at
+a time, unlike the jobs inside one guest."""
 
 NUMA = {"numa_cpu_nodes": "0", "numa_mem_policy": "bind:0"}
-"""Of both papers. A lab has no node of memory to spare."""
+"""NUMA binding of both papers. A lab has no NUMA node to spare."""
 FILL_TOLERANCE = 0.02
-"""By how much less than published may be in use: what BlueStore frees meanwhile."""
+"""How much less than the published share may be in use, because BlueStore frees space during the run."""
 
 
 def run(stage: Stage, setting: FioSetting) -> None:
@@ -168,7 +168,7 @@ def run(stage: Stage, setting: FioSetting) -> None:
 
 @contextmanager
 def laid_out(stage: Stage, setting: FioSetting) -> Iterator[list[BlockImage]]:
-    """The images, beside as much data as was in use. Unavailable where a cluster refuses the published pool."""
+    """The images, with as much other data as was in use. Unavailable if the cluster refuses the published pool."""
     scale = scale_of(stage)
     options = list(devices.KRBD_FEATURES) if setting.krbd else []
     options += [SHARED_IMAGE] if max(setting.jobs) > 1 else []
@@ -188,14 +188,14 @@ def laid_out(stage: Stage, setting: FioSetting) -> Iterator[list[BlockImage]]:
             raise Unavailable(
                 f"the cluster refuses a pool with {setting.kind.size} copies and {pgs} PGs, as published",
                 str(refused),
-                "allow it: mon_max_pg_per_osd, mon_allow_pool_size_one",
+                "allow it with mon_max_pg_per_osd and mon_allow_pool_size_one",
             ) from refused
         fill(stage, setting)
         yield images
 
 
 def fill(stage: Stage, setting: FioSetting) -> None:
-    """Use as much of the capacity as was in use, where the machines are the profile's: an image for each client."""
+    """Fill the capacity to the published share if the profile's machines run it, with one image for each client."""
     scale = scale_of(stage)
     if not (setting.fill and scale.at_length):
         return
@@ -209,20 +209,20 @@ def fill(stage: Stage, setting: FioSetting) -> None:
 
 
 def used(stage: Stage) -> tuple[float, float]:
-    """Bytes of the cluster's disks: in use, and all."""
+    """Bytes of the cluster's disks: (in use, total)."""
     stats = stage.cluster.client.mon("df")["stats"]
     return float(stats["total_used_raw_bytes"]), float(stats["total_bytes"])
 
 
 def through_kernel(stage: Stage, setting: FioSetting) -> bool:
-    """Whether clients have a kernel with krbd: a guest's of the lab, or that of the profile's machines."""
+    """Whether to use krbd: the setting wants it, and clients have their own kernel (a guest, or a real machine)."""
     has = Capability.OWN_KERNEL in stage.cluster.provider.capabilities() or scale_of(stage).at_length
     return setting.krbd and has
 
 
 @contextmanager
 def mapped(stage: Stage, target: BlockImage, number: int) -> Iterator[str]:
-    """Path of the image as a device of the client machine that loads it."""
+    """Map the image on the client machine that loads it; yields the device's path."""
     node = client_node(stage.cluster, number)
     device = devices.map_image(stage.cluster, node, target.pool, target.name)
     try:
@@ -232,7 +232,7 @@ def mapped(stage: Stage, target: BlockImage, number: int) -> Iterator[str]:
 
 
 def loaded(stage: Stage, setting: FioSetting, targets: Sequence[tuple[BlockImage, str]], jobs: int, depth: int) -> None:
-    """Run one load on all images at once, and note its figures. targets: image, and its device if it has one."""
+    """Run one load on all images together, and record its figures. targets: (image, its device or empty)."""
     scale, requests = scale_of(stage), []
     for number, (target, device) in enumerate(targets):
         base = job(stage, target, setting.pattern, setting.block_bytes, depth)
@@ -259,9 +259,9 @@ def loaded(stage: Stage, setting: FioSetting, targets: Sequence[tuple[BlockImage
 
 
 def note_all(stage: Stage, setting: FioSetting, results: Sequence[FioResult], name: str, shape: Shape | None) -> None:
-    """Note the rate of all volumes: held to the model at the setting's own load where the hosts are the profile's.
+    """Record the rate of all volumes, with the model's limit for that load if the profile's machines run it.
 
-    shape: that load; None for a mix, which the model does not predict.
+    shape: the load; None for a mix, which the model does not predict.
     """
     sides = [(done.iops, done.iops_stddev) for result in results for done in (result.read, result.write)]
     samples = min((done.iops_samples for result in results for done in (result.main,)), default=0)
@@ -275,7 +275,7 @@ BENCH_BLOCK_BYTES, BENCH_DEPTH = 4 << 20, 16
 
 
 def rados_bench(stage: Stage) -> None:
-    """Let three clients write 4 MiB objects with 16 in flight each, then read them in order."""
+    """Write 4 MiB objects from three clients with 16 in flight each, then read them in order."""
     scale = scale_of(stage)
     seconds, share = int(scale.seconds(600)), 0 if scale.at_length else BENCH_BYTES // CLIENTS
     with pools.pool(stage.cluster, "pve", pg_num=pg_num(stage, REPLICATED, 512)) as pool:
@@ -302,8 +302,8 @@ def scenario(setting: FioSetting) -> Scenario:
     depths = _either(setting.depths)
     return scenario_of_load(
         name=f"block.paper[setting={setting.name}]",
-        goal=f"The published setting {setting.name} runs, and its figures fit each other.",
-        method=f"{setting.source}: {setting.pattern} of {setting.block_bytes} B, {jobs}at depth {depths}{volumes}.",
+        goal=f"The published setting {setting.name} runs, and its rate and latency are consistent.",
+        method=f"Runs {setting.source}: {setting.pattern}, {setting.block_bytes} B, {jobs}depth {depths}{volumes}.",
         run=partial(run, setting=setting),
         sees=(f"{re.escape(setting.name)}.*: all volumes",),
         topology=ONE_COPY_ALLOWED if setting.kind == ONE_COPY else ANYWHERE,
@@ -322,8 +322,8 @@ SCENARIOS = (
     *(scenario(setting) for setting in SETTINGS),
     scenario_of_load(
         name="block.paper[setting=pve-rados-bench]",
-        goal="The published rados bench runs with three clients and reads back what it wrote.",
-        method=f"{_PVE}: 4 MiB, 16 in flight for each of three clients, write, then seq.",
+        goal="The published rados bench runs with three clients and reads back all that it wrote.",
+        method=f"Runs {_PVE}: 4 MiB, 16 in flight for each of three clients, write, then seq.",
         run=rados_bench,
         tier=Tier.FULL,
     ),

@@ -1,4 +1,4 @@
-"""rados bench with one, two and three clients: it writes, then reads everything back in order."""
+"""rados bench with one, two and three clients: writes, then reads everything back in order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from cephlab.tuning.workload import Shape
 
 SECONDS = {Tier.QUICK: 3, Tier.FULL: 8}
 THREADS = 4
-BLOCK_BYTES = 1 << 20  # a quarter of the papers' 4 MiB: disks in memory hold 2 GiB, and all data has three copies
+BLOCK_BYTES = 1 << 20  # a quarter of the papers' 4 MiB: in-memory disks hold 2 GiB, and all data has three copies
 MOST_BYTES = 256 << 20
 MOST_CLIENTS = {Tier.QUICK: 1, Tier.FULL: CLIENTS}
 LEAST_OPERATIONS = 20
@@ -27,7 +27,7 @@ LEAST_OPERATIONS = 20
 
 @dataclass(frozen=True)
 class BenchSize:
-    """most_bytes: that one client writes; 0 for no limit."""
+    """most_bytes: limit for what one client writes; 0 for no limit."""
 
     block_bytes: int
     threads: int
@@ -41,14 +41,14 @@ PUBLISHED_PGS = 512
 
 
 def size_of(stage: Stage) -> BenchSize:
-    """As published where the machines are the profile's, in the quick tier for a tenth of the time."""
+    """As published if the profile's machines run it, in the quick tier for a tenth of the time; else a lab's size."""
     if scale_of(stage).at_length:
         return PUBLISHED if stage.tier is Tier.FULL else replace(PUBLISHED, seconds=PUBLISHED.seconds // 10)
     return BenchSize(BLOCK_BYTES, THREADS, SECONDS[stage.tier], MOST_BYTES)
 
 
 def run(stage: Stage) -> None:
-    """For each number of clients write into a pool of its own and read it back."""
+    """For each number of clients, write into a new pool and read it back."""
     counts, size = client_counts(stage, tuple(range(1, MOST_CLIENTS[stage.tier] + 1))), size_of(stage)
     expected = {
         mode: expect(stage, [Shape(mode, size.block_bytes, count, size.threads) for count in counts])
@@ -70,7 +70,7 @@ def run(stage: Stage) -> None:
 
 
 def note_more(recorder: Recorder, mode: str, counts: Sequence[int], runs: Sequence[Sequence[BenchResult]]) -> None:
-    """Judge by interval that all clients do more than one, on machines whose clients are not the cluster's own."""
+    """Judge, with an interval, that all clients do more than one, on machines where clients do not share the OSDs'."""
     if len(counts) < 2:
         return
     gain = ratio_of(summed(runs[-1])[0], summed(runs[0])[0])
@@ -86,13 +86,13 @@ def measured_lines(counts: Sequence[int], runs: Sequence[Sequence[BenchResult]])
 
 
 def summed(results: Sequence[BenchResult]) -> tuple[Interval, Interval]:
-    """The total of clients that ran at once. rados bench takes one sample a second."""
+    """The total of clients that ran together. rados bench takes one sample per second."""
     samples = min(int(result.seconds) for result in results)
     return total([(result.iops, result.iops_stddev, result.latency_mean_s) for result in results], samples)
 
 
 def bench(stage: Stage, pool: str, mode: str, count: int, size: BenchSize) -> list[BenchResult]:
-    """Run all clients at once, each on its own node with its own objects."""
+    """Run all clients together, each on its own node with its own objects."""
     jobs = [
         (
             client_node(stage.cluster, number),
@@ -104,7 +104,7 @@ def bench(stage: Stage, pool: str, mode: str, count: int, size: BenchSize) -> li
 
 
 def note_all(stage: Stage, what: str, results: Sequence[BenchResult], bounds: tuple[Bound, Bound]) -> None:
-    """Witness that each client did enough, and note the total of all clients with its bounds."""
+    """Witness that each client did enough, and record the total of all clients with its bounds."""
     for number, result in enumerate(results):
         title = f"operations of {what}, client {number + 1}"
         stage.recorder.witness(title, got=result.operations, least=LEAST_OPERATIONS)

@@ -1,4 +1,4 @@
-"""How large a run of the block suite is: as published where the hosts are the profile's machines, else a lab's."""
+"""The size of a run of the block suite: as published if the hosts are the profile's machines, else a lab's."""
 
 import math
 from collections.abc import Mapping
@@ -15,22 +15,22 @@ from cephlab.tuning.profilefile import THIS_MACHINE
 
 COPIES = 3
 SHARE = 0.05
-"""Of the cluster's capacity, for all images of a load that names no fill: far from full, where Ceph slows down."""
+"""Share of the capacity for all images of a load without a fill: far from full, because a full Ceph slows down."""
 
 LEAST_SHARE_OF_TIME = 0.01
 LEAST_S = 3.0
-"""On a lab: this share of the paper's time, but LEAST_S at least. Its figures are only noted, and settle in seconds."""
+"""In a lab: this share of the paper's time, at least LEAST_S. Its figures are only recorded, and settle in seconds."""
 
 LAB_VOLUMES = 6
-"""Most images on a lab: two for each client machine, which shares two cores with all OSDs."""
+"""Most images in a lab: two for each client machine, because they share two cores with all OSDs."""
 
 POINT_S: Mapping[Tier, float] = {Tier.QUICK: 30.0, Tier.FULL: 300.0}
-"""Length of one point of a sweep on a profile's machines. The longer one is that of the Altra paper's sweep of depths
+"""Length of one point of a sweep on a profile's machines. The longer one is that of the depth sweep in the Altra paper
 (appendix 12.6)."""
 POINT_RAMP_S: Mapping[Tier, float] = {Tier.QUICK: 5.0, Tier.FULL: 60.0}
 
 PUBLISHED_BYTES = 200 << 30
-"""Of the image of one client, and of each of several, in the Altra paper (appendix 12.6)."""
+"""Image size for each client, one or several, in the Altra paper (appendix 12.6)."""
 
 PGS_PER_OSD = 100
 _OBJECT_BYTES = 4 << 20
@@ -38,15 +38,15 @@ _OBJECT_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Scale:
-    """capacity_bytes: of the data disks, 0 for a lab's; at_length: run as large and as long as published."""
+    """capacity_bytes: of the data disks, 0 in a lab; at_length: run as large and as long as published."""
 
     capacity_bytes: float = 0.0
     at_length: bool = False
 
     def image_bytes(self, published: int, volumes: int, copies: float = COPIES, share: float = SHARE) -> int:
-        """Size of each image in whole objects: as published where it fits, at least a lab's.
+        """Size of each image in whole objects: as published if it fits, at least a lab's size.
 
-        copies: bytes on disks for one of an image; share: of the capacity that all images may take.
+        copies: bytes on disks per byte of an image; share: of the capacity, for all images together.
         """
         room = int(self.capacity_bytes * share / copies / volumes)
         return max(IMAGE_BYTES, min(published, room) // _OBJECT_BYTES * _OBJECT_BYTES)
@@ -55,11 +55,11 @@ class Scale:
         return published if self.at_length else min(published, LAB_VOLUMES)
 
     def seconds(self, published_s: float) -> float:
-        """Length of a run in place of the published one."""
+        """Length of a run that replaces the published length."""
         return published_s if self.at_length else max(LEAST_S, published_s * LEAST_SHARE_OF_TIME)
 
     def ramp_s(self, published_s: float) -> float:
-        """Time before a run counts, in place of the published one."""
+        """Ramp time that replaces the published one."""
         return published_s if self.at_length else RAMP_S
 
     def point_s(self, tier: Tier) -> float:
@@ -70,12 +70,12 @@ class Scale:
         return POINT_RAMP_S[tier] if self.at_length else RAMP_S
 
     def ballast_bytes(self, fill: float, used_bytes: float, copies: float) -> int:
-        """What to write besides, so that a share `fill` of the capacity is used. used_bytes: of the disks, by now."""
+        """More bytes to write, so that the share `fill` of the capacity is used. used_bytes: used on disks so far."""
         room = int((self.capacity_bytes * fill - used_bytes) / copies) if self.at_length else 0
         return max(0, room) // _OBJECT_BYTES * _OBJECT_BYTES
 
     def words(self, published: int, volumes: int, published_s: float, image_bytes: int | None = None) -> str:
-        """The number, size and time that a run uses, beside the published ones."""
+        """Number, size and time of a run, compared with the published ones."""
         count, seconds = self.volumes(volumes), self.seconds(published_s)
         size = self.image_bytes(published, count) if image_bytes is None else image_bytes
         fewer = f"{count} of {volumes} images, " if count < volumes else ""
@@ -83,7 +83,7 @@ class Scale:
 
 
 def scale_of(stage: Stage) -> Scale:
-    """The scale of a run: that of the named profile where the cluster runs on its machines, else a lab's."""
+    """The scale of a run: that of the named profile if the cluster runs on its machines, else a lab's."""
     profile = profile_of(stage)
     if profile is None or not are_machines_of(stage.cluster.provider, profile):
         return Scale()
@@ -91,7 +91,7 @@ def scale_of(stage: Stage) -> Scale:
 
 
 def scale(profile: Profile) -> Scale:
-    """The scale for a profile's machines. This machine is shared, so it keeps a lab's time."""
+    """The scale for a profile's machines. This machine is shared, so it keeps the run times of a lab."""
     capacity = sum(machine.count * machine.weight for machine in profile.nodes)
     return Scale(capacity, at_length=profile.name != THIS_MACHINE)
 
@@ -104,7 +104,7 @@ def timed(stage: Stage, job: FioJob) -> FioJob:
 
 
 def client_counts(stage: Stage, lab: tuple[int, ...]) -> tuple[int, ...]:
-    """Numbers of clients of a sweep: a lab's, or doubled up to every client machine of an inventory."""
+    """Numbers of clients of a sweep: those of a lab, or doubling up to every client machine of an inventory."""
     if not scale_of(stage).at_length or not isinstance(stage.cluster, AttachedCluster):
         return lab
     most = len(stage.cluster.load_nodes())
@@ -113,7 +113,7 @@ def client_counts(stage: Stage, lab: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def pg_num(stage: Stage, kind: PoolKind, published: int = 0) -> int:
-    """PGs of a pool: a lab's, or where the machines are the profile's as published, 0 for 100 copies to an OSD."""
+    """PGs of a pool: a lab's number, or on the profile's machines the published one (0: 100 PG copies per OSD)."""
     if not scale_of(stage).at_length:
         return PG_NUM
     osds = max(1, len(stage.cluster.osd_ids()))

@@ -1,4 +1,4 @@
-"""Shared by the scenarios: the cluster to measure, written images, and fio runs with witnesses that they are real."""
+"""What the block scenarios share: the cluster to measure, written images, and fio runs with proof that they ran."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ from cephlab.lab.workloads.image import BlockImage
 
 @dataclass(frozen=True)
 class MeasuredTopology(Topology):
-    """native: nodes with an OSD; machines: client machines; anywhere: an existing cluster will do as well."""
+    """native: nodes with an OSD; machines: client machines; anywhere: an existing cluster can be used as well."""
 
     native: int = 3
     foreign: int = 0
@@ -61,7 +61,7 @@ CLIENTS = 3
 TOPOLOGY = MeasuredTopology(machines=CLIENTS)
 ANYWHERE = replace(TOPOLOGY, anywhere=True)
 scenario_of_load = partial(Scenario, check="figures", topology=ANYWHERE)
-"""Makes a scenario that loads images or pools. Its own arguments win over these defaults."""
+"""Makes a scenario that loads images or pools. Arguments of the call override these defaults."""
 
 POOL = "block"
 PG_NUM = 32
@@ -72,13 +72,13 @@ SECONDS = {Tier.QUICK: 2.5, Tier.FULL: 8.0}
 """Length of one point of a series, after the ramp."""
 
 LEAST_OPERATIONS = 100
-"""Least operations of one fio run. With fewer, a few outliers make the mean latency."""
+"""Least operations of one fio run. With fewer, a few outliers would determine the mean latency."""
 
 LITTLE = 0.25
-"""How far throughput x latency may be from the requests in flight (Little's law): while a short fio run starts and
-ends, its queue is not full."""
+"""How far throughput x latency may be from the requests in flight (Little's law). The queue of a short fio run is not
+full while it starts and ends."""
 
-SHARED = "speed of a machine that others share: noted, not judged"
+SHARED = "recorded only: the speed of a shared machine"
 _MARGIN_S = 60.0
 
 
@@ -91,7 +91,7 @@ def written(
     kind: PoolKind = REPLICATED,
     pg_num: int = PG_NUM,
 ) -> Iterator[list[BlockImage]]:
-    """A pool with images that the client machines have written twice over. more: options of `rbd create`."""
+    """A pool with images that the client machines have fully written twice. more: options of `rbd create`."""
     cluster = stage.cluster
     with pools.pool(cluster, POOL, kind, pg_num=pg_num) as pool:
         images = [BlockImage(pool, f"image{number}", size_bytes) for number in range(count)]
@@ -102,7 +102,7 @@ def written(
 
 
 def write_all(cluster: Cluster, images: Sequence[BlockImage], *more: str, passes: int = image.PASSES) -> None:
-    """Make images and write them over: on machines of their own all clients at once, in a lab one after the other."""
+    """Create images and write them fully: real client machines all together, those of a lab one after another."""
     nodes = {client_node(cluster, number): number for number in range(len(images))}
     together = len(nodes) if isinstance(cluster, AttachedCluster) else 1
     for target in images:
@@ -117,7 +117,7 @@ def write_all(cluster: Cluster, images: Sequence[BlockImage], *more: str, passes
 
 
 def client_node(cluster: Cluster, number: int = 0) -> str:
-    """Name of a client's machine, as the lab or the inventory names it; after the last one comes the first again."""
+    """Name of the machine of client `number`, from the lab or the inventory; numbers wrap around after the last."""
     if isinstance(cluster, AttachedCluster):
         nodes = cluster.load_nodes()
     else:
@@ -153,7 +153,7 @@ NO_LIMIT = Bound(SHARED, basis=Basis.NOTED)
 
 
 def note_bound(recorder: Recorder, what: str, measured: Interval, unit: str, bound: Bound) -> None:
-    """Note a figure with a bound, and with its interval where the bound judges it."""
+    """Record a figure with a bound, and with its interval if the bound judges it."""
     interval = (measured.low, measured.high) if bound.judges else None
     recorder.figure(what, measured.mean, unit, bound, interval=interval)
 
@@ -166,9 +166,9 @@ def note_run(
     rate: Bound = NO_LIMIT,
     latency: Bound = NO_LIMIT,
 ) -> None:
-    """Note the figures of a fio run, that it was real, and that they fit each other.
+    """Record the figures of a fio run, that it did enough operations, and that rate and latency are consistent.
 
-    rate, latency: bounds of its throughput and its mean latency.
+    rate, latency: bounds for its throughput and its mean latency.
     """
     done, mean_s = result.main, result.latency_mean_s
     recorder.witness(f"operations of {what}", got=result.operations, least=LEAST_OPERATIONS)
@@ -176,7 +176,7 @@ def note_run(
     note_both(recorder, what, spread, beside(spread, mean_s), (rate, latency))
     busy = result.iops * mean_s / in_flight
     bound = Bound(
-        "Little's law: throughput x latency is the requests in flight",
+        "Little's law: throughput x latency equals the requests in flight",
         least=1 - LITTLE,
         most=1 + LITTLE,
         basis=Basis.CORRECTNESS,
@@ -185,16 +185,16 @@ def note_run(
 
 
 def note_both(recorder: Recorder, what: str, rate: Interval, latency: Interval, bounds: tuple[Bound, Bound]) -> None:
-    """Note a throughput and a mean latency with their bounds."""
+    """Record a throughput and a mean latency with their bounds."""
     note_bound(recorder, f"{what}: throughput", rate, "operations/s", bounds[0])
     note_bound(recorder, f"{what}: mean latency", latency, "s", bounds[1])
 
 
 def total(runs: Sequence[tuple[float, float, float]], samples: int) -> tuple[Interval, Interval]:
-    """(operations a second, mean latency in seconds) of clients that ran at once, with their intervals.
+    """(operations per second, mean latency in seconds) of clients that ran together, with their intervals.
 
-    runs: (operations a second, their standard deviation, mean latency) of each client; samples: the fewest of a client.
-    The variance of a sum is the sum of variances.
+    runs: (operations per second, their standard deviation, mean latency) of each client; samples: the fewest of any
+    client. The variance of a sum is the sum of the variances.
     """
     rate = sum(iops for iops, _, _ in runs)
     mean_s = sum(latency_s * iops for iops, _, latency_s in runs) / rate if rate else 0.0
@@ -210,7 +210,7 @@ def beside(rate: Interval, latency_s: float) -> Interval:
 
 
 def image_key(cluster: Cluster) -> str:
-    """Key of the first OSD's image; for a pulled image the engine's id. Empty on an attached cluster."""
+    """Key of the first OSD's image; for a pulled image, the engine's ID. Empty on an attached cluster."""
     if not isinstance(cluster, OwnCluster):
         return ""
     arch = cluster.daemon(f"osd.{cluster.osd_ids()[0]}").host.arch

@@ -1,4 +1,4 @@
-"""An unwritten image answers reads without a disk, so the lab refuses to measure it."""
+"""Reads of an unwritten image need no disk, so the lab refuses to measure it."""
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.cluster import pools
@@ -11,7 +11,7 @@ SIZE_BYTES = 32 << 20
 
 
 def run(stage: Stage) -> None:
-    """Offer an image that is empty, half written, and fully written."""
+    """Try to measure an image that is empty, half written, and fully written."""
     cluster, node = stage.cluster, client_node(stage.cluster)
     with pools.pool(cluster, "unwritten", pg_num=PG_NUM) as pool:
         target = BlockImage(pool, "image", SIZE_BYTES)
@@ -19,9 +19,9 @@ def run(stage: Stage) -> None:
         stage.recorder.observe("an empty image is refused", got=refused(stage, target), wanted=True)
         half = BlockImage(pool, "image", SIZE_BYTES // 2)
         image.precondition(cluster, node, half, passes=1)
-        stage.recorder.observe("half an image is refused", got=refused(stage, target), wanted=True)
+        stage.recorder.observe("a half-written image is refused", got=refused(stage, target), wanted=True)
         image.precondition(cluster, node, target)
-        stage.recorder.observe("a whole image is refused", got=refused(stage, target), wanted=False)
+        stage.recorder.observe("a fully written image is refused", got=refused(stage, target), wanted=False)
 
 
 def refused(stage: Stage, target: BlockImage) -> bool:
@@ -35,8 +35,8 @@ def refused(stage: Stage, target: BlockImage) -> bool:
 SCENARIOS = (
     Scenario(
         name="block.unwritten",
-        goal="The lab refuses to measure reads of an image that was never written.",
-        method="Offers an empty image, one that is half written, and one that is fully written.",
+        goal="The lab refuses to measure reads of an image that is not fully written.",
+        method="Tries an empty image, a half-written one, and a fully written one.",
         run=run,
         topology=ANYWHERE,
     ),

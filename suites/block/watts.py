@@ -1,4 +1,4 @@
-"""Work per watt: what the machines take while images are written, by whoever measures it, idle subtracted and shown."""
+"""Work per watt: the power of the machines while images are written, from every source, with and without idle."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -27,13 +27,13 @@ DEPTH = 8
 IDLE_S = {Tier.QUICK: 20.0, Tier.FULL: 120.0}
 LOAD_S = {Tier.QUICK: 30.0, Tier.FULL: 300.0}
 RAMP_S = 5.0
-_NOTED = Bound("watts of the machines below: noted, no requirement holds here", basis=Basis.NOTED)
+_NOTED = Bound("recorded only: no power requirement applies to these machines", basis=Basis.NOTED)
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What was seen. energies: of each machine by each source; rate: of all clients; work: architecture -> operations a
-    second of its OSDs, replicas' included; archs: machine -> architecture.
+    """What was measured. energies: of each machine by each source; rate: of all clients; work: architecture ->
+    operations per second of its OSDs, including replicas; archs: machine -> architecture.
     """
 
     energies: Sequence[Energy]
@@ -44,14 +44,14 @@ class Taken:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a profile's requirements ask of this load; nothing on other machines than the profile's."""
+    """The requirements of a profile for this load; None on machines that are not the profile's."""
 
     watts: float | None = None
     per_watt: float | None = None
 
 
 def run(stage: Stage) -> None:
-    """Look at the watts of an idle cluster, then of one whose images are written."""
+    """Measure the power of an idle cluster, then of the cluster while images are written."""
     cluster = stage.cluster
     meter = meter_of(cluster, named_bmcs())
     require_watts(meter)
@@ -76,17 +76,17 @@ def run(stage: Stage) -> None:
 
 
 def require_watts(meter: WattMeter) -> None:
-    """Unavailable, with all that could not be read, where no machine says anything of power."""
+    """Unavailable, with a list of what could not be read, if no machine reports its power."""
     meter.look()
     clock.SYSTEM.sleep(1.0)
     meter.look()
     if not meter.readings:
-        lacks = "\n".join(sorted(meter.unread)) or "no power sensor, no energy counter, no management controller named"
-        raise Unavailable("no machine says its watts", lacks, "docs/power.md says what is read, and how to name a BMC")
+        lacks = "\n".join(sorted(meter.unread)) or "no power sensor, no energy counter, no BMC named"
+        raise Unavailable("no machine reports its power", lacks, "docs/power.md: what is read, how to name a BMC")
 
 
 def operations_of(cluster: Cluster) -> dict[str, float]:
-    """Architecture -> operations that its OSDs have done, replicas' included."""
+    """Architecture -> operations that its OSDs have done, including those of replicas."""
     done: dict[str, float] = {}
     for osd, counted in counters.of_osds(cluster, cluster.osd_ids()).items():
         arch = cluster.daemon(f"osd.{osd}").host.arch.value
@@ -95,13 +95,13 @@ def operations_of(cluster: Cluster) -> dict[str, float]:
 
 
 def rate_of(results: Sequence[FioResult]) -> Interval:
-    """Operations a second of all clients."""
+    """Operations per second of all clients."""
     runs = [(result.iops, result.main.iops_stddev, result.latency_mean_s) for result in results]
     return total(runs, min(result.main.iops_samples for result in results))[0]
 
 
 def limits_of(stage: Stage) -> Limits:
-    """What the profile's requirements ask, where the machines are its own."""
+    """The profile's requirements, if the run uses the profile's machines."""
     profile = profile_of(stage)
     if profile is None or not are_machines_of(stage.cluster.provider, profile):
         return Limits()
@@ -110,7 +110,7 @@ def limits_of(stage: Stage) -> Limits:
 
 
 def asked_of(requirements: Sequence[Requirement]) -> Limits:
-    """The watts of all nodes, and the work per watt of 4 KiB random writes."""
+    """The required watts of all nodes, and the required work per watt for 4 KiB random writes."""
     plugs = [each.at_most.value for each in requirements if isinstance(each, PowerRequirement)]
     works = [
         each.per_watt_at_least.value
@@ -123,7 +123,7 @@ def asked_of(requirements: Sequence[Requirement]) -> Limits:
 
 
 def note(recorder: Recorder, taken: Taken, limits: Limits) -> None:
-    """Every machine by every source; what two of them say apart; and of all machines together what a watt does."""
+    """Record every machine by every source, how far two sources differ, and the work per watt of all machines."""
     recorder.witness("writes a second", got=taken.rate.mean, least=1)
     for each in taken.energies:
         note_one(recorder, each)
@@ -134,14 +134,14 @@ def note(recorder: Recorder, taken: Taken, limits: Limits) -> None:
             recorder.figure(name, apart, "", Bound(disagreement(one, other) or "within 3 %", basis=Basis.NOTED))
     plug = at_the_plug(taken.energies, sorted(taken.archs))
     if limits != Limits():
-        # A model, or one machine's watts, decides nothing of all that are there.
+        # A model, or the watts of one machine only, cannot decide about all machines.
         recorder.witness("machines whose watts were measured at the plug", got=len(plug), least=len(taken.archs))
     if plug:
         note_whole(recorder, taken, plug, limits)
 
 
 def note_one(recorder: Recorder, each: Energy) -> None:
-    """One machine by one source, idle and above it; what is wrong with its sensor is wrong with the run."""
+    """Record one machine by one source, loaded, idle and above idle. A faulty sensor makes the run inconclusive."""
     name = f"{each.node}: {each.scope} by {each.source}"
     sensor = f"sound sensor, {name}: {'; '.join(each.trouble) or 'nothing odd'}"
     recorder.witness(sensor, got=float(each.measured), least=1)
@@ -152,16 +152,16 @@ def note_one(recorder: Recorder, each: Energy) -> None:
 
 
 def note_whole(recorder: Recorder, taken: Taken, plug: Sequence[Energy], limits: Limits) -> None:
-    """Of all machines at the plug, by one source: their watts, the work of a watt, and each architecture's."""
+    """Record the watts of all machines at the plug by one source, their work per watt, and that by architecture."""
     done, source = work_per_watt(taken.rate, plug), plug[0].source
     bound = _NOTED
     if limits.watts is not None:
-        bound = Bound("the profile's requirement of power", most=limits.watts, basis=Basis.PROFILE)
+        bound = Bound("the profile's power requirement", most=limits.watts, basis=Basis.PROFILE)
     around = (done.watts * (1 - SAME_SHARE), done.watts * (1 + SAME_SHARE))
     recorder.figure(f"watts of all machines by {source}", done.watts, "W", bound, interval=around)
     bound = _NOTED
     if limits.per_watt is not None:
-        bound = Bound("the profile's requirement of work per watt", least=limits.per_watt, basis=Basis.PROFILE)
+        bound = Bound("the profile's requirement for work per watt", least=limits.per_watt, basis=Basis.PROFILE)
     recorder.figure(f"work per watt by {source}", done.value, "ops/J", bound, interval=(done.low, done.high))
     of_arch: dict[str, list[Energy]] = {}
     for each in plug:
@@ -174,7 +174,7 @@ def note_whole(recorder: Recorder, taken: Taken, plug: Sequence[Energy], limits:
 
 
 def draw(recorder: Recorder, readings: Sequence[Reading], began_s: float, loaded_s: float) -> None:
-    """Watts over time, a panel for each source and scope, so that none is taken for another."""
+    """Draw watts over time, with a panel for each source and scope, so that they cannot be confused."""
     lines: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for each in readings:
         panel = f"{each.scope} by {each.source}, W"
@@ -186,8 +186,8 @@ def draw(recorder: Recorder, readings: Sequence[Reading], began_s: float, loaded
 SCENARIOS = (
     scenario_of_load(
         name="block.watts",
-        goal="What the machines take while images are written is measured, and so is the work that a watt does.",
-        method="Reads sensors, energy counters and BMCs, idle and under 4 KiB writes; one source and scope at a time.",
+        goal="The power of the machines can be measured while images are written, and so can the work per watt.",
+        method="Reads sensors, energy counters and BMCs, idle and under 4 KiB writes; keeps sources and scopes apart.",
         run=run,
         sees=("writes a second", "sound sensor, .*", ".*, loaded"),
     ),

@@ -1,4 +1,4 @@
-"""Cache tiers on real clusters: promotion, misses, flushing, and leaving a tier under load without a loss."""
+"""Cache tiers on real clusters: promotion, misses, flushing, and removing a tier under load without data loss."""
 
 from cephlab.suites.cachetier import benefit, flushing, leaving, misses, mixed, oltp, promotion
 

@@ -1,4 +1,4 @@
-"""fio through librbd on an image, with a tier over its pool and without: throughput and CPU of an operation."""
+"""fio through librbd on an image, with a tier over its pool and without: throughput and CPU per operation."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -32,11 +32,11 @@ PLAIN = "plain"
 COPIES = 2
 PG_NUM = 16
 IMAGE_BYTES = 64 << 20
-"""Fits into the cache, as did the paper's database of less than 1 GB, with hit rates above 90 %."""
+"""Fits into the cache. So did the paper's database of less than 1 GB, with hit rates above 90 %."""
 
 BLOCK_BYTES = 4096
 DEPTHS = (4, 32)
-"""Requests in flight, where the paper counts threads of sysbench."""
+"""Requests in flight; the paper counts sysbench threads."""
 
 NARROW = 0.10
 BUDGET_S = 16.0
@@ -46,32 +46,32 @@ LEAST_HITS = 0.9
 """The paper observed hit rates of more than 90 %."""
 
 UNBUFFERED = replace(LIMITED, options=(*LIMITED.options, ("bluestore_default_buffered_read", "false")))
-"""Otherwise the OSDs would keep a lab's few data in memory after the first read, and not read from disk again."""
+"""Without buffered reads: OSDs would keep the small data of a lab in memory and not read it from disk again."""
 
-FINDING = "the 2015 paper: the tier improved throughput up to 116 threads, with a database that fits into it"
+FINDING = "the 2015 paper: a tier that holds the whole database improved throughput up to 116 threads"
 OF_THE_PAPER = Bound(FINDING, least=1.0, basis=Basis.SHAPE)
 
 
 @dataclass(frozen=True)
 class MeasuredSide:
-    """What was measured on an image with a tier, or on one without. counters: of all tiers meanwhile."""
+    """The measurement of an image with a tier, or of one without. counters: of all tiers during it."""
 
     loaded: Loaded
     counters: Mapping[str, float]
 
     @property
     def rates(self) -> list[float]:
-        """Operations a second, batch by batch."""
+        """Operations per second, for each batch."""
         return [batch.operations / batch.seconds for batch in self.loaded.batches]
 
     @property
     def cpu(self) -> list[float]:
-        """CPU seconds of an operation in all OSDs and the client, batch by batch."""
+        """CPU seconds per operation in all OSDs and the client, for each batch."""
         return self.loaded.main_costs()
 
 
 def run(stage: Stage, pattern: str, depth: int) -> None:
-    """Measure without a tier, then with one that holds everything."""
+    """Measure without a tier, then with a tier that holds all data."""
     cluster, recorder = stage.cluster, stage.recorder
     tiers.lay_out(cluster)
     tiers.make_pool(cluster, PLAIN, tiers.SLOW_ROOT, size=COPIES, pg_num=PG_NUM)
@@ -84,26 +84,26 @@ def run(stage: Stage, pattern: str, depth: int) -> None:
         within = measured(stage, pair.base, pattern, depth)
     recorder.record("tier_counters", what=f"{pattern} at depth {depth}", counters=dict(within.counters))
     hits = tiers.hit_share(within.counters)
-    recorder.witness("share of operations that hit the cache", got=hits, least=LEAST_HITS)
+    recorder.witness("hit ratio of the cache", got=hits, least=LEAST_HITS)
     for name, side in (("without a tier", without), ("with the tier", within)):
         recorder.witness(f"operations {name}", got=side.loaded.operations, least=LEAST_OPERATIONS)
         recorder.figure(f"throughput {name}", sum(side.rates) / len(side.rates), "operations/s", NO_LIMIT)
         recorder.figure(f"CPU of an operation {name}", sum(side.cpu) / len(side.cpu), "s", NO_LIMIT)
     shape = Shape(pattern, BLOCK_BYTES, 1, depth, COPIES)
-    # The other causes of a changed cost (docs/regression.md) belong to a tier, and are not taken out.
+    # The other causes of a changed cost (docs/regression.md) are part of a tier's cost, and are not subtracted.
     for what, change, bound in (
         ("throughput", ratio(without.rates, within.rates), gains.of_tier(stage, shape, hits, OF_THE_PAPER)),
         (
             "CPU of an operation",
             ratio(without.cpu, within.cpu),
-            Bound("the paper has no figure: recorded only", basis=Basis.SHAPE),
+            Bound("recorded only: the paper has no figure", basis=Basis.SHAPE),
         ),
     ):
         recorder.figure(f"{what} with the tier / without", change.value, "", bound, interval=(change.low, change.high))
 
 
 def measured(stage: Stage, pool: str, pattern: str, depth: int) -> MeasuredSide:
-    """Write an image twice over, through the tier if there is one, and measure on it."""
+    """Write an image fully twice, through the tier if there is one, and measure it."""
     cluster = stage.cluster
     node = cluster.client.host.name
     target = BlockImage(pool, "image", IMAGE_BYTES)
@@ -133,8 +133,8 @@ def measured(stage: Stage, pool: str, pattern: str, depth: int) -> MeasuredSide:
 SCENARIOS = tuple(
     Scenario(
         name=f"cachetier.benefit[op={pattern},depth={depth}]",
-        goal="A tier that holds all of the data makes slow disks faster; its cost in CPU is recorded.",
-        method=f"Runs fio, {pattern} of 4 KiB at depth {depth} through librbd, without a tier and with one.",
+        goal="A tier that holds all of the data gives higher throughput than slow disks alone.",
+        method=f"Runs fio, {pattern} of 4 KiB at depth {depth} through librbd, without a tier, then with one.",
         run=partial(run, pattern=pattern, depth=depth),
         check="figures",
         tier=Tier.FULL,

@@ -1,4 +1,4 @@
-"""A database on an RBD image in a pool on slow disks, with nothing between, with dm-cache, or with a cache tier.
+"""A database on an RBD image in a pool on slow disks, with no cache, with dm-cache, or with a cache tier.
 
 sysbench -> MariaDB -> XFS -> dm-cache or nothing -> krbd -> base pool, or the tier over it -> OSDs, one of them slow
 """
@@ -26,7 +26,7 @@ from cephlab.suites.resilience.trial import EXPECTED as RESTARTED
 
 BASE = "oltp"
 TIER = "tier"
-"""The history's name of a cache tier, like the names of dm-cache's kinds."""
+"""The name of a cache tier in the history, like the names of dm-cache's kinds."""
 
 TOPOLOGY = TieredTopology(
     layout=TierLayout(servers=1),
@@ -35,13 +35,13 @@ TOPOLOGY = TieredTopology(
     client_disks=(FAST_DISK, METADATA_DISK),
     options=(*UNTHROTTLED, ("mon_allow_pool_size_one", "true"), ("bluestore_default_buffered_read", "false")),
 )
-"""One server with an OSD of each class, as a machine without KVM has one CPU for each server; and pools of one copy, as
-in the paper. OSDs do not cache reads in memory, or a slow disk would never be read twice."""
+"""One server with an OSD of each class, because a machine without KVM has one CPU for each server; and pools of one
+copy, as in the paper. OSDs do not cache reads in memory, because a slow disk would then never be read twice."""
 
 scenario_over_database = partial(
     Scenario, check="figures", tier=Tier.FULL, topology=TOPOLOGY, needs=NEEDS, expects={**EXPECTED, **RESTARTED}
 )
-"""Makes a scenario of a loaded database; its own arguments win over these."""
+"""Makes a scenario of a loaded database; arguments of the call override these."""
 
 _COPIES = 1
 _BASE_PGS = 16
@@ -50,9 +50,9 @@ _CACHE_PGS = 4
 
 @dataclass
 class Layers:
-    """The client's stand and the cluster below it. slow: the base's disk; pair: the tier over the base, if any.
+    """The client's stand and the cluster below it. slow: the disk of the base pool; pair: the tier over it, if any.
 
-    room_bytes: what the tier may hold; before: the OSDs' counters when it was made; made: tiers made so far.
+    room_bytes: the size limit of the tier; before: OSD counters when it was made; made: number of tiers made so far.
     """
 
     cluster: Cluster
@@ -65,7 +65,7 @@ class Layers:
     made: int = 0
 
     def plain(self) -> None:
-        """Use the base alone; a cache is flushed and removed, also while the image is open."""
+        """Use the base pool without a cache; a cache is flushed and removed, even if the image is open."""
         if self.stand.cache is not None:
             self.stand.plain()
         if self.pair is not None:
@@ -75,7 +75,7 @@ class Layers:
             self.drop()
 
     def tiered(self, settings: TierSettings | None = None, *, pg_num: int = _CACHE_PGS) -> None:
-        """Put a fresh cache pool over the base, also while the image is open."""
+        """Put a new, empty cache pool over the base pool, even if the image is open."""
         self.plain()
         self.made += 1
         pair = PoolPair(BASE, f"{BASE}-cache{self.made}")
@@ -88,7 +88,7 @@ class Layers:
         tiers.attach(self.cluster, pair, wanted)
 
     def put(self, kind: str) -> None:
-        """Use a fresh cache by its name in the history: TIER, dm-cache's WRITEBACK, or none."""
+        """Use a new, empty cache, by its name in the history: TIER, dm-cache's WRITEBACK, or none."""
         self.plain()
         if kind == TIER:
             self.tiered()
@@ -96,7 +96,7 @@ class Layers:
             self.stand.cached(DmCacheMode.WRITEBACK)
 
     def drop(self) -> None:
-        """Remove the tier with all data in it."""
+        """Remove the tier and all data in it."""
         tiers.discard(self.cluster, self.tier, keep_base=True)
         self.pair = None
 
@@ -106,7 +106,7 @@ class Layers:
         return self.pair
 
     def look(self, label: str) -> None:
-        """Record the tier's counters and its pool's statistics; the latter are some seconds old."""
+        """Record the tier's counters and its pool's statistics. The statistics are some seconds old."""
         if self.pair is None:
             return
         sums = tiers.pool_statistics(self.cluster, self.pair.cache, settled=False)
@@ -118,12 +118,12 @@ class Layers:
         drawn = {
             "objects since the tier was made": moved,
             "dirty objects": dirty,
-            "hits since the tier was made, share of operations": hits,
+            "hit ratio since the tier was made": hits,
         }
         record_look(self.recorder, "tier", label, drawn, counters=done, **held)
 
     def measured(self, stage: Stage, label: str, wanted: Oltp) -> SysbenchResult:
-        """As `oltp.measured`; records the tier's counters too."""
+        """As `oltp.measured`, but records the tier's counters too."""
         if self.pair is None:
             return oltp.measured(self.stand, stage, label, wanted)
         elsewhere = oltp.Elsewhere(TIER, self.room_bytes, lambda: self.look(label))
@@ -132,7 +132,7 @@ class Layers:
 
 @contextmanager
 def layered(stage: Stage, *, image_bytes: int = IMAGE_BYTES) -> Iterator[Layers]:
-    """Map an image in a base pool on a disk that is still fast, without a cache; everything is removed afterwards."""
+    """Map an image in a base pool, without a cache, on a disk that is not slow yet. Removes all of it afterwards."""
     cluster = stage.cluster
     tiers.lay_out(cluster)
     (slow,) = set(cluster.osd_ids()) - set(tiers.fast_osds(cluster))

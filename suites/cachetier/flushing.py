@@ -1,4 +1,4 @@
-"""Emptying a cache: how long a flush takes, that the base then has everything, and what hit sets keep."""
+"""Emptying a cache: how long a flush takes, whether the base then has everything, and how many hit sets are kept."""
 
 from cephlab.lab.base.clock import SYSTEM, Deadline
 from cephlab.lab.history.history import Basis, Bound
@@ -9,24 +9,24 @@ from cephlab.suites.cachetier.tiers import PoolPair, TierSettings
 from cephlab.suites.cachetier.tierspec import TieredTopology, TierLayout
 
 LIMITED = TieredTopology(layout=TierLayout(servers=2, limited=True), lone_client=True, options=stand.UNTHROTTLED)
-"""Slow disks limited to the speed of one with 7200 revolutions a minute. Two servers: each of their disks takes one of
-the machine's eight loop devices."""
+"""Slow disks limited to the speed of a 7200 rpm disk. Two servers, because each of their disks takes one of the
+machine's eight loop devices."""
 
-NO_LIMIT = "of a shared machine: recorded, not judged"
+NO_LIMIT = "recorded only: measured on a shared machine"
 
 HIT_SET_PERIOD_S = 2
 HIT_SET_COUNT = 3
 ACCESS_S = 12.0
-"""Six periods, so that twice as many hit sets are started as are kept."""
+"""Six periods, so that twice as many hit sets are started as kept."""
 
 
 def flush(stage: Stage) -> None:
-    """Make everything in the cache dirty; one pass flushes and evicts all of it, and the base alone has it."""
+    """Make every object in the cache dirty; flush and evict all in one pass; then read all from the base alone."""
     cluster, recorder = stage.cluster, stage.recorder
     count = stand.OBJECTS[stage.tier]
     with tiers.tier(cluster, stand.POOL) as pair:
         objects: dict[str, bytes] = {}
-        # The first write of an object is served past the cache and promotes it, the second one makes it dirty.
+        # The first write of an object is proxied to the base and promotes it; the second write makes it dirty.
         for _ in range(2):
             objects = stand.contents(stage, count)
             for name, data in objects.items():
@@ -44,13 +44,13 @@ def flush(stage: Stage) -> None:
 
 
 def flush_all(stage: Stage, pair: PoolPair) -> float:
-    """Empty a cache in one pass, and observe that nothing is left; returns how long it took, in seconds."""
+    """Empty a cache in one pass, and observe that nothing is left; returns the time taken, in seconds."""
     recorder = stage.recorder
     objects = tiers.pool_statistics(stage.cluster, pair.cache)["num_objects"]
     began = SYSTEM.monotonic()
-    complaint = tiers.flush_evict(stage.cluster, pair)
+    error = tiers.flush_evict(stage.cluster, pair)
     took = SYSTEM.monotonic() - began
-    recorder.observe("complaints of cache-flush-evict-all", got=complaint or "none", wanted="none")
+    recorder.observe("errors of cache-flush-evict-all", got=error or "none", wanted="none")
     left = stand.cached(stage.cluster, pair)
     recorder.observe("objects left in the cache", got=left, wanted=[], of=objects)
     recorder.figure("time of cache-flush-evict-all", took, "s", Bound(NO_LIMIT, basis=Basis.NOTED))
@@ -58,7 +58,7 @@ def flush_all(stage: Stage, pair: PoolPair) -> float:
 
 
 def hit_sets(stage: Stage) -> None:
-    """Access objects over several periods: as many hit sets are kept as the setting says, and no more."""
+    """Read objects over several periods, and observe that exactly hit_set_count hit sets are kept."""
     cluster, recorder = stage.cluster, stage.recorder
     settings = TierSettings(hit_set_count=HIT_SET_COUNT, hit_set_period_s=HIT_SET_PERIOD_S)
     objects = stand.contents(stage, stand.OBJECTS[Tier.QUICK])
@@ -75,7 +75,7 @@ def hit_sets(stage: Stage) -> None:
         recorder.observe("archived hit sets of each PG", got=sorted(set(kept.values())), wanted=[HIT_SET_COUNT])
         statistics = tiers.pool_statistics(cluster, pair.cache)
         archived = statistics["num_objects_hit_set_archive"]
-        recorder.observe("hit sets by the PGs' statistics", got=archived, wanted=sum(kept.values()))
+        recorder.observe("hit sets in the PG statistics", got=archived, wanted=sum(kept.values()))
         recorder.witness("bytes of hit sets", got=statistics["num_bytes_hit_set_archive"], least=1)
 
 
@@ -83,8 +83,8 @@ def scenario(topology: Topology) -> Scenario:
     limited = topology is LIMITED
     return stand.scenario_on_paper_layout(
         name=f"cachetier.flush[disks={'limited' if limited else 'plain'}]",
-        goal="A flush writes everything to the base, and its time is measured.",
-        method="Makes every object dirty, times `rados cache-flush-evict-all`, removes the overlay, reads the base.",
+        goal="One pass of cache-flush-evict-all empties a cache, and the base then has every object.",
+        method="Makes all objects dirty, times `rados cache-flush-evict-all`, removes the overlay, reads the base.",
         run=flush,
         check="figures",
         tier=Tier.FULL if limited else Tier.QUICK,
@@ -97,7 +97,7 @@ SCENARIOS = (
     scenario(LIMITED),
     stand.scenario_on_paper_layout(
         name="cachetier.hit-sets",
-        goal="A PG keeps as many hit sets as its pool's setting says, one for each period.",
+        goal="A PG keeps hit_set_count hit sets, one for each period.",
         method="Reads objects over six periods; compares each PG's history and statistics with hit_set_count.",
         run=hit_sets,
         tier=Tier.FULL,

@@ -1,4 +1,4 @@
-"""Leaving a tier while clients write: no error, no acknowledged write lost, and a limit on every wait."""
+"""Removing a tier while clients write: no error, no acknowledged write lost, and a limit on latency."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -25,20 +25,20 @@ from cephlab.suites.resilience.trial import EXPECTED, under_way
 KEYS = 32
 WORKERS = 2
 PAUSE_S = 0.02
-"""Pause of a worker between two operations. Without it, a load on two cores would leave no CPU to the flush."""
+"""Pause of a worker between two operations. Without it, the load would leave the flush no CPU on two cores."""
 
 UNDER_WAY = 200
-"""Operations before the tier is left: each key was written about twice, and is dirty in the cache."""
+"""Operations before the tier is removed: by then each key was written about twice and is dirty in the cache."""
 UNDER_WAY_S = 120.0
 AFTER_S = 3.0
-"""How long clients go on after the tier is gone."""
+"""How long clients continue after the tier is removed."""
 LEAST_AFTER = 20
 LEAST_DIRTY = 16
 PASSES = 2
 
 STAMPS = frozenset({"access_timestamp", "modify_timestamp"})
-"""Times of an image's last use, which librbd writes to its header once a minute (rbd_atime_update_interval,
-rbd_mtime_update_interval). An update between the last flush and the end of the overlay stays in the cache."""
+"""Access and modify times of an image, which librbd writes to its header once a minute (rbd_atime_update_interval,
+rbd_mtime_update_interval). An update between the last flush and the removal of the overlay stays in the cache."""
 
 SLOW_S = 30.0
 """Ceph calls an operation slow after this time (osd_op_complaint_time)."""
@@ -50,19 +50,19 @@ Leave = Callable[[Stage, PoolPair], None]
 
 @contextmanager
 def step(stage: Stage, name: str) -> Iterator[None]:
-    """Record a step of the procedure, with its time."""
+    """Record a step of the procedure and its duration."""
     began = SYSTEM.monotonic()
     stage.recorder.step(name, Phase.BEGAN)
     yield
     took = round(SYSTEM.monotonic() - began, 3)
     stage.recorder.step(name, Phase.ENDED, took)
     stage.recorder.figure(
-        f"step_s[{name}]", took, "s", Bound("of this machine: recorded, not judged", basis=Basis.NOTED)
+        f"step_s[{name}]", took, "s", Bound("recorded only: it depends on this machine", basis=Basis.NOTED)
     )
 
 
 def loads(stage: Stage, pool: str) -> list[RecordedLoad]:
-    """Loads of objects and of blocks, both in the pool with the tier, from every machine for clients."""
+    """Loads of objects and of blocks, both in the pool with the tier, from every client machine."""
     nodes = client_nodes(stage.cluster)
 
     def load_of(kind: Literal["objects", "blocks"]) -> RecordedLoad:
@@ -74,7 +74,7 @@ def loads(stage: Stage, pool: str) -> list[RecordedLoad]:
 
 
 def under_load(stage: Stage, leave: Leave) -> None:
-    """Leave a tier full of changes while clients work through it, then read everything back."""
+    """Remove a tier full of dirty objects while clients use it, then read everything back."""
     cluster, recorder = stage.cluster, stage.recorder
     limit(stage)
     with tiers.tier(cluster, POOL) as pair:
@@ -88,7 +88,7 @@ def under_load(stage: Stage, leave: Leave) -> None:
             for load in running:
                 under_way(load, UNDER_WAY)
             dirty = tiers.pool_statistics(cluster, pair.cache)["num_objects_dirty"]
-            recorder.witness("dirty objects when the tier is left", got=dirty, least=LEAST_DIRTY)
+            recorder.witness("dirty objects before the tier is removed", got=dirty, least=LEAST_DIRTY)
             leave(stage, pair)
             done = [load.completed() for load in running]
             SYSTEM.sleep(AFTER_S)
@@ -101,17 +101,17 @@ def under_load(stage: Stage, leave: Leave) -> None:
 
 
 def limit(stage: Stage) -> None:
-    """Limit what clients may notice."""
-    no_errors(stage.recorder, "leaving a tier is no reason to refuse an operation")
+    """Limit the errors and the latency that clients may see."""
+    no_errors(stage.recorder, "removing a tier must not make an operation fail")
     cluster = stage.cluster
     emulated = any(cluster.host_of(f"osd.{osd}").emulated for osd in cluster.osd_ids())
     patience = cluster.patience if emulated else 1.0
-    why = f"osd_op_complaint_time of {SLOW_S:g} s times a patience of {patience:g} with OSDs"
+    why = f"osd_op_complaint_time of {SLOW_S:g} s, times a patience of {patience:g} for the OSDs"
     stage.recorder.limit("longest_wait_s", SLOW_S * patience, "s", why)
 
 
 def by_proxy(stage: Stage, pair: PoolPair) -> None:
-    """Leave as Ceph's documentation says."""
+    """Remove the tier as Ceph's documentation says."""
     cluster = stage.cluster
     before = tiers.tier_counters(cluster)
     with step(stage, "cache mode proxy"):
@@ -121,7 +121,7 @@ def by_proxy(stage: Stage, pair: PoolPair) -> None:
 
 
 def by_readproxy(stage: Stage, pair: PoolPair) -> None:
-    """Try mode readproxy, in which a cache still takes writes and cannot be emptied; then leave by proxy."""
+    """Try mode readproxy, in which a cache still takes writes and cannot be emptied; then use mode proxy."""
     cluster = stage.cluster
     with step(stage, "cache mode readproxy"):
         tiers.set_mode(cluster, pair, "readproxy")
@@ -136,7 +136,7 @@ def by_readproxy(stage: Stage, pair: PoolPair) -> None:
 def drain_and_remove(stage: Stage, pair: PoolPair, name: str) -> None:
     """Drain the cache in a step of this name, then remove the overlay and the tier.
 
-    Objects that clients watch stay in the cache, and the base must have them unchanged.
+    Objects that clients watch stay in the cache, and the base must have the same content.
     """
     cluster = stage.cluster
     with step(stage, name):
@@ -145,14 +145,14 @@ def drain_and_remove(stage: Stage, pair: PoolPair, name: str) -> None:
     with step(stage, "remove overlay"):
         tiers.remove_overlay(cluster, pair)
     late = sorted(set(cached(cluster, pair)) - set(drained.watched)) or "none"
-    stage.recorder.observe("objects that came into the cache after it was empty", got=late, wanted="none")
+    stage.recorder.observe("objects added to the cache after it was drained", got=late, wanted="none")
     compare_headers(stage, pair, drained.watched)
     with step(stage, "remove tier"):
         tiers.remove(cluster, pair)
 
 
 def compare_headers(stage: Stage, pair: PoolPair, names: Sequence[str]) -> None:
-    """Compare watched objects, which stay in the cache, with those of the base."""
+    """Compare watched objects, which stay in the cache, with the same objects in the base."""
     differences = {}
     for name in names:
         cache, base = (content(stage, pool, name) for pool in (pair.cache, pair.base))
@@ -164,40 +164,40 @@ def compare_headers(stage: Stage, pair: PoolPair, names: Sequence[str]) -> None:
 
 
 def content(stage: Stage, pool: str, name: str) -> dict[str, Any]:
-    """An object's content and omap. Attributes are left out: they hold locks, which change meanwhile."""
+    """An object's content and omap. Attributes are left out because they hold locks, which change."""
     digest = stage.cluster.client.digest(pool, name)
     return {"size": digest["size"], "sha256": digest["sha256"], **digest["omap"]}
 
 
 def with_fault(stage: Stage, pair: PoolPair) -> None:
-    """Kill an OSD of the cache during a flush; it is back before the overlay is removed."""
+    """Kill an OSD of the cache during a flush; it is up again before the overlay is removed."""
     cluster, recorder = stage.cluster, stage.recorder
     victim = stage.rng.choice(tiers.fast_osds(cluster))
     with step(stage, "cache mode proxy"):
         tiers.set_mode(cluster, pair, "proxy")
-    full = len(cached(cluster, pair))
+    at_start = len(cached(cluster, pair))
     with step(stage, f"flush and evict, osd.{victim} killed meanwhile"), Workers(1) as aside:
         draining = aside.submit(tiers.drain, cluster, pair)
         left = clock.wait(
             lambda: len(cached(cluster, pair)),
-            lambda left: left < full,
-            what="the first objects flushed and evicted",
+            lambda left: left < at_start,
+            what="the first objects to be flushed and evicted",
             timeout_s=UNDER_WAY_S * cluster.patience,
             interval_s=0.05,
         )
         with inflict(KillDaemon(f"osd.{victim}"), cluster, recorder):
-            recorder.witness("objects gone from the cache when the OSD was killed", got=full - left, least=1)
-            recorder.witness("objects in the cache when the OSD was killed", got=left, least=1)
+            recorder.witness("objects evicted before the OSD was killed", got=at_start - left, least=1)
+            recorder.witness("objects still in the cache when the OSD was killed", got=left, least=1)
             draining.result()
-        cluster.wait(lambda status: status.all_up, what=f"osd.{victim} up again")
+        cluster.wait(lambda status: status.all_up, what=f"osd.{victim} to be up again")
     drain_and_remove(stage, pair, "flush and evict what came back")
 
 
 def scenario(name: str, tier: Tier, leave: Leave, how: str) -> Scenario:
     return scenario_on_paper_layout(
         name=f"cachetier.leaving[{name}]",
-        goal="A writeback tier is removed under load without an error or a lost write.",
-        method=f"Clients read and write objects and RBD images; {how}; everything is read back from the base.",
+        goal="A writeback tier can be removed under load without an error or a lost write.",
+        method=f"While clients use objects and RBD images, {how}; reads all back from the base.",
         run=partial(under_load, leave=leave),
         check="recorded",
         tier=tier,
@@ -206,7 +206,7 @@ def scenario(name: str, tier: Tier, leave: Leave, how: str) -> Scenario:
 
 
 SCENARIOS = (
-    scenario("mode=proxy", Tier.QUICK, by_proxy, "mode proxy, flush and evict, overlay and tier removed"),
-    scenario("mode=readproxy", Tier.FULL, by_readproxy, "mode readproxy and flushes, then as with proxy"),
-    scenario("fault=osd", Tier.FULL, with_fault, "an OSD of the cache is killed while it is flushed"),
+    scenario("mode=proxy", Tier.QUICK, by_proxy, "sets mode proxy, flushes and evicts, removes overlay and tier"),
+    scenario("mode=readproxy", Tier.FULL, by_readproxy, "tries mode readproxy and flushes, then does as with proxy"),
+    scenario("fault=osd", Tier.FULL, with_fault, "kills an OSD of the cache during the flush"),
 )

@@ -1,4 +1,4 @@
-"""Induced misses: a cache smaller than the data evicts, and everything reads the same on each architecture."""
+"""Induced misses: a cache smaller than the data evicts objects, and all data reads the same on each architecture."""
 
 from cephlab.lab.base.clock import Deadline
 from cephlab.lab.scenario.scenario import Stage
@@ -6,10 +6,10 @@ from cephlab.suites.cachetier import stand, tiers
 from cephlab.suites.cachetier.tiers import PoolPair, TierSettings
 
 SHARE = 4
-"""The data is so many times the cache's target. The paper reduced target_max_bytes to 512 MB for the same purpose."""
+"""The data is this many times target_max_bytes. The paper reduced target_max_bytes to 512 MB for the same purpose."""
 
 OVER = 1.25
-"""Allowed size over the target: every PG keeps to its own share, and acts after an object has come."""
+"""Allowed size over the target: every PG has its own share of it, and evicts only after an object is added."""
 
 AGENT_S = 60.0
 ROUNDS = 2
@@ -24,7 +24,7 @@ def misses(stage: Stage) -> None:
         before = tiers.tier_counters(cluster)
         for turn in range(ROUNDS):
             for name in stage.rng.sample(sorted(objects), len(objects)):
-                # The first write may be served past the cache and promote; the second one makes the object dirty.
+                # The first write may be proxied to the base and promote the object; the second write makes it dirty.
                 for _ in range(2):
                     objects[name] = stage.rng.randbytes(stand.OBJECT_BYTES)
                     cluster.client.write_full(pair.base, name, objects[name])
@@ -42,7 +42,7 @@ def misses(stage: Stage) -> None:
 
 
 def shrunk(stage: Stage, pair: PoolPair, target: int) -> int:
-    """Wait a while until the cache is down to its target; returns its bytes then."""
+    """Wait for a limited time until the cache is down to its target; returns its size in bytes."""
     deadline = Deadline.after(AGENT_S * stage.cluster.patience)
     while True:
         size = tiers.pool_statistics(stage.cluster, pair.cache)["num_bytes"]
@@ -54,8 +54,8 @@ def shrunk(stage: Stage, pair: PoolPair, target: int) -> int:
 SCENARIOS = (
     stand.scenario_on_paper_layout(
         name="cachetier.misses",
-        goal="A cache smaller than the data evicts, keeps to its target, and loses nothing.",
-        method=f"Writes and reads {SHARE} times target_max_bytes on both architectures; counters, sha256.",
+        goal="A cache smaller than the data evicts objects, shrinks to its target, and loses nothing.",
+        method=f"Writes and reads {SHARE} times target_max_bytes on both architectures; checks counters and sha256.",
         run=misses,
         expects=stand.EXPECTED,
     ),

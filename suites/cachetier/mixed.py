@@ -1,4 +1,4 @@
-"""Fast disks on one architecture, slow ones on the other: every promotion and every flush crosses between them."""
+"""Fast disks on one architecture, slow disks on the other: every promotion and every flush crosses between them."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The paper's database over a cache tier: its gain by thread count, a flush that loses nothing, induced misses."""
+"""The paper's database over a cache tier: gain by thread count, a flush without data loss, induced misses."""
 
 from dataclasses import replace
 
@@ -27,14 +27,14 @@ KINDS = (NO_CACHE, DmCacheMode.WRITEBACK.value, TIER)
 
 
 def begin(layers: Layers, stage: Stage, rows: int = ROWS) -> None:
-    """Fill a database on the base alone, then make the base's disk slow, unless it is one of a profile."""
+    """Fill a database on the base pool alone, then slow the base's disk down, unless a profile describes the disks."""
     fill(layers.stand, stage, rows)
     if profile_of_disks(stage) is None:
         layers.slow.impose()
 
 
 def in_turns(layers: Layers, stage: Stage, threads: int, rounds: int) -> dict[str, list[float]]:
-    """Transactions of each second with no cache, dm-cache and a tier, each of them fresh and then read once."""
+    """Transactions of each second without a cache, with dm-cache and with a tier; each is new and read once first."""
     seconds: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for _ in range(rounds):
         for kind in KINDS:
@@ -46,7 +46,7 @@ def in_turns(layers: Layers, stage: Stage, threads: int, rounds: int) -> dict[st
 
 
 def sweep(stage: Stage) -> None:
-    """Compare the three at each thread count. Only few threads are judged, where the paper's gain is beyond doubt."""
+    """Compare the three at each thread count. Only few threads are judged, because the paper's gain is clear there."""
     with layered(stage) as layers:
         begin(layers, stage)
         for threads in thread_counts(layers.stand.host, MOST_THREADS):
@@ -64,7 +64,7 @@ LEDGER_S = 8
 
 
 def flushed(stage: Stage) -> None:
-    """Load a database through a tier, flush it, and read everything back from the base alone."""
+    """Load a database through a tier, flush the tier, and read everything back from the base alone."""
     recorder = stage.recorder
     with layered(stage) as layers:
         stand = layers.stand
@@ -74,7 +74,7 @@ def flushed(stage: Stage) -> None:
         stand.warm()
         enough = stage.rng.randint(*COMMITTED)
         with ledger.running():
-            layers.measured(stage, "the tier, before its flush", job(stand, stage, runtime_s=LEDGER_S))
+            layers.measured(stage, "the tier, before the flush", job(stand, stage, runtime_s=LEDGER_S))
             wait_committed(ledger, enough)
         stand.detach()
         leave(stage, layers)
@@ -87,7 +87,7 @@ def flushed(stage: Stage) -> None:
 
 
 def leave(stage: Stage, layers: Layers) -> None:
-    """Flush and evict everything, timed, and remove the tier; afterwards the base alone has the image."""
+    """Flush and evict everything, measure the time, and remove the tier; afterwards only the base has the image."""
     cluster, recorder, pair = stage.cluster, stage.recorder, layers.tier
     statistics = tiers.pool_statistics(cluster, pair.cache)
     recorder.witness("dirty objects before the flush", got=statistics["num_objects_dirty"], least=1)
@@ -103,16 +103,16 @@ def leave(stage: Stage, layers: Layers) -> None:
 
 AMPLE_BYTES = GIB
 CROWDED_BYTES = 48 * MIB
-"""A good half of what 160000 rows take with InnoDB's files, in objects of 4 MiB. The paper has 512 MB under 8 GiB."""
+"""About half of the size of 160000 rows with InnoDB's files, in objects of 4 MiB. The paper has 512 MB for 8 GiB."""
 CROWDED_RUNS = 3
-"""How many times longer than other runs: a crowded tier commits few transactions a second."""
+"""How many times longer than other runs: a crowded tier commits few transactions per second."""
 CHECK_S = 300.0
 _PGS = 1
-"""A pool's PGs share its target: with several, each would have room for an object or two."""
+"""PGs share the pool's target: with several PGs, each would have room for only an object or two."""
 
 
 def crowded_misses(stage: Stage) -> None:
-    """Run the same load through both, each fresh and read once; then flush, and check the table from the base."""
+    """Run the same load through an ample tier and a crowded one; then flush, and check the table from the base."""
     recorder, rows = stage.recorder, settings.DATABASE_ROWS[-1]
     with layered(stage, image_bytes=2 * IMAGE_BYTES) as layers:
         stand = layers.stand
@@ -137,21 +137,21 @@ def crowded_misses(stage: Stage) -> None:
 SCENARIOS = (
     scenario_over_database(
         name="cachetier.oltp-threads",
-        goal="At few threads, a tier commits more transactions than slow disks alone; dm-cache for comparison.",
-        method="Runs sysbench on MariaDB over no cache, dm-cache and a writeback tier, each fresh, at each count.",
+        goal="With few threads, a database commits more transactions with a tier than on slow disks alone.",
+        method="Runs sysbench on MariaDB with no cache, dm-cache and a writeback tier, each new, at each thread count.",
         run=sweep,
         sees=(f"{TIER}, .* threads.*",),
     ),
     scenario_over_database(
         name="cachetier.oltp-flush",
-        goal="Transactions that a writeback tier acknowledged are all in the base once the tier is flushed.",
-        method="Runs sysbench and a ledger through a tier, times cache-flush-evict-all, reads the base alone.",
+        goal="All transactions that a writeback tier acknowledged are in the base once the tier is flushed.",
+        method="Runs sysbench and a transaction ledger through a tier, flushes it, reads everything from the base.",
         run=flushed,
     ),
     scenario_over_database(
         name="cachetier.oltp-misses",
-        goal="A tier that is too small for its database evicts, flushes and promotes, and loses nothing.",
-        method="Runs sysbench through a large tier and a small one; counters over time; CHECK TABLE at the end.",
+        goal="A tier that is too small for its database flushes, evicts and promotes, and loses nothing.",
+        method="Runs sysbench through a large tier and a small one; records counters over time; runs CHECK TABLE.",
         run=crowded_misses,
     ),
 )

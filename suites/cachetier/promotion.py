@@ -1,4 +1,4 @@
-"""Which objects a cache takes in, and when: by the tier's own counters, object by object."""
+"""Which accesses promote an object into a cache, checked by the tier's counters and the cache's objects."""
 
 import errno
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ from cephlab.suites.cachetier.tiers import PoolPair, TierSettings
 
 
 def layout(stage: Stage) -> None:
-    """Observe two roots, each with its class of disks, and pools that stay below theirs."""
+    """Observe that each of two roots has one class of disks, and that each pool stays below its root."""
     cluster, observe = stage.cluster, stage.recorder.observe
     with tiers.tier(cluster, stand.POOL) as pair:
         fast = set(tiers.fast_osds(cluster))
@@ -24,24 +24,24 @@ def layout(stage: Stage) -> None:
             observe(f"device classes below {root}", got=len(classes), wanted=1)
             acting = tiers.acting(cluster, name)
             observe(
-                f"OSDs that serve {name} and are not below {root}", got=sorted(acting - osds), wanted=[], of=len(acting)
+                f"OSDs that serve {name} but are not below {root}", got=sorted(acting - osds), wanted=[], of=len(acting)
             )
             stage.recorder.witness(f"OSDs that serve {name}", got=len(acting), least=2)
         pools = tiers.pools_by_name(cluster)
         base, cache = pools[pair.base], pools[pair.cache]
         observe("cache mode", got=cache["cache_mode"], wanted="writeback")
-        observe("the base is read through", got=base["read_tier"], wanted=cache["pool"])
-        observe("the base is written through", got=base["write_tier"], wanted=cache["pool"])
+        observe("read tier of the base", got=base["read_tier"], wanted=cache["pool"])
+        observe("write tier of the base", got=base["write_tier"], wanted=cache["pool"])
 
 
 def promotion(stage: Stage, recency: int) -> None:
-    """Read some objects and write others; each is promoted by the access that recency asks for."""
+    """Read some objects and write others; each is promoted by the access that the recency setting requires."""
     client = stage.cluster.client
     objects = stand.contents(stage, stand.OBJECTS[stage.tier])
     settings = TierSettings(read_recency=recency, write_recency=recency)
     with tiers.tier(stage.cluster, stand.POOL, settings, fill=objects) as pair:
         there = stand.cached(stage.cluster, pair)
-        stage.recorder.observe("objects in the cache at first", got=there, wanted=[], of=len(objects))
+        stage.recorder.observe("objects in the cache at the start", got=there, wanted=[], of=len(objects))
         half = len(objects) // 2
         names = sorted(objects)
 
@@ -57,7 +57,7 @@ def promotion(stage: Stage, recency: int) -> None:
 def _access(
     stage: Stage, pair: PoolPair, recency: int, kind: str, names: list[str], access: Callable[[str], object]
 ) -> None:
-    """Access all objects until recency promotes them; until then, they are served past the cache and not in it."""
+    """Access all objects until they are promoted; until then, accesses are proxied and the cache stays empty."""
     cluster, recorder = stage.cluster, stage.recorder
     for number in range(recency + 1):
         what, promoted = f"{kind} {number + 1}", names if number == recency else []
@@ -70,17 +70,17 @@ def _access(
         recorder.observe(f"promotions by {what}", got=done["tier_promote"], wanted=len(promoted))
         proxied = done["tier_proxy_read"] + done["tier_proxy_write"]
         if not promoted:
-            recorder.witness(f"operations served past the cache by {what}", got=proxied, least=len(names))
+            recorder.witness(f"operations proxied to the base by {what}", got=proxied, least=len(names))
 
 
 def whiteout(stage: Stage) -> None:
-    """Overwrite and remove cached objects. The base shows both once the cache is flushed."""
+    """Overwrite and remove cached objects, and observe that the base has both changes once the cache is flushed."""
     cluster, recorder = stage.cluster, stage.recorder
     objects = stand.contents(stage, stand.OBJECTS[stage.tier] // 4)
     with tiers.tier(cluster, stand.POOL, fill=objects) as pair:
         client = cluster.client
         promoted = promote(cluster, pair, objects)
-        recorder.witness("objects in the cache before any is changed", got=promoted, least=len(objects))
+        recorder.witness("objects in the cache before the changes", got=promoted, least=len(objects))
         before = tiers.tier_counters(cluster)
         removed, overwritten = sorted(objects)[::2], sorted(objects)[1::2]
         for name in removed:
@@ -98,12 +98,12 @@ def whiteout(stage: Stage) -> None:
         tiers.drain(cluster, pair)
         tiers.remove_overlay(cluster, pair)
         left = _existing(stage, pair, removed)
-        recorder.observe("removed objects that the base has", got=left, wanted=[], of=len(removed))
+        recorder.observe("removed objects that the base still has", got=left, wanted=[], of=len(removed))
         stand.observe_contents(stage, pair.base, changed, "from the base")
 
 
 def promote(cluster: Cluster, pair: PoolPair, names: Iterable[str]) -> int:
-    """Read objects until all are in the cache, or for a while; returns how many are. Ceph may skip a promotion."""
+    """Read objects until all are cached or time is up, because Ceph may skip promotions; returns how many are."""
     wanted = set(names)
     deadline = Deadline.after(stand.SETTLE_S * cluster.patience)
     while (missing := sorted(wanted - set(stand.cached(cluster, pair)))) and not deadline.passed():
@@ -128,15 +128,15 @@ def _existing(stage: Stage, pair: PoolPair, names: list[str]) -> list[str]:
 SCENARIOS = (
     stand.scenario_on_paper_layout(
         name="cachetier.layout",
-        goal="Pools stay below their root: the base on slow disks, the cache on fast ones.",
-        method="Makes the 2015 paper's two roots, a rule for each and a tier; compares every PG's OSDs with them.",
+        goal="Pools stay below their CRUSH root: the base on slow disks, the cache on fast disks.",
+        method="Makes the two roots of the 2015 paper, a rule for each, and a tier; compares the OSDs of every PG.",
         run=layout,
     ),
     *(
         stand.scenario_on_paper_layout(
             name=f"cachetier.promotion[recency={recency}]",
-            goal=f"Access {recency + 1} promotes an object, and none before; until then it is served past the cache.",
-            method="Reads and writes objects of the base one by one; compares counters and the cache's objects.",
+            goal=f"Access {recency + 1} promotes an object, and no access before; until then accesses go to the base.",
+            method="Reads and writes objects of the base one by one; checks counters and the cache's objects.",
             run=partial(promotion, recency=recency),
         )
         for recency in (0, 1)

@@ -1,4 +1,4 @@
-"""The common ground of the scenarios: the paper's layout, objects with known content, and the cache's objects."""
+"""What the cache tier scenarios share: the paper's layout, objects with known content, and the cache's objects."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -17,14 +17,14 @@ UNTHROTTLED = (
     ("osd_tier_promote_max_objects_sec", "100000"),
     ("osd_tier_promote_max_bytes_sec", str(1 << 30)),
 )
-"""With its own limits of 25 objects and 5 MiB a second for each OSD, Ceph skips promotions at random. In a short
-scenario they would look like failed promotions."""
+"""With its default limits of 25 objects and 5 MiB per second for each OSD, Ceph skips promotions at random. In a short
+scenario that would look like failed promotions."""
 
 PAPER = TieredTopology(layout=TierLayout(servers=3), clients=True, options=UNTHROTTLED)
-"""Three servers with a slow and a fast disk each, where the paper had seven and one; and machines for clients."""
+"""Three servers with one slow and one fast disk each (the paper had seven and one), and client machines."""
 
 scenario_on_paper_layout = partial(Scenario, check="witnessed", topology=PAPER)
-"""Makes a scenario of this suite; its own arguments win over these."""
+"""Makes a scenario of this suite; arguments of the call override these."""
 
 POOL = "cold"
 OBJECTS = {Tier.QUICK: 64, Tier.FULL: 256}
@@ -39,14 +39,14 @@ EXPECTED = {
 
 
 def contents(stage: Stage, count: int) -> dict[str, bytes]:
-    """Objects by name, with content from the scenario's seed."""
+    """Objects by name, with random content from the scenario's seed."""
     return {f"o{number}": stage.rng.randbytes(OBJECT_BYTES) for number in range(count)}
 
 
 def observe_contents(
     stage: Stage, pool: str, wanted: Mapping[str, bytes], when: str, *, everywhere: bool = False
 ) -> None:
-    """Observe that a client reads these objects, by sha256. everywhere: a client on each architecture."""
+    """Observe that a client reads these objects right, by sha256. everywhere: a client on each architecture."""
     sums = {name: hashlib.sha256(data).hexdigest() for name, data in wanted.items()}
     nodes = client_nodes(stage.cluster)
     for node in nodes if everywhere else nodes[:1]:
@@ -64,7 +64,7 @@ def cached(cluster: Cluster, pair: PoolPair) -> list[str]:
 
 
 def wait_cached(cluster: Cluster, pair: PoolPair, wanted: Iterable[str]) -> list[str]:
-    """Wait a while for a promotion of these, which runs in the background; returns what is in the cache then."""
+    """Wait for a limited time until these are promoted in the background; returns what is in the cache then."""
     names = set(wanted)
     deadline = clock.Deadline.after(SETTLE_S * cluster.patience)
     while not names <= set(there := cached(cluster, pair)) and not deadline.passed():
@@ -73,7 +73,7 @@ def wait_cached(cluster: Cluster, pair: PoolPair, wanted: Iterable[str]) -> list
 
 
 def counted(stage: Stage, before: Mapping[str, float], what: str) -> dict[str, float]:
-    """Tier counters since `before`, which are recorded too."""
+    """Tier counters since `before`; records them too."""
     counters = tiers.since(stage.cluster, before)
     stage.recorder.record("tier_counters", what=what, counters=counters)
     return counters

@@ -1,4 +1,4 @@
-"""Cache tiers: two roots in CRUSH, an overlay over a pool, the tier's counters, and how to leave it."""
+"""Cache tiers: two CRUSH roots, an overlay over a pool, the tier's counters, and how to remove a tier."""
 
 import errno
 import json
@@ -20,7 +20,7 @@ from cephlab.suites.cachetier.tierspec import FAST
 SLOW_ROOT = "default"
 FAST_ROOT = "ssd"
 FAST_RACK = "ssd-rack"
-"""Names of the 2015 paper's CRUSH map. Like it, each node also has a bucket NODE-ssd."""
+"""Names in the CRUSH map of the 2015 paper. As there, each node also has a bucket NODE-ssd."""
 
 RULES = {SLOW_ROOT: "slow", FAST_ROOT: "fast"}
 
@@ -55,10 +55,10 @@ _PASS_S = 120.0
 
 @dataclass(frozen=True)
 class TierSettings:
-    """The cache pool's `osd pool set` values. Ratios are shares of the target.
+    """Values for `osd pool set` on the cache pool. Ratios are shares of the target.
 
-    read_recency, write_recency: how many of the last hit sets must have an object for its promotion; 0 is always.
-    Hit sets are of Ceph's only type for production. Defaults are Ceph's but for recency and ages.
+    read_recency, write_recency: how many of the latest hit sets must contain an object to promote it; 0: always.
+    Hit sets have Ceph's only type for production. Defaults are those of Ceph, except recency and ages.
     """
 
     target_max_bytes: int = 1 << 30
@@ -71,7 +71,7 @@ class TierSettings:
     full_ratio: float = 0.8
 
     def values(self) -> dict[str, str]:
-        """The values by Ceph's names."""
+        """The values by their Ceph names."""
         return {
             "hit_set_type": "bloom",
             "hit_set_count": str(self.hit_set_count),
@@ -107,7 +107,7 @@ def fast_osds(cluster: Cluster) -> list[int]:
 def lay_out(cluster: Cluster) -> None:
     """Give fast OSDs their own root, with a host bucket for each node, and make a rule for each root.
 
-    It may be repeated. OSDs do not move themselves back when they start.
+    May be called again. OSDs are kept from moving themselves back when they start.
     """
     client = cluster.client
     client.mon("config set", who="osd", name="osd_crush_update_on_start", value="false")
@@ -122,7 +122,7 @@ def lay_out(cluster: Cluster) -> None:
 
 
 def make_pool(cluster: Cluster, name: str, root: str, *, size: int, pg_num: int) -> None:
-    """Make a replicated pool of `size` copies below one root, which serves with one copy left."""
+    """Create a replicated pool of `size` copies below one root. It still serves with one copy left."""
     client = cluster.client
     client.mon("osd pool create", pool=name, pg_num=pg_num, pool_type="replicated", rule=RULES[root], size=size)
     client.mon("osd pool set", pool=name, var="min_size", val="1")
@@ -147,7 +147,7 @@ def tier(
     pg_num: int = 8,
     fill: Mapping[str, bytes] | None = None,
 ) -> Iterator[PoolPair]:
-    """Make a base pool with a writeback cache over it for the length of a block; both are removed afterwards.
+    """Create a base pool with a writeback cache over it for the block; both are removed afterwards.
 
     fill: objects written to the base before it has a cache.
     """
@@ -166,7 +166,7 @@ def tier(
 
 
 def attach(cluster: Cluster, pair: PoolPair, settings: TierSettings) -> None:
-    """Put the cache over the base in the order of Ceph's documentation; Unavailable where the release has no tiers."""
+    """Put the cache over the base, in the order of Ceph's documentation. Unavailable if the release has no tiers."""
     client = cluster.client
     try:
         client.mon("osd tier add", pool=pair.base, tierpool=pair.cache)
@@ -182,12 +182,12 @@ def attach(cluster: Cluster, pair: PoolPair, settings: TierSettings) -> None:
 
 
 def _is_gone(error: CephCommandFailed) -> bool:
-    """Whether the monitor does not know the command, or refuses it always."""
+    """Whether the monitor does not know the command, or always refuses it."""
     return error.code in (-errno.EOPNOTSUPP, -errno.EPERM) or "command not known" in error.status
 
 
 def discard(cluster: Cluster, pair: PoolPair, *, keep_base: bool = False) -> None:
-    """Remove a tier with both pools, or with the cache only, and all data in them."""
+    """Remove a tier and both pools, or only the cache pool, with all data in them."""
     existing = pools_by_name(cluster)
     if existing.get(pair.base, {}).get("read_tier", -1) >= 0:
         remove_overlay(cluster, pair)
@@ -203,7 +203,7 @@ def pools_by_name(cluster: Cluster) -> dict[str, dict[str, Any]]:
     return {pool["pool_name"]: pool for pool in cluster.client.mon("osd dump")["pools"]}
 
 
-# Leaving
+# Removal
 
 
 def set_mode(cluster: Cluster, pair: PoolPair, mode: str) -> None:
@@ -213,19 +213,19 @@ def set_mode(cluster: Cluster, pair: PoolPair, mode: str) -> None:
 
 
 def remove_overlay(cluster: Cluster, pair: PoolPair) -> None:
-    """Send clients to the base from now on. They no longer see what is only in the cache."""
+    """Send clients to the base from now on. They no longer see data that is only in the cache."""
     cluster.client.mon("osd tier remove-overlay", pool=pair.base)
     cluster.wait_map(cluster.up_osds())
 
 
 def remove(cluster: Cluster, pair: PoolPair) -> None:
-    """Make the cache a pool of its own. Ceph does not check that it is empty."""
+    """Make the cache an ordinary pool again. Ceph does not check that it is empty."""
     cluster.client.mon("osd tier remove", pool=pair.base, tierpool=pair.cache)
 
 
 @dataclass(frozen=True)
 class Drained:
-    """A drained cache. watched: objects still in it, because clients watch them; passes: flushes of all objects."""
+    """A drained cache. watched: objects left in it because clients watch them; passes: passes over all objects."""
 
     watched: tuple[str, ...]
     passes: int
@@ -233,7 +233,7 @@ class Drained:
 
 
 def flush_evict(cluster: Cluster, pair: PoolPair) -> str:
-    """Run one pass of `rados cache-flush-evict-all`; returns its complaint, empty on success."""
+    """Run one pass of `rados cache-flush-evict-all`; returns its error text, empty on success."""
     node = cluster.client.host.name
     try:
         cluster.tool(node, "rados", "-p", pair.cache, "cache-flush-evict-all", timeout_s=_PASS_S)
@@ -243,7 +243,7 @@ def flush_evict(cluster: Cluster, pair: PoolPair) -> str:
 
 
 def drain(cluster: Cluster, pair: PoolPair, timeout_s: float = DRAIN_S) -> Drained:
-    """Flush and evict until only watched objects are left, which cannot be evicted; NotReached if too late."""
+    """Flush and evict until only watched objects are left, which cannot be evicted. NotReached if it takes too long."""
     began = SYSTEM.monotonic()
     passes = 0
 
@@ -257,7 +257,7 @@ def drain(cluster: Cluster, pair: PoolPair, timeout_s: float = DRAIN_S) -> Drain
     _, watched = clock.wait(
         one_pass,
         lambda state: state[0] == state[1],
-        what=f"{pair.cache} empty but for what is watched",
+        what=f"{pair.cache} to have only watched objects",
         timeout_s=timeout_s * cluster.patience,
         timed_out=clock.not_reached_with(lambda state: f"{len(state[0])} objects left, {len(state[1])} watched"),
     )
@@ -265,7 +265,7 @@ def drain(cluster: Cluster, pair: PoolPair, timeout_s: float = DRAIN_S) -> Drain
 
 
 def watchers(cluster: Cluster, pair: PoolPair, name: str) -> list[str]:
-    """The watchers of an object of the cache, as Ceph lists them; none where the object is gone."""
+    """The watchers of an object of the cache, as Ceph lists them; empty if the object is gone."""
     try:
         listed = cluster.tool(cluster.client.host.name, "rados", "-p", pair.cache, "listwatchers", name)
     except CephTrouble:
@@ -273,27 +273,27 @@ def watchers(cluster: Cluster, pair: PoolPair, name: str) -> list[str]:
     return [line for line in listed.splitlines() if line.startswith("watcher=")]
 
 
-# What it did
+# Counters
 
 
 def tier_counters(cluster: Cluster) -> dict[str, float]:
-    """TIER_COUNTERS of all running OSDs together, since each was started."""
+    """TIER_COUNTERS summed over all running OSDs, since each OSD started."""
     dumps = counters.of_osds(cluster, cluster.up_osds()).values()
     return {name: sum(dump.get(f"osd.{name}", 0.0) for dump in dumps) for name in TIER_COUNTERS}
 
 
 def since(cluster: Cluster, before: Mapping[str, float]) -> dict[str, float]:
-    """Counters less those of an earlier look. A restarted OSD counts from 0 again."""
+    """Counters minus those of an earlier call. A restarted OSD counts from 0 again."""
     return {name: value - before[name] for name, value in tier_counters(cluster).items()}
 
 
 def flushes(counters: Mapping[str, float]) -> float:
-    """Flushed objects by the tier's counters: try_flush is a flush that does not block clients."""
+    """Objects flushed, from the tier's counters. try_flush is a flush that does not block clients."""
     return counters["tier_flush"] + counters["tier_try_flush"]
 
 
 def hit_share(counters: Mapping[str, float]) -> float:
-    """Hits as a share of the operations that clients sent to a cache; 0 where there were none."""
+    """The hit ratio: hits as a share of the operations that clients sent to a cache; 0 without operations."""
     passed = counters["tier_proxy_read"] + counters["tier_proxy_write"]
     hits = counters["op_cache_hit"]
     return hits / (hits + passed) if hits else 0.0
@@ -302,7 +302,7 @@ def hit_share(counters: Mapping[str, float]) -> float:
 def pool_statistics(cluster: Cluster, name: str, *, settled: bool = True) -> dict[str, int]:
     """Sums over a pool's PGs: num_objects, num_objects_dirty, num_whiteouts, num_flush ...
 
-    settled: wait until they are newer than this call; otherwise they are some seconds old.
+    settled: wait until they are newer than this call; otherwise they may be some seconds old.
     """
     if settled:
         cluster.settle()
@@ -314,7 +314,7 @@ def pool_statistics(cluster: Cluster, name: str, *, settled: bool = True) -> dic
 
 
 def hit_sets(cluster: Cluster, name: str) -> dict[str, list[dict[str, Any]]]:
-    """pgid -> the archived hit sets that its primary keeps."""
+    """pgid -> the archived hit sets that the PG's primary OSD keeps."""
     histories = {}
     for pgid in pgids(pools_by_name(cluster)[name]):
         answer = cluster.client.command(f"pg:{pgid}", "query", pgid=pgid, format="json")

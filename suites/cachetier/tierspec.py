@@ -1,4 +1,4 @@
-"""The cluster under a cache tier: slow and fast disks, on the same servers or each on one architecture."""
+"""The cluster for a cache tier: slow and fast disks, on the same servers or each class on one architecture."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ SLOW = DiskClass.HDD
 FAST = DiskClass.NVME
 
 SLOW_LIMITS = DiskLimits(read_iops=120, write_iops=120, read_bytes_s=120_000_000, write_bytes_s=120_000_000)
-"""A disk of 7200 revolutions a minute, as the 2015 paper's Constellation.2: half a revolution of 4.2 ms and a seek of
-about 4 ms make 120 requests a second. The paper has no figure."""
+"""A 7200 rpm disk, as the Constellation.2 of the 2015 paper: half a revolution takes 4.2 ms and a seek about 4 ms, so
+it does 120 requests per second. The paper has no figure."""
 
 FAST_LIMITS = DiskLimits(read_iops=50_000, write_iops=50_000)
-"""More than a lab needs. The limit gives the disk its own block device. Otherwise it would share the slow disk's, and
-with it the slow disk's limit."""
+"""More than a lab needs. The limit gives the disk its own block device. Otherwise it would share the slow disk's block
+device, and with it the slow disk's limit."""
 
 
 @dataclass(frozen=True)
 class TierLayout:
     """servers: how many nodes have a disk of each class.
 
-    limited: limits make the classes real, else they are only names. apart: fast and slow disks are on different nodes,
-    of two architectures; fast_native: the fast ones are on this machine's.
+    limited: disks have the speed limits of their class, else classes are only names. apart: fast and slow disks are on
+    different nodes, of two architectures; fast_native: the fast disks are on the native one.
     """
 
     servers: int = 3
@@ -41,7 +41,7 @@ class TierLayout:
 
 @dataclass(frozen=True)
 class TieredTopology(Topology):
-    """A cluster of a layout; the monitor and the manager are on the first native node."""
+    """A cluster with a layout. The monitor and the manager are on the first native node."""
 
     layout: TierLayout = TierLayout()
 

@@ -1,4 +1,4 @@
-"""CephFS across architectures: what two clients see of each other, dying metadata servers, scrub, Ceph's own tests."""
+"""CephFS across architectures: clients that share a tree, metadata server failures, scrub, migration and upgrade."""
 
 from cephlab.suites.cephfs import across, failover, mixed, mounted, moved, ranks, scrub, upgraded
 

@@ -1,4 +1,4 @@
-"""What one client does to a tree of CephFS the other finds, whatever architectures clients, MDS and primaries have."""
+"""Two clients see the same CephFS tree, whatever the architectures of clients, MDS and primary OSDs."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -21,7 +21,7 @@ from cephlab.suites.interop.walks.walk import Refused, Step, Unfit, take
 
 
 def run(stage: Stage, mds: Arch, primary: Arch) -> None:
-    """Every topic twice, so that each client begins once."""
+    """Run every topic twice, so that each client starts once."""
     cluster = stage.cluster
     server = served_by(cluster, mds)
     with pools.led_by(cluster, primary):
@@ -43,9 +43,9 @@ def take_topics(
     topics: Mapping[str, Topic] | None = None,
     placed: Callable[[str, Step], None] = lambda _place, _step: None,
 ) -> int:
-    """Take the steps of each topic in a tree of its own, the first client's first; observe the first wrong answer.
+    """Run each topic in its own tree, started by the first client; observe the first wrong answer.
 
-    placed: called after each step with the tree's directory. Returns how many steps there were.
+    placed: called after each step with the tree's directory. Returns the number of steps.
     """
     total = 0
     for name, topic in (topics or TOPICS).items():
@@ -67,11 +67,12 @@ def take_topics(
 
 
 class WalkModel(FsModel):
-    """Of drawn walks: nothing that a client of libcephfs is known to get wrong, as the suite `defects` shows.
+    """The model for random walks, without the steps that libcephfs is known to get wrong, as the suite `defects` shows.
 
-    It waits for ever after a rename that has to be refused (`libcephfs-rename-waits`), and for a read of a directory
-    (`libcephfs-directory-waits`). It truncates directories (`libcephfs-directory-truncated`). A write to one is refused
-    when it is opened, and is drawn. The topics' fixed steps have such renames, and nothing takes their names.
+    libcephfs hangs after a rename that must be refused (`libcephfs-rename-waits`) and on a read of a directory
+    (`libcephfs-directory-waits`). It truncates directories (`libcephfs-directory-truncated`). A write to a directory is
+    refused at open, so walks include it. The fixed steps of the topics include such renames, but never use those names
+    again.
     """
 
     def do_read(self, path: str, offset: int, size: int) -> str:
@@ -92,7 +93,7 @@ class WalkModel(FsModel):
 
 
 def walked(stage: Stage) -> None:
-    """Drawn steps, each through a client of a drawn architecture."""
+    """Run random steps, each through a client of a random architecture."""
     cluster = stage.cluster
     wait_active(cluster)
     sides = clients(cluster, {"name": cluster.client_name})
@@ -100,7 +101,7 @@ def walked(stage: Stage) -> None:
 
 
 def walk_names(rng: Random) -> list[str]:
-    """Names that a walk gives, of any bytes that a name may have. No walk makes the directory of the snapshots."""
+    """Names for a walk, of any bytes that a name may have. None begins with a dot, so none is the snapshot folder."""
     return [name for name in edges.texts(rng, NAMES, NAME_BYTES, but="/\0") if not name.startswith(".")]
 
 
@@ -108,9 +109,9 @@ SCENARIOS = (
     *(
         Scenario(
             name=f"cephfs.across[mds={mds},primary={primary}]",
-            goal="Clients of both architectures see one file system, whoever serves its metadata and leads its data.",
-            method="Two clients work on the same trees in turn and look at what the other did: contents, names, "
-            "attributes, links, renames, locks, quotas, snapshots. Compares every answer with a model's.",
+            goal="Clients of both architectures see the same file system, whatever the MDS and the primary OSDs are.",
+            method="Two clients work alternately on the same trees and check what the other did: contents, names, "
+            "attributes, links, renames, locks, quotas, snapshots. Compares every answer with a model.",
             run=partial(run, mds=mds, primary=primary),
             check="witnessed",
             sees=tuple(f"wrong answers of {topic}, begun by {arch}" for topic in TOPICS for arch in Arch),
@@ -121,9 +122,9 @@ SCENARIOS = (
     ),
     Scenario(
         name="cephfs.walk",
-        goal="A tree holds what was put there last, whichever architecture did it and whichever one asks.",
-        method="Takes drawn steps, each through a drawn one of two clients; compares every answer with a model, and "
-        "all there is now and then; shortens a walk that goes wrong.",
+        goal="A tree holds what was put there last, whichever architecture wrote it and whichever one reads it.",
+        method="Runs random steps, each through a random one of two clients; compares every answer with a model, and "
+        "from time to time the whole tree; shortens a walk that fails.",
         run=walked,
         check="witnessed",
         tier=Tier.FULL,

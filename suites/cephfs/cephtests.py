@@ -1,4 +1,4 @@
-"""Ceph's own tests of libcephfs as an ordinary user, the client of one architecture and the MDS of the other."""
+"""Ceph's own libcephfs tests as an ordinary user, with the client on one architecture and the MDS on the other."""
 
 from dataclasses import replace
 from functools import partial
@@ -11,15 +11,15 @@ from cephlab.suites.interop.matrix import observe_client
 from cephlab.suites.stress.mixed import SMALL_MEMTABLES
 
 ORDINARY = (("CEPH_ARGS", "--client_mount_uid=1000 --client_mount_gid=1000"),)
-"""As root, cases fail that want to be refused. Who a client of libcephfs is, is a setting of it, on any host."""
+"""As root, cases that test for refusals fail. The user of a libcephfs client is one of its settings, on any host."""
 LIBCEPHFS = UpstreamProgram("ceph_test_libcephfs", limit_s=900, environ=ORDINARY)
 
 SMALL_TABLES = replace(PAIR, options=(SMALL_MEMTABLES,))
-"""A hundred thousand requests in one scenario: OSDs would fill their memtables meanwhile, and seem to leak."""
+"""One scenario sends a hundred thousand requests: OSDs would fill their memtables, which would look like a leak."""
 
 
 def run(stage: Stage, client: Arch) -> None:
-    """Every case of the program, one after the other."""
+    """Run every case of the program, one after another."""
     cluster, host = stage.cluster, stage.cluster.host_with(client)
     require_programs(cluster, host, [LIBCEPHFS.name])
     observe_client(stage, client)
@@ -34,8 +34,8 @@ def run(stage: Stage, client: Arch) -> None:
 SCENARIOS = tuple(
     Scenario(
         name=f"cephfs.cephtests[client={client},mds={client.other}]",
-        goal="Upstream's ceph_test_libcephfs passes between architectures.",
-        method=f"Runs its every case on {client} as an ordinary user, served by an MDS of {client.other}.",
+        goal="Upstream's ceph_test_libcephfs passes with client and MDS on different architectures.",
+        method=f"Runs all its cases on {client} as an ordinary user, served by an MDS of {client.other}.",
         run=partial(run, client=client),
         check="gtest",
         tier=Tier.FULL,

@@ -1,4 +1,4 @@
-"""Metadata servers that die under a recorded load of files, and those of the other architecture that replace them."""
+"""Metadata server failover under a recorded load of files, to a standby of the other architecture."""
 
 import json
 from collections.abc import Iterator
@@ -21,15 +21,15 @@ from cephlab.suites.resilience.trial import goes_on, under_way
 KEYS, WORKERS, PAUSE_S = 16, 3, 0.02
 SIZES = (4096, 65536)
 REPLAY_S = 6.0
-"""For the monitors to publish a map, and the standby to replay, reconnect and rejoin, before patience.
+"""Time for the monitors to publish a map, and for the standby to replay, reconnect and rejoin, before patience.
 
-Measured beside much other work: the monitors were 3.6 s late, the standby took 1 to 3 s.
+Measured on a very busy machine: the monitors were 3.6 s late, the standby took 1 to 3 s.
 """
 REPLAYING = "up:standby-replay"
 
 
 def load_of(stage: Stage, name: str, on: tuple[str, ...] = ()) -> RecordedLoad:
-    """Files from clients on these nodes; else one of each architecture, beside metadata servers that may die."""
+    """A load of files from clients on these nodes; by default one of each architecture, on the nodes of the MDSs."""
     cluster = stage.cluster
     nodes = on or tuple(cluster.host_with(arch).name for arch in Arch)
     seed = stage.rng.randrange(1 << 30)
@@ -40,9 +40,9 @@ def load_of(stage: Stage, name: str, on: tuple[str, ...] = ()) -> RecordedLoad:
 
 
 def limit_gap(recorder: Recorder, cluster: Cluster, *, stop_s: float = 0.0) -> None:
-    """Limit how long nobody is served: until the monitors miss the server, and the standby has taken over.
+    """Limit how long clients are not served: until the monitors notice and the standby has taken over.
 
-    stop_s: what a server may take to stop before that.
+    stop_s: how long a server may take to stop before that.
     """
     mon = next(name for name in cluster.daemons if name.startswith("mon."))
     grace, tick = (float(told(cluster, mon, name)) for name in ("mds_beacon_grace", "mon_tick_interval"))
@@ -52,7 +52,7 @@ def limit_gap(recorder: Recorder, cluster: Cluster, *, stop_s: float = 0.0) -> N
 
 
 def told(cluster: Cluster, daemon: str, setting: str) -> str:
-    """A setting as a daemon has it."""
+    """The value of a setting in a daemon."""
     return str(json.loads(cluster.client.command(daemon, "config get", var=setting))[setting])
 
 
@@ -72,7 +72,7 @@ def loaded(stage: Stage, name: str) -> Iterator[RecordedLoad]:
 
 
 def kill_active(stage: Stage, load: RecordedLoad, victim: str) -> str:
-    """Kill the active server, wait until the other serves, and start the dead one again; returns who serves."""
+    """Kill the active server, wait until the standby serves, restart the dead one; returns the new active server."""
     cluster = stage.cluster
     with inflict(KillDaemon(victim), cluster, stage.recorder):
         [taken] = wait_active(cluster, but=victim)
@@ -85,7 +85,7 @@ def kill_active(stage: Stage, load: RecordedLoad, victim: str) -> str:
 
 
 def failover(stage: Stage) -> None:
-    """There and back."""
+    """Fail over to the other architecture, and back."""
     server = served_by(stage.cluster, host_arch())
     with loaded(stage, "failover") as load:
         for _ in Arch:
@@ -93,14 +93,14 @@ def failover(stage: Stage) -> None:
 
 
 def standby_replay(stage: Stage) -> None:
-    """As `failover`, with a standby that follows the journal."""
+    """As `failover`, with a standby-replay server, which follows the journal."""
     cluster = stage.cluster
     server = served_by(cluster, host_arch())
     cluster.client.mon("fs set", fs_name=FILE_SYSTEM, var="allow_standby_replay", val="true")
     with loaded(stage, "replay") as load:
         for _ in Arch:
             follows(cluster)
-            stage.recorder.witness("standbys that replay", got=len(replaying(cluster)), least=1)
+            stage.recorder.witness("standby-replay servers", got=len(replaying(cluster)), least=1)
             server = kill_active(stage, load, server)
 
 
@@ -110,7 +110,7 @@ def replaying(cluster: Cluster) -> list[str]:
 
 def follows(cluster: Cluster) -> None:
     """Wait until a standby follows the journal."""
-    cluster.wait(lambda _: bool(replaying(cluster)), what="a standby that replays")
+    cluster.wait(lambda _: bool(replaying(cluster)), what="a standby-replay server")
 
 
 EXPECTS = {**EXPECTED, **PEERS_MISSED}
@@ -118,9 +118,9 @@ EXPECTS = {**EXPECTED, **PEERS_MISSED}
 SCENARIOS = (
     Scenario(
         name="cephfs.failover",
-        goal="A metadata server that dies is replaced by one of the other architecture, and nothing synced is lost.",
-        method="Kills the active one, then its successor, under files that clients of both write, sync and rename; "
-        "reads all back, and scrubs.",
+        goal="When a metadata server dies, one of the other architecture takes over, and no synced file is lost.",
+        method="Kills the active server, then its successor, while clients of both architectures write, sync and "
+        "rename files; reads all back; scrubs.",
         run=failover,
         check="recorded",
         topology=PAIR,
@@ -128,7 +128,7 @@ SCENARIOS = (
     ),
     Scenario(
         name="cephfs.standby-replay",
-        goal="So it is with a standby that follows the journal of the other architecture's server.",
+        goal="Failover to a standby-replay server of the other architecture loses no synced file.",
         method="As cephfs.failover, with allow_standby_replay.",
         spoils=True,
         run=standby_replay,

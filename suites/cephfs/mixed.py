@@ -1,4 +1,4 @@
-"""CephFS beside the rest of the cluster: files through a power cut of all machines, and through fault after fault."""
+"""CephFS and faults of the whole cluster: files through a power cut of all machines, and through many faults."""
 
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.faults import inflict, layout_of, plan, thrash
@@ -16,16 +16,16 @@ from cephlab.suites.resilience.trial import EXPECTED as RESILIENT
 from cephlab.suites.resilience.trial import PAUSED, RETURN_S, goes_on, linger, under_way
 
 MENU = ("kill-daemon", "stop-daemon", "pause-daemon", "kill-together")
-"""Faults of daemons: others damage objects of pools of their own, which no metadata server reads."""
+"""Faults of daemons. Other faults damage objects in their own pools, which no metadata server reads."""
 
 
 def power_cut(stage: Stage) -> None:
-    """Cut the power of all machines with daemons under files; check the stores; read back and scrub."""
+    """Cut the power of all machines with daemons under a load of files; check the stores; read back and scrub."""
     cluster, recorder = stage.cluster, stage.recorder
     no_errors(recorder, "clients wait for a cluster that is down")
     power = PowerCut.aim(layout_of(cluster), stage.rng)
     if power is None:
-        raise LabBroken("no machine has a daemon", f"layout: {layout_of(cluster).nodes}")
+        raise LabBroken("no machine has daemons", f"layout: {layout_of(cluster).nodes}")
     load = load_of(stage, "power", (cluster.client.host.name,))
     load.prepare()
     for _ in range(ROUNDS[stage.tier]):
@@ -43,9 +43,9 @@ def power_cut(stage: Stage) -> None:
 
 
 def thrashed(stage: Stage) -> None:
-    """Kill, stop and pause daemons of every kind under files, then scrub."""
+    """Kill, stop and pause daemons of every kind under a load of files, then scrub."""
     cluster, recorder = stage.cluster, stage.recorder
-    no_errors(recorder, "clients wait for whoever serves next")
+    no_errors(recorder, "clients wait for the next server")
     menu = [kind for kind in soak.menu_for(cluster.provider, 1) if kind.name in MENU]
     seconds = soak.lasts_s(stage.tier)
     load = load_of(stage, "soak")
@@ -72,9 +72,9 @@ PAUSED_SERVERS = {
 SCENARIOS = (
     Scenario(
         name="cephfs.power-cut",
-        goal="When all machines lose their power, nothing that was synced to CephFS is lost, and its tree is whole.",
-        method="Kills every guest with daemons at once under files that are written, synced and renamed; fsck of each "
-        "store; start; read back; scrub.",
+        goal="When all machines lose power, nothing that was synced to CephFS is lost, and the tree is undamaged.",
+        method="Kills every guest with daemons at once while files are written, synced and renamed; checks each store "
+        "with fsck; starts the guests; reads back; scrubs.",
         run=power_cut,
         check="recorded",
         topology=GUESTS,
@@ -84,8 +84,8 @@ SCENARIOS = (
     ),
     Scenario(
         name="cephfs.soak",
-        goal="CephFS survives fault after fault of monitors, OSDs and metadata servers, and loses nothing.",
-        method=f"Follows a schedule by the seed under files for {soak.MINUTES_VARIABLE} minutes; reads back; scrubs.",
+        goal="CephFS loses nothing through fault after fault of monitors, OSDs and metadata servers.",
+        method=f"Follows a schedule from the seed for {soak.MINUTES_VARIABLE} minutes of load; reads back; scrubs.",
         run=thrashed,
         check="recorded",
         tier=Tier.FULL,

@@ -1,4 +1,4 @@
-"""What a tree of CephFS must hold after each step: files, links, attributes, locks, quotas, snapshots."""
+"""A model of a CephFS tree, the expected state after each step: files, links, xattrs, locks, quotas, snapshots."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cephlab.suites.interop.walks.walk import Refused, Unfit, content, told
 
 NAME_BYTES = 255
 MOST_BYTES, XATTR_BYTES, SNAPS = 70_000, 5000, ("s1", "s2")
-"""Of a drawn walk."""
+"""Limits of a random walk."""
 SHARED, EXCLUSIVE, NONE = "shared", "exclusive", "none"
 Held = dict[int, tuple[str, int, int]]
 """Owner -> (kind, first byte, the byte after the last)."""
@@ -37,13 +37,13 @@ class Inode:
 
     @property
     def within(self) -> dict[str, Inode]:
-        """Its entries; ENOTDIR where it is no directory."""
+        """Its entries; Refused with ENOTDIR if it is no directory."""
         if self.entries is None:
             raise Refused("ENOTDIR")
         return self.entries
 
     def told(self) -> dict[str, Any]:
-        """As a look tells it."""
+        """Its state, as a look reports it."""
         if self.target is not None:
             return {"is": "link", "to": self.target}
         xattrs = {"xattrs": {name: told(value) for name, value in self.xattrs.items()}}
@@ -52,18 +52,18 @@ class Inode:
         return {"is": "file", "names": self.names, "now": told(self.data), **xattrs}
 
     def tree(self, path: str = "") -> Iterator[tuple[str, Inode]]:
-        """All below it by path."""
+        """Everything below it: (path, inode)."""
         for name, inode in (self.entries or {}).items():
             yield path + name, inode
             yield from inode.tree(f"{path}{name}/")
 
     def bytes(self) -> int:
-        """Of all files below it."""
+        """Bytes of all files below it."""
         return sum(len(inode.data) for _, inode in self.tree())
 
 
 class FsModel:
-    """A tree below one directory, which is empty at first. names: those that a drawn walk gives to what it makes."""
+    """A tree below one directory, initially empty. names: names that a random walk uses for new entries."""
 
     def __init__(self, names: Sequence[str] = ()) -> None:
         self.names = names
@@ -96,7 +96,7 @@ class FsModel:
         return rng.choice(steps)
 
     def at(self, path: str) -> Inode:
-        """What a path names; ENOENT or ENOTDIR."""
+        """The inode of a path; Refused with ENOENT or ENOTDIR."""
         inode = self.root
         for name in filter(None, path.split("/")):
             if name not in inode.within:
@@ -114,7 +114,7 @@ class FsModel:
         return directory, name
 
     def free(self, path: str) -> tuple[Inode, str]:
-        """As `place`; EEXIST where there is something."""
+        """As `place`; Refused with EEXIST if the name is taken."""
         directory, name = self.place(path)
         if name in directory.within:
             raise Refused("EEXIST")
@@ -140,7 +140,7 @@ class FsModel:
         there = self.file(path) if name in directory.within else directory.within.setdefault(name, Inode())
         more = max(0, offset + size - len(there.data))
         if directory.quota_bytes and more and directory.bytes() + more > directory.quota_bytes:
-            raise Refused("EDQUOT")  # the file was made
+            raise Refused("EDQUOT")  # but the file exists now
         if size:
             overwrite(there.data, offset, content(seed, size))
 
@@ -177,7 +177,7 @@ class FsModel:
             try:
                 self.free(to)
             except Refused:
-                raise Unfit from None  # which of two reasons is told is not laid down
+                raise Unfit from None  # it is not specified which of two errors is reported
             raise Refused("EPERM")
         directory, name = self.free(to)
         there.names += 1
@@ -188,9 +188,9 @@ class FsModel:
         directory.within[name] = Inode(target=target)
 
     def do_rename(self, path: str, to: str) -> None:
-        """Two names of one file stay as they are: so POSIX has it.
+        """POSIX: renaming one name of a file to another name of the same file changes nothing.
 
-        That is not asked for: a client of Ceph 18.2.7 forgets one of the names (docs/track-record.md).
+        Walks leave this case out: a client of Ceph 18.2.7 forgets one of the names (docs/track-record.md).
         """
         source, name = self.place(path)
         moved = self.at(path)
@@ -221,7 +221,7 @@ class FsModel:
     def do_snap(self, path: str, snap: str) -> None:
         there = self.at(path)
         if there.entries is None:
-            raise Unfit  # how that is refused is not laid down
+            raise Unfit  # it is not specified how that is refused
         if snap in there.snaps:
             raise Refused("EEXIST")
         there.snaps[snap] = {below: inode.told() for below, inode in there.tree()}
@@ -239,14 +239,14 @@ class FsModel:
         self.at(path).quota_bytes = most
 
     def do_pin(self, path: str, rank: int) -> None:
-        """Which server has it changes nothing that a client sees. rank: an active one."""
+        """A pin changes nothing that a client sees. rank: of an active server."""
         _ = self.at(path).within, rank
 
     def do_flock(self, path: str, kind: str, owner: int) -> None:
         lock(self.file(path).flocks, owner, kind, 0, 1)
 
     def do_range(self, path: str, kind: str, start: int, length: int, owner: int) -> None:
-        """One range of an owner at a time; 0 for a length: as far as a file can go."""
+        """An owner has one range at a time. length: 0 for up to the largest file size."""
         lock(self.file(path).ranges, owner, kind, start, start + length if length else 1 << 63)
 
     def do_look(self, **_looking: Any) -> Any:
@@ -262,7 +262,7 @@ class FsModel:
 
 
 def lock(held: Held, owner: int, kind: str, first: int, end: int) -> None:
-    """Take or give up a lock; EAGAIN where another owner's contradicts it."""
+    """Take or release a lock; Refused with EAGAIN if it conflicts with a lock of another owner."""
     others = [other for number, other in held.items() if number != owner]
     met = [other for other, begin, until in others if begin < end and first < until]
     if kind != NONE and any(EXCLUSIVE in (kind, other) for other in met):

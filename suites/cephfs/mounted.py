@@ -1,4 +1,4 @@
-"""CephFS mounted, by a kernel or by ceph-fuse: what a mount does the library finds, and the other way around."""
+"""CephFS mounts through the kernel or ceph-fuse: the mount and a libcephfs client see each other's changes."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -23,18 +23,18 @@ from cephlab.suites.interop.walks.live import Line, lines
 
 TWO = (("n0", (MDS.kind,)), ("n1", (MDS.kind,)))
 GUESTS = Topology(native=2, foreign=0, services=TWO, lone_client=True)
-"""A machine for the client, with a kernel that no daemon shares: it may have to write for one that waits for it."""
+"""The client has its own machine, because its kernel may have to write dirty pages that a daemon there waits for."""
 MIXED_GUESTS = Topology(native=1, foreign=1, services=TWO, clients=True)
 FUSED = replace(GUESTS, role_sets=("ceph", "fuse"))
 KERNEL, FUSE, LIBRARY = "kernel", "fuse", "library"
 WHOLE_WRITES = {name: topic for name, topic in TOPICS.items() if name != "quotas"}
-"""Of ceph-fuse: a kernel hands it a write in pieces. Each fits a quota, as Ceph counts later what is in a directory."""
+"""For ceph-fuse: the kernel splits a write into pieces, and each fits the quota because Ceph counts usage later."""
 _MOUNT_S = 60.0
 
 
 @contextmanager
 def mounted(cluster: Cluster, host: Host) -> Iterator[PurePosixPath]:
-    """The lab's file system, mounted by a host's kernel for the length of a block; the folder."""
+    """Mount the lab's file system with a host's kernel during the block; yields the folder."""
     folder, timeout_s = host.directory / "cephfs", _MOUNT_S * cluster.patience
     host.run(["modprobe", "ceph"])
     host.make_directory(folder)
@@ -49,7 +49,7 @@ def mounted(cluster: Cluster, host: Host) -> Iterator[PurePosixPath]:
 
 @contextmanager
 def fused(cluster: Cluster, host: Host) -> Iterator[PurePosixPath]:
-    """The lab's file system, mounted by ceph-fuse on a host for the length of a block; the folder."""
+    """Mount the lab's file system with ceph-fuse on a host during the block; yields the folder."""
     folder, timeout_s = host.directory / "cephfs-fuse", _MOUNT_S * cluster.patience
     host.run(["modprobe", "fuse"])
     host.make_directory(folder)
@@ -66,7 +66,7 @@ Mount = Callable[[Cluster, Host], AbstractContextManager[PurePosixPath]]
 
 @contextmanager
 def mounts(cluster: Cluster, hosts: dict[str, Host], mount: Mount = mounted) -> Iterator[dict[str, Line]]:
-    """A side for each host that works through a mount of its own."""
+    """A side for each host. Each works through its own mount."""
     with ExitStack() as undo:
         folders = {side: undo.enter_context(mount(cluster, host)) for side, host in hosts.items()}
         on = {side: (hosts[side], {"folder": str(folder)}) for side, folder in folders.items()}
@@ -74,7 +74,7 @@ def mounts(cluster: Cluster, hosts: dict[str, Host], mount: Mount = mounted) -> 
 
 
 def beside_library(stage: Stage, side: str, mount: Mount, topics: Mapping[str, Topic]) -> None:
-    """Each topic twice: a mount on the client's machine and a program of libcephfs, each of which begins once."""
+    """Run each topic twice with a mount on the client machine and a libcephfs program; each starts once."""
     cluster = stage.cluster
     [server] = wait_active(cluster)
     client, library = cluster.hosts["c0"], cluster.hosts["n0"]
@@ -92,7 +92,7 @@ def beside_library(stage: Stage, side: str, mount: Mount, topics: Mapping[str, T
 
 
 def across(stage: Stage, mds: Arch, primary: Arch) -> None:
-    """Every topic twice, between the kernels of two machines, one of each architecture."""
+    """Run every topic twice between the kernels of two machines, one of each architecture."""
     cluster = stage.cluster
     server = served_by(cluster, mds)
     hosts = {host.arch.value: host for host in (cluster.hosts["c0"], cluster.hosts["c1"])}
@@ -105,9 +105,9 @@ def across(stage: Stage, mds: Arch, primary: Arch) -> None:
 
 
 def note_stale(stage: Stage, kernels: Mapping[str, Line]) -> None:
-    """Record reads of a kernel that were wrong until it asked for the size: a defect of the client's kernel.
+    """Record kernel reads that were wrong until the kernel asked for the file size: a defect of the client's kernel.
 
-    It is no fault of the cluster, whose content is compared by the reads after it.
+    It is not a fault of the cluster. The cluster's content is compared through the reads after it.
     """
     for side, line in kernels.items():
         for path, offset, size, before, after in line.ask("stale", {}):
@@ -116,15 +116,15 @@ def note_stale(stage: Stage, kernels: Mapping[str, Line]) -> None:
 
 
 def wrong_answers(sides: tuple[str, ...], topics: Mapping[str, Topic] = TOPICS) -> tuple[str, ...]:
-    """What each of them has to have seen."""
+    """The observations that a run with these sides must have."""
     return tuple(f"wrong answers of {topic}, begun by {side}" for topic, side in product(topics, sides))
 
 
 SCENARIOS = (
     Scenario(
         name="cephfs.kernel",
-        goal="The kernel's client and libcephfs see one file system.",
-        method="A mount of a guest's kernel and a program of libcephfs take turns on the same trees, and look at what "
+        goal="The kernel client and libcephfs see the same file system.",
+        method="A kernel mount in a guest and a libcephfs program work alternately on the same trees and check what "
         "the other did: contents, names, attributes, links, renames, locks, quotas, snapshots.",
         run=partial(beside_library, side=KERNEL, mount=mounted, topics=TOPICS),
         check="witnessed",
@@ -135,8 +135,8 @@ SCENARIOS = (
     ),
     Scenario(
         name="cephfs.fuse",
-        goal="ceph-fuse and libcephfs see one file system.",
-        method="As cephfs.kernel but for quotas, with a mount of ceph-fuse in a guest; Debian has it for x86_64 alone.",
+        goal="ceph-fuse and libcephfs see the same file system.",
+        method="As cephfs.kernel without quotas, with a ceph-fuse mount in a guest; Debian has it only for x86_64.",
         run=partial(beside_library, side=FUSE, mount=fused, topics=WHOLE_WRITES),
         check="witnessed",
         tier=Tier.FULL,
@@ -148,7 +148,7 @@ SCENARIOS = (
     *(
         Scenario(
             name=f"cephfs.kernel-across[mds={mds},primary={primary}]",
-            goal="Kernels of both architectures see one file system, whoever serves its metadata and leads its data.",
+            goal="Kernels of both architectures see the same file system, whatever the MDS and the primary OSDs are.",
             method="As cephfs.kernel, between the kernels of two guests, one of each architecture.",
             run=partial(across, mds=mds, primary=primary),
             check="witnessed",

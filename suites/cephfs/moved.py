@@ -1,4 +1,4 @@
-"""A machine with a metadata server and an OSD is replaced by one of the other architecture, under files."""
+"""A machine with a metadata server and an OSD is replaced by one of the other architecture, under a file load."""
 
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.own import add_service, own, remove_service
@@ -21,7 +21,7 @@ ONE_SERVER = Topology(native=3, foreign=0, services=((OLD, (MDS.kind,)),), clien
 
 
 def moved(stage: Stage) -> None:
-    """Add the new machine, move the metadata server and then the data to it, and remove the old one."""
+    """Add the new machine, move the metadata server and then the data to it, and remove the old machine."""
     cluster, recorder = own(stage.cluster), stage.recorder
     no_errors(recorder, "a migration must not make CephFS refuse a client")
     wait_active(cluster)
@@ -35,7 +35,7 @@ def moved(stage: Stage) -> None:
         migrate.add_osds(cluster, new)
         add_service(cluster, NEW, MDS.kind)
         cluster.wait_healthy()
-        recorder.step(f"{NEW} is there")
+        recorder.step(f"{NEW} added")
         stop_noted(cluster, recorder, f"mds.{OLD}")
         remove_service(cluster, f"mds.{OLD}")
         [serving] = wait_active(cluster)
@@ -59,9 +59,9 @@ def moved(stage: Stage) -> None:
 SCENARIOS = (
     Scenario(
         name="cephfs.migration",
-        goal="A machine with the metadata server and an OSD gives way to one of the other architecture under load.",
-        method="Adds the new machine with an OSD and a metadata server, removes the old server, drains and removes the "
-        "old OSD and its machine, under files that are written, synced and renamed; reads back; scrubs.",
+        goal="A machine with the MDS and an OSD can be replaced by one of the other architecture under load.",
+        method="While files are written, synced and renamed: adds the new machine with an OSD and an MDS, removes the "
+        "old MDS, drains and removes the old OSD and its machine. Reads back; scrubs.",
         run=moved,
         check="recorded",
         tier=Tier.FULL,

@@ -1,4 +1,4 @@
-"""pjdfstest on a mount of a guest's kernel: what POSIX says of names, modes, owners, times and links, case by case."""
+"""pjdfstest on a kernel mount in a guest: POSIX rules on names, modes, owners, times and links, case by case."""
 
 import os
 import re
@@ -20,7 +20,7 @@ INSTALL = (
     'RUSTFLAGS="-C target-feature=+crt-static" '
     f"cargo install {PROGRAM} --version {VERSION} --target x86_64-unknown-linux-gnu --root DIR"
 )
-"""Static, as a guest has another C library. With a target, or cargo's macros would be static too and not build."""
+"""Static, because a guest has a different C library. Without --target, cargo's macros would be static and not build."""
 LIMIT_S = 600.0
 """Before patience."""
 SETTINGS = """
@@ -35,10 +35,10 @@ allow_remount = false
 [dummy_auth]
 entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 """
-"""Left out by it: cases that mount the file system read-only, and those of FreeBSD's flags and of birth times."""
+"""These settings leave out cases that mount the file system read-only, and cases on FreeBSD flags and birth times."""
 
 WHICH = b'#!/bin/sh\ncommand -v "$@"\n'
-"""Two cases ask `which` for a program to start; an image has none."""
+"""Two cases call `which` to find a program, and images do not have `which`."""
 
 _CASE = re.compile(r"^(\w+(?:::\w+)+) +(ok|skipped|FAILED)$", re.MULTILINE)
 _TOTAL = re.compile(r"^Summary: .* (\d+) total$", re.MULTILINE)
@@ -46,19 +46,19 @@ _SAID = {"ok": CaseResult.PASS, "skipped": CaseResult.SKIP, "FAILED": CaseResult
 
 
 def program() -> Path:
-    """The program that VARIABLE names. Unavailable, with the command, without one; SpecError where no file is."""
+    """The program that VARIABLE names. Unavailable, with the install command, if unset; SpecError if it is no file."""
     named = os.environ.get(VARIABLE, "")
     if not named:
         hint = f"{INSTALL}; export {VARIABLE}=DIR/bin/{PROGRAM}"
-        raise Unavailable(f"{PROGRAM} is not here", f"{VARIABLE} is not set", hint)
+        raise Unavailable(f"{PROGRAM} is not installed", f"{VARIABLE} is not set", hint)
     path = Path(named).expanduser().absolute()
     if not path.is_file():
-        raise SpecError(f"{VARIABLE} names no file", f"got {named!r}, wanted the program {PROGRAM}")
+        raise SpecError(f"{VARIABLE} does not name a file", f"got {named!r}, wanted the program {PROGRAM}")
     return path
 
 
 def parse(text: str) -> Iterator[Case]:
-    """Each case that it printed, as `call.rest/of/its/name`. What it prints until the next one is the message."""
+    """Each case in the output, as `call.rest/of/its/name`. The text up to the next case is its message."""
     found = [*_CASE.finditer(text)]
     ends = [*(case.start() for case in found[1:]), text.find("\nSummary: ")]
     for case, end in zip(found, ends, strict=False):
@@ -68,13 +68,13 @@ def parse(text: str) -> Iterator[Case]:
 
 
 def total(text: str) -> int:
-    """How many cases it says that it had; 0 where it did not come to its end."""
+    """The number of cases that the program reports; 0 if it did not run to its end."""
     found = _TOTAL.search(text)
     return int(found[1]) if found else 0
 
 
 def run(stage: Stage) -> None:
-    """Every case of pjdfstest as root, who becomes two ordinary users, on a mount on the client's machine."""
+    """Run every case of pjdfstest on a mount on the client machine, as root, which switches to two ordinary users."""
     cluster, host, source = stage.cluster, stage.cluster.hosts["c0"], program()
     [server] = wait_active(cluster)
     there, settings = host.directory / PROGRAM, host.directory / "pjdfstest.toml"
@@ -96,8 +96,8 @@ def run(stage: Stage) -> None:
 SCENARIOS = (
     Scenario(
         name="cephfs.pjdfstest",
-        goal="A mount of CephFS by a guest's kernel is what POSIX says of a file system.",
-        method=f"Runs every case of the {PROGRAM} that {VARIABLE} names on the mount, and takes each by itself.",
+        goal="A kernel mount of CephFS in a guest behaves as POSIX specifies.",
+        method=f"Runs every case of the {PROGRAM} that {VARIABLE} names on the mount, and judges each separately.",
         run=run,
         check="gtest",
         tier=Tier.FULL,

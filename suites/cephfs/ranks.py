@@ -1,4 +1,4 @@
-"""Two active metadata servers, one of each architecture, that share one tree and what is moved between their parts."""
+"""Two active metadata servers, one of each architecture, share a tree, and entries move between their parts."""
 
 from collections.abc import Iterator
 from itertools import permutations
@@ -27,16 +27,16 @@ from cephlab.suites.interop.walks.walk import Step
 
 PIN = "pin"
 MOVE_S = 60.0
-"""Of a directory to another rank, before patience. A server looks for pins every 5 s (mds_tick_interval)."""
+"""Time for moving a directory to another rank, before patience. A server checks pins every 5 s (mds_tick_interval)."""
 
 
 def between(first: str, second: str, _rng: Random) -> Iterator[Step]:
-    """Files and directories are renamed and linked from one server's part to the other's, and back."""
+    """Rename and link files and directories from the part of one server to that of the other, and back."""
     yield does(first, "mkdir", "r0")
     yield does(second, "mkdir", "r1")
     yield writes(first, "r0/f", 5000)
     yield writes(second, "r1/g", 6000, seed=8)
-    yield does(first, PIN, "r1", rank=1)  # an empty directory would stay where it is
+    yield does(first, PIN, "r1", rank=1)  # an empty directory would stay at its rank
     yield does(second, "link", "r0/f", "r1/linked")
     yield looks(first)
     yield does(second, "rename", "r0/f", "r1/f")
@@ -61,23 +61,23 @@ TOPICS: dict[str, Topic] = {"between": between}
 
 
 def has_moved(cluster: Cluster, place: str, step: Step) -> None:
-    """After a pin, wait until the rank has the directory."""
+    """After a pin, wait until the rank owns the directory."""
     if step.operation != PIN:
         return
     path, number = f"/{place}/{step.arguments['path']}", step.arguments["rank"]
     clock.wait(
         lambda: {each["dir"]["path"]: each["auth_first"] for each in tell(cluster, rank(number), "get", "subtrees")},
         lambda parts: parts.get(path) == number,
-        what=f"rank {number} with {path}",
+        what=f"rank {number} to own {path}",
         timeout_s=MOVE_S * cluster.patience,
         interval_s=0.5,
     )
 
 
 def two_active(stage: Stage) -> None:
-    """The topic twice, so that each client begins once; then one server again, and a scrub."""
+    """Run the topic twice, so that each client starts once; then go back to one server, and scrub."""
     cluster = stage.cluster
-    # The second one starts itself anew where it is given up, which an emulated one on the provider local cannot.
+    # The second server restarts itself when its rank ends, which an emulated one on the provider local cannot.
     served_by(cluster, host_arch().other)
     change(cluster, max_mds=2, standby_count_wanted=0)
     try:
@@ -96,7 +96,7 @@ def two_active(stage: Stage) -> None:
         archs = sorted(cluster.host_of(name).arch.value for name in active(cluster.client))
         stage.recorder.observe("architectures that serve", got=archs, wanted=sorted(arch.value for arch in Arch))
         least = min(requests(cluster, name) - before[name] for name in names)
-        stage.recorder.witness("requests to the server that got fewer", got=least, least=10)
+        stage.recorder.witness("requests to the less used server", got=least, least=10)
     finally:
         change(cluster, max_mds=1, standby_count_wanted=1)
     wait_active(cluster)
@@ -105,7 +105,7 @@ def two_active(stage: Stage) -> None:
 
 
 def change(cluster: Cluster, **settings: int) -> None:
-    """Settings of the lab's file system."""
+    """Change settings of the lab's file system."""
     for name, value in settings.items():
         cluster.client.mon("fs set", fs_name=FILE_SYSTEM, var=name, val=str(value))
 
@@ -113,9 +113,9 @@ def change(cluster: Cluster, **settings: int) -> None:
 SCENARIOS = (
     Scenario(
         name="cephfs.two-active",
-        goal="Two active metadata servers, one of each architecture, share a tree, and lose nothing between them.",
-        method="Pins a directory to the second; clients of both rename and link between the two, and take a snapshot "
-        "of both. Compares every answer with a model's. Goes back to one server, and scrubs.",
+        goal="Two active metadata servers, one of each architecture, can share a tree without losing anything.",
+        method="Pins a directory to the second server; clients of both architectures rename and link between the two "
+        "parts, and snapshot both. Compares every answer with a model. Goes back to one server; scrubs.",
         run=two_active,
         check="witnessed",
         tier=Tier.FULL,

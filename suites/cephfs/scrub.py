@@ -1,4 +1,4 @@
-"""Scrub of a file system: its metadata by the MDS, its objects by their OSDs; and damage that it must find and mend."""
+"""Scrub of a file system, metadata by the MDS and objects by OSDs, and damage that it must find and repair."""
 
 from functools import partial
 
@@ -17,15 +17,15 @@ SCRUB_S = 60.0
 
 
 def scrub(cluster: Cluster, *how: str) -> list[dict[str, object]]:
-    """Scrub the whole tree; what is damaged by then. how: more words, as `repair`."""
+    """Scrub the whole tree; returns the MDS's damage list. how: more options, for example `repair`."""
     options = ",".join(("recursive", "force", *how))
     started = tell(cluster, rank(0), "scrub", "start", "/", options)
     if started["return_code"]:
         raise LabBroken("the MDS did not start a scrub", str(started))
     clock.wait(
         lambda: str(tell(cluster, rank(0), "scrub", "status")["status"]),
-        lambda said: said.startswith("no active"),
-        what="the end of the MDS's scrub",
+        lambda status: status.startswith("no active"),
+        what="the MDS scrub to end",
         timeout_s=SCRUB_S * cluster.patience,
         interval_s=0.5,
     )
@@ -37,14 +37,14 @@ def scrubbed(stage: Stage) -> None:
     """Observe that neither the MDS nor the OSDs find damage."""
     cluster = stage.cluster
     files = int(tell(cluster, rank(0), "perf", "dump")["mds"]["inodes"])
-    stage.recorder.observe("damage that the MDS's scrub found", got=scrub(cluster), wanted=[], of=files)
+    stage.recorder.observe("damage found by the MDS scrub", got=scrub(cluster), wanted=[], of=files)
     for pool, pgs in deep_scrub_all(cluster, (META_POOL, DATA_POOL)).items():
         damaged = rados_json(cluster, "list-inconsistent-pg", pool)
         stage.recorder.observe(f"PGs of {pool} whose copies differ", got=damaged, wanted=[], of=len(pgs))
 
 
 def mended(stage: Stage, mds: Arch) -> None:
-    """Take the backtrace of a file from its first object; scrub must find that, mend it, and find nothing any more."""
+    """Remove the backtrace of a file from its first object: scrub must find that, repair it, and then find nothing."""
     cluster = stage.cluster
     served_by(cluster, mds)
     before = set(cluster.client.list_objects(DATA_POOL))
@@ -53,23 +53,23 @@ def mended(stage: Stage, mds: Arch) -> None:
         side.begin(f"damaged{stage.rng.randrange(1 << 31)}")
         side.ask("write", {"path": "f", "seed": 1, "size": 5000, "offset": 0})
     [name] = set(cluster.client.list_objects(DATA_POOL)) - before
-    tell(cluster, rank(0), "flush", "journal")  # which writes the backtrace
+    tell(cluster, rank(0), "flush", "journal")  # this writes the backtrace
     cluster.tool(cluster.client.host.name, "rados", "-p", DATA_POOL, "rmxattr", name, "parent")
     inode = int(name.partition(".")[0], 16)
     damages = [(each["damage_type"], each["ino"]) for each in scrub(cluster)]
-    stage.recorder.observe("damage that the MDS's scrub found", got=damages, wanted=[("backtrace", inode)])
+    stage.recorder.observe("damage found by the MDS scrub", got=damages, wanted=[("backtrace", inode)])
     scrub(cluster, "repair")
     tell(cluster, rank(0), "flush", "journal")
     scrubbed(stage)
     attributes = cluster.tool(cluster.client.host.name, "rados", "-p", DATA_POOL, "listxattr", name).split()
-    stage.recorder.observe("whether the file has its backtrace again", got="parent" in attributes, wanted=True)
+    stage.recorder.observe("the file has its backtrace again", got="parent" in attributes, wanted=True)
 
 
 SCENARIOS = tuple(
     Scenario(
         name=f"cephfs.scrub[mds={mds}]",
-        goal="A scrub of the file system finds a file that has lost its backtrace, and mends it.",
-        method=f"A client of {mds.other} writes a file. Takes its object's backtrace, scrubs, repairs, scrubs.",
+        goal="A scrub of the file system finds a file that has lost its backtrace, and repairs it.",
+        method=f"A client of {mds.other} writes a file. Removes the backtrace of its object, scrubs, repairs, scrubs.",
         run=partial(mended, mds=mds),
         topology=PAIR,
         expects={**EXPECTED, r"_validate_inode_done scrub error on inode": "The scenario removed a backtrace."},

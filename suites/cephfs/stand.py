@@ -1,4 +1,4 @@
-"""Shared by the scenarios: the cluster, which architecture's metadata server is active, and what one says of itself."""
+"""What the CephFS scenarios share: the cluster, a choice of the active metadata server, and MDS commands."""
 
 import json
 from typing import Any
@@ -13,21 +13,21 @@ from cephlab.suites.expected import HEALTH_TOLD
 PAIR = Topology(native=2, foreign=1, services=(("n0", (MDS.kind,)), ("n2", (MDS.kind,))))
 """A metadata server of each architecture: one is active, the other stands by."""
 TAKE_OVER_S = 60.0
-"""Of a stopped server's standby, before patience. Measured: 1 to 3 s."""
+"""Time for the standby of a stopped server to take over, before patience. Measured: 1 to 3 s."""
 EXPECTED = {
     **HEALTH_TOLD,
     r"client\.\d+ error registering admin socket command: \(17\) File exists": (
-        "A manager that starts when there is a file system mounts it twice, and names both clients alike."
+        "A manager that starts when a file system exists mounts it twice and gives both clients the same name."
     ),
     r"mds\.\d+\.journaler\.pq\(rw\) |mds\.\d+\.\d+ we have been blocklisted": (
-        "The monitors give the rank of a server that does not stop to another; what is left of its purges is refused."
+        "The monitors give the rank to another server if one does not stop; the rest of its purges is refused."
     ),
 }
 """A server that is stopped leaves the file system degraded and without a standby for a moment."""
 
 
 def wait_active(cluster: Cluster, count: int = 1, *, but: str = "") -> list[str]:
-    """Wait until so many serve, none of them `but`."""
+    """Wait until `count` metadata servers are active, none of them `but`; returns their names."""
     return clock.wait(
         lambda: active(cluster.client),
         lambda names: len(names) == count and but not in names,
@@ -38,7 +38,7 @@ def wait_active(cluster: Cluster, count: int = 1, *, but: str = "") -> list[str]
 
 
 def served_by(cluster: Cluster, arch: Arch) -> str:
-    """Have a metadata server of an architecture active, the other one standing by; returns the daemon's name."""
+    """Make the metadata server of an architecture the active one, the other the standby; returns its name."""
     [name] = wait_active(cluster)
     if cluster.host_of(name).arch is not arch:
         cluster.stop_or_kill(name)
@@ -50,12 +50,12 @@ def served_by(cluster: Cluster, arch: Arch) -> str:
 
 
 def tell(cluster: Cluster, target: str, *words: str) -> Any:
-    """What a metadata server answers. target: a daemon's name, or `mds.lab:0` for a rank."""
+    """Send a metadata server a command; returns its answer. target: a daemon's name, or `mds.lab:0` for a rank."""
     return json.loads(cluster.tool(cluster.client.host.name, "ceph", "tell", target, *words, "--format=json"))
 
 
 def requests(cluster: Cluster, name: str) -> int:
-    """Requests of clients that a metadata server has handled since it started."""
+    """Client requests that a metadata server has handled since it started."""
     return int(tell(cluster, name, "perf", "dump")["mds_server"]["handle_client_request"])
 
 

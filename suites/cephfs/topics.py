@@ -1,4 +1,4 @@
-"""What two clients do in turn to a tree of CephFS, each looking at what the other did: fixed steps, by topic."""
+"""Fixed steps, by topic, that two clients run alternately on a CephFS tree, each checking what the other did."""
 
 from collections.abc import Callable, Iterator
 from random import Random
@@ -9,17 +9,17 @@ from cephlab.suites.interop import edges
 from cephlab.suites.interop.walks.walk import LOOK, Step
 
 OBJECT = 4 << 20
-"""Of a file: as much lies in one object by CephFS' default layout."""
+"""The object size of files in CephFS's default layout."""
 XATTR_BYTES = (0, 1, 255, 4096, 60_000)
-"""An inode takes 64 KiB of attributes (mds_max_xattr_pairs_size)."""
+"""An inode can have 64 KiB of attributes (mds_max_xattr_pairs_size)."""
 NAMES = 16
 
 Topic = Callable[[str, str, Random], Iterator[Step]]
-"""The steps of two sides, the first of which begins."""
+"""The steps of two sides, of which the first starts."""
 
 
 def does(side: str, operation: str, *words: Any, **more: Any) -> Step:
-    """A step. words: paths, as the operation has them."""
+    """A step. words: the paths of the operation, in its order."""
     keys = {"rename": ("path", "to"), "link": ("path", "to"), "symlink": ("target", "path"), "snap": ("path", "snap")}
     keys |= {"drop": ("path", "snap"), "setxattr": ("path", "name"), "removexattr": ("path", "name")}
     return Step(side, operation, {**dict(zip(keys.get(operation, ("path",)), words, strict=False)), **more})
@@ -34,7 +34,7 @@ def looks(side: str) -> Step:
 
 
 def contents(first: str, second: str, rng: Random) -> Iterator[Step]:
-    """Sizes about blocks and objects; what one wrote is written over, cut and extended by the other."""
+    """Sizes around blocks and objects. Each client overwrites, truncates and extends what the other wrote."""
     for size in (*edges.SIZES, OBJECT - 1, OBJECT + 1):
         yield writes(first, f"f{size}", size, seed=rng.randrange(1 << 16))
     yield looks(second)
@@ -50,15 +50,15 @@ def contents(first: str, second: str, rng: Random) -> Iterator[Step]:
 
 
 def names(first: str, second: str, rng: Random) -> Iterator[Step]:
-    """Of 1 to 255 bytes, any that a name may have; one byte more is refused."""
+    """Names of 1 to 255 bytes, of any bytes that a name may have; one byte more is refused."""
     drawn = [name for name in edges.texts(rng, NAMES, NAME_BYTES, but="/\0") if name not in (".", "..")]
     drawn += ["x" * NAME_BYTES, "é" * (NAME_BYTES // 2), "文" * (NAME_BYTES // 3)]
     for number, name in enumerate(dict.fromkeys(drawn)):
-        side, twin = (first, second) if number % 2 else (second, first)
+        side, other = (first, second) if number % 2 else (second, first)
         yield writes(side, name, number)
-        yield does(twin, "mkdir", f"d{number}")
-        yield does(twin, "rename", name, f"d{number}/{name}")
-        yield does(twin, "mkdir", name)
+        yield does(other, "mkdir", f"d{number}")
+        yield does(other, "rename", name, f"d{number}/{name}")
+        yield does(other, "mkdir", name)
         yield writes(side, f"{name}/{name}", 2)
     for path in ("x" * (NAME_BYTES + 1), "é" * (NAME_BYTES // 2 + 1)):
         yield does(second, "mkdir", path)
@@ -82,7 +82,7 @@ def xattrs(first: str, second: str, rng: Random) -> Iterator[Step]:
 
 
 def links(first: str, second: str, _rng: Random) -> Iterator[Step]:
-    """Hard ones stay one file whatever happens to its names, soft ones stay what they say."""
+    """Hard links stay one file whatever happens to its names; symbolic links keep their target."""
     yield does(first, "mkdir", "d")
     yield writes(first, "first", 5000)
     yield does(second, "link", "first", "d/second")
@@ -105,7 +105,7 @@ def links(first: str, second: str, _rng: Random) -> Iterator[Step]:
 
 
 def renames(first: str, second: str, _rng: Random) -> Iterator[Step]:
-    """Of files and directories, also onto others, and those that must be refused."""
+    """Renames of files and directories, also onto existing ones, and renames that must be refused."""
     for path in ("a", "b", "a/deep", "full"):
         yield does(first, "mkdir", path)
     for path in ("a/f", "a/deep/f", "b/g", "full/h"):
@@ -122,7 +122,7 @@ def renames(first: str, second: str, _rng: Random) -> Iterator[Step]:
 
 
 def locks(first: str, second: str, _rng: Random) -> Iterator[Step]:
-    """Of whole files (flock) and of ranges (fcntl), without waiting. Owners below 10 are of the first client."""
+    """Locks on whole files (flock) and on ranges (fcntl), without waiting. Owners below 10 are on the first client."""
     yield writes(first, "f", 100)
     for side, kind, owner in (
         *((first, EXCLUSIVE, 1), (second, EXCLUSIVE, 11), (second, SHARED, 11), (first, NONE, 1), (second, SHARED, 11)),
@@ -140,7 +140,7 @@ def locks(first: str, second: str, _rng: Random) -> Iterator[Step]:
 
 
 def quotas(first: str, second: str, _rng: Random) -> Iterator[Step]:
-    """A write past the quota of its directory is refused to either client, one below it is not."""
+    """A write beyond the quota of its directory is refused for either client; a write within it is not."""
     yield does(first, "mkdir", "q")
     yield does(first, "quota", "q", of="bytes", most=OBJECT)
     for side in (second, first):
@@ -153,7 +153,7 @@ def quotas(first: str, second: str, _rng: Random) -> Iterator[Step]:
 
 
 def snapshots(first: str, second: str, _rng: Random) -> Iterator[Step]:
-    """What is below a snapshot stays as it was, also where what it was taken of is gone."""
+    """The content of a snapshot stays as it was, even if the original is changed or removed."""
     yield does(first, "mkdir", "d")
     yield does(first, "mkdir", "d/below")
     yield writes(first, "d/f", 9000)

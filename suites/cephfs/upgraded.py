@@ -1,4 +1,4 @@
-"""A cluster with CephFS goes to a newer release under files; clients of both releases then see one tree."""
+"""Upgrade of a cluster with CephFS under a file load; clients of both releases then see the same tree."""
 
 from functools import partial
 
@@ -26,7 +26,7 @@ Trees = dict[str, list[Step]]
 
 
 def upgraded(stage: Stage, release: str) -> None:
-    """Make trees, upgrade every daemon under files, and look at the trees through clients of the newer release."""
+    """Make trees, upgrade every daemon under a file load, and read the trees through clients of the newer release."""
     cluster, recorder = stage.cluster, stage.recorder
     no_errors(recorder, "an upgrade must not make CephFS refuse a client")
     limit_gap(recorder, cluster, stop_s=STOP_S)
@@ -52,7 +52,7 @@ def upgraded(stage: Stage, release: str) -> None:
 
 
 def made(stage: Stage) -> Trees:
-    """Take the steps of each topic through clients of the older release; what they made stays."""
+    """Run the steps of each topic through clients of the older release, and keep the trees."""
     cluster = stage.cluster
     trees: Trees = {}
     with lines("cephfs", clients(cluster, {"name": cluster.client_name}), cluster.patience) as sides:
@@ -69,10 +69,10 @@ def made(stage: Stage) -> Trees:
 
 
 def looked_at(stage: Stage, newer: Sides, trees: Trees, release: str) -> None:
-    """Observe that each tree is to each client of the newer release what the older one made it."""
+    """Observe that clients of the newer release see each tree as the older ones left it."""
     with lines("cephfs", newer, stage.cluster.patience) as sides:
         for place, steps in trees.items():
-            last = looks(next(iter(sides)))  # whoever looks has to see the same
+            last = looks(next(iter(sides)))  # every side must see the same
             wanted = fitting(FsModel(), [*steps, last])[-1].answer
             for arch, side in sides.items():
                 side.begin(place)
@@ -85,9 +85,9 @@ def looked_at(stage: Stage, newer: Sides, trees: Trees, release: str) -> None:
 SCENARIOS = (
     Scenario(
         name="cephfs.upgrade[from=pacific,to=reef]",
-        goal="CephFS goes pacific -> reef: no error, no lost file, one tree for clients of both releases.",
-        method="Restarts every daemon in the documented order, metadata servers last, under files that are written, "
-        "synced and renamed; reads back; newer clients look at older trees, then both work on new ones; scrubs.",
+        goal="CephFS goes from pacific to reef without errors or lost files, and clients of both see the same tree.",
+        method="Upgrades every daemon in the documented order, metadata servers last, while files are written, synced "
+        "and renamed; reads back; newer clients read older trees, then both work on new ones; scrubs.",
         run=partial(upgraded, release="reef"),
         check="recorded",
         tier=Tier.FULL,

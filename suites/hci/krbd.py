@@ -213,7 +213,7 @@ def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], 
         cost = interval(costs[name])
         what = f"CPU of the machine for one operation, {name}"
         recorder.figure(
-            what, cost.mean, "s", Bound("recorded only: of this machine", basis=Basis.NOTED), interval=(cost.low, cost.high)
+            what, cost.mean, "s", Bound("only of this machine", basis=Basis.NOTED), interval=(cost.low, cost.high)
         )
     recorder.figure("CPU of the machine at rest", idle, "s/s", Bound("subtracted from the costs", basis=Basis.NOTED))
     sides = {name: interval(measured) for name, measured in rates.items()}

@@ -41,7 +41,7 @@ class QemuSpent:
 
 
 def spent(pid: int, *, proc: Path = PROC) -> QemuSpent:
-    """CPU time of a QEMU process, in nanoseconds (schedstat in the kernel's Documentation/scheduler/sched-stats.rst)."""
+    """CPU time of a QEMU process in nanoseconds (schedstat in the kernel's Documentation/scheduler/sched-stats.rst)."""
     threads: dict[str, float] = defaultdict(float)
     main = ""
     try:

@@ -107,7 +107,7 @@ def load_of(setting: GuestSetting, guests: int, jobs: int) -> Shape:
 
 
 def claim_cache(stage: Stage, setting: GuestSetting, points: Points, place: int, label: str, jobs: int) -> None:
-    """Compare the rates with and without writeback, at one place of the axis, with the paper's claim if there is one."""
+    """Compare the rates with and without writeback, at one place of the axis, with the paper's claim, if any."""
     large = setting.block_bytes >= MIB
     claim = claims.WRITEBACK.get((setting.pattern, large))
     if claim is None or (not large and jobs != claims.FOUR_JOBS):

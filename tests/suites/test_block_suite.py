@@ -209,7 +209,7 @@ def test_machines_of_a_profile_that_the_model_says_nothing_of_do_not_pass(
     verdict = figures(stage.recorder.events())
     assert verdict.outcome is outcome
     if outcome is Outcome.INCONCLUSIVE:
-        assert "limits of randread on the profile's own machines, which the model does not give" in verdict.reason
+        assert "limits for randread on the profile's machines, which the model cannot give" in verdict.reason
         assert "no measured demand speaks for randread" in verdict.reason
 
 

@@ -102,5 +102,5 @@ def test_only_requirements_of_this_load_hold() -> None:
 
 @pytest.mark.slow
 def test_where_no_machine_says_its_watts_that_is_what_is_lacking() -> None:
-    with pytest.raises(Unavailable, match="no machine says its watts"):
+    with pytest.raises(Unavailable, match="no machine reports its power"):
         require_watts(WattMeter({}))
