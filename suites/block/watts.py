@@ -68,7 +68,7 @@ def run(stage: Stage) -> None:
     seconds = ended_s - loaded_s
     energies = meter.energies((loaded_s + RAMP_S, ended_s), (began_s, loaded_s))
     unread = sorted(meter.unread)
-    stage.recorder.record("watts", energies=[energy_value(each) for each in energies], unread=unread)
+    stage.recorder.record("watts", energies=[energy_value(energy) for energy in energies], unread=unread)
     draw(stage.recorder, meter.readings, began_s, loaded_s)
     archs = {name: host.arch.value for name, host in meter.hosts.items()}
     work = {arch: (after[arch] - done) / seconds for arch, done in before.items()}
@@ -111,13 +111,13 @@ def limits_of(stage: Stage) -> Limits:
 
 def asked_of(requirements: Sequence[Requirement]) -> Limits:
     """The required watts of all nodes, and the required work per watt for 4 KiB random writes."""
-    plugs = [each.at_most.value for each in requirements if isinstance(each, PowerRequirement)]
+    plugs = [requirement.at_most.value for requirement in requirements if isinstance(requirement, PowerRequirement)]
     works = [
-        each.per_watt_at_least.value
-        for each in requirements
-        if isinstance(each, LoadRequirement)
-        and each.per_watt_at_least
-        and (each.op, each.bs) == ("randwrite", BLOCK_BYTES)
+        requirement.per_watt_at_least.value
+        for requirement in requirements
+        if isinstance(requirement, LoadRequirement)
+        and requirement.per_watt_at_least
+        and (requirement.op, requirement.bs) == ("randwrite", BLOCK_BYTES)
     ]
     return Limits(min(plugs, default=None), max(works, default=None))
 
@@ -125,8 +125,8 @@ def asked_of(requirements: Sequence[Requirement]) -> Limits:
 def note(recorder: Recorder, taken: Taken, limits: Limits) -> None:
     """Record every machine by every source, how far two sources differ, and the work per watt of all machines."""
     recorder.witness("writes a second", got=taken.rate.mean, least=1)
-    for each in taken.energies:
-        note_one(recorder, each)
+    for energy in taken.energies:
+        note_one(recorder, energy)
     for one, other in combinations(taken.energies, 2):
         if (one.node, one.scope) == (other.node, other.scope):
             apart = abs(one.watts - other.watts) / max(one.watts, other.watts)
@@ -164,8 +164,8 @@ def note_whole(recorder: Recorder, taken: Taken, plug: Sequence[Energy], limits:
         bound = Bound("the profile's requirement for work per watt", least=limits.per_watt, basis=Basis.PROFILE)
     recorder.figure(f"work per watt by {source}", done.value, "ops/J", bound, interval=(done.low, done.high))
     of_arch: dict[str, list[Energy]] = {}
-    for each in plug:
-        of_arch.setdefault(taken.archs[each.node], []).append(each)
+    for energy in plug:
+        of_arch.setdefault(taken.archs[energy.node], []).append(energy)
     for arch, energies in sorted(of_arch.items()) if len(of_arch) > 1 else ():
         own = taken.work[arch]
         beside = work_per_watt(Interval(own, own, own, taken.rate.samples), energies)
@@ -176,9 +176,9 @@ def note_whole(recorder: Recorder, taken: Taken, plug: Sequence[Energy], limits:
 def draw(recorder: Recorder, readings: Sequence[Reading], began_s: float, loaded_s: float) -> None:
     """Draw watts over time, with a panel for each source and scope, so that they cannot be confused."""
     lines: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for each in readings:
-        panel = f"{each.scope} by {each.source}, W"
-        lines.setdefault((panel, each.node), []).append((each.at_s - began_s, each.watts))
+    for reading in readings:
+        panel = f"{reading.scope} by {reading.source}, W"
+        lines.setdefault((panel, reading.node), []).append((reading.at_s - began_s, reading.watts))
     shown = [Line(panel, node, tuple(points)) for (panel, node), points in lines.items()]
     record_series(recorder, "watts over time", shown, axis="s", marks={"idle": 0.0, "load": loaded_s - began_s})
 

@@ -28,8 +28,8 @@ def run(stage: Stage, mds: Arch, primary: Arch) -> None:
         before = requests(cluster, server)
         with lines("cephfs", clients(cluster, {"name": cluster.client_name}), cluster.patience) as sides:
             steps = sum(take_topics(stage, sides, first, second) for first, second in permutations(sides))
-        asked = requests(cluster, server) - before
-        stage.recorder.witness(f"requests to the {mds} metadata server", got=asked, least=steps)
+        handled = requests(cluster, server) - before
+        stage.recorder.witness(f"requests to the {mds} metadata server", got=handled, least=steps)
         observe_primaries(stage, META_POOL, primary)
         observe_primaries(stage, DATA_POOL, primary)
 

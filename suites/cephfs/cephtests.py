@@ -27,8 +27,8 @@ def run(stage: Stage, client: Arch) -> None:
     before = requests(cluster, server)
     ran = run_program(cluster, host, LIBCEPHFS, core=False)
     record_run(stage.recorder, ran, known_on(host, cluster.provider_name))
-    asked = requests(cluster, server) - before
-    stage.recorder.witness(f"requests to the {client.other} metadata server", got=asked, least=len(ran.cases))
+    handled = requests(cluster, server) - before
+    stage.recorder.witness(f"requests to the {client.other} metadata server", got=handled, least=len(ran.cases))
 
 
 SCENARIOS = tuple(

@@ -86,9 +86,9 @@ def beside_library(stage: Stage, side: str, mount: Mount, topics: Mapping[str, T
     ):
         sides = {**first, **second}
         steps = sum(take_topics(stage, sides, *pair, topics=topics) for pair in permutations(sides))
-        asked = requests(cluster, server) - before
+        handled = requests(cluster, server) - before
         note_stale(stage, first)
-    stage.recorder.witness("requests to the metadata server", got=asked, least=steps)
+    stage.recorder.witness("requests to the metadata server", got=handled, least=steps)
 
 
 def across(stage: Stage, mds: Arch, primary: Arch) -> None:
@@ -99,9 +99,9 @@ def across(stage: Stage, mds: Arch, primary: Arch) -> None:
     with pools.led_by(cluster, primary), mounts(cluster, hosts) as sides:
         before = requests(cluster, server)
         steps = sum(take_topics(stage, sides, one, other) for one, other in permutations(sides))
-        asked = requests(cluster, server) - before
+        handled = requests(cluster, server) - before
         note_stale(stage, sides)
-    stage.recorder.witness(f"requests to the {mds} metadata server", got=asked, least=steps)
+    stage.recorder.witness(f"requests to the {mds} metadata server", got=handled, least=steps)
 
 
 def note_stale(stage: Stage, kernels: Mapping[str, Line]) -> None:

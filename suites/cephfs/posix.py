@@ -59,9 +59,9 @@ def program() -> Path:
 
 def parse(text: str) -> Iterator[Case]:
     """Each case in the output, as `call.rest/of/its/name`. The text up to the next case is its message."""
-    found = [*_CASE.finditer(text)]
-    ends = [*(case.start() for case in found[1:]), text.find("\nSummary: ")]
-    for case, end in zip(found, ends, strict=False):
+    matches = [*_CASE.finditer(text)]
+    ends = [*(case.start() for case in matches[1:]), text.find("\nSummary: ")]
+    for case, end in zip(matches, ends, strict=False):
         call, _, rest = case[1].partition("::")
         message = text[case.end() : end if end > 0 else None].strip()
         yield Case(f"{call}.{rest.replace('::', '/')}", _SAID[case[2]], message=message)
@@ -69,8 +69,8 @@ def parse(text: str) -> Iterator[Case]:
 
 def total(text: str) -> int:
     """The number of cases that the program reports; 0 if it did not run to its end."""
-    found = _TOTAL.search(text)
-    return int(found[1]) if found else 0
+    match = _TOTAL.search(text)
+    return int(match[1]) if match else 0
 
 
 def run(stage: Stage) -> None:
@@ -86,11 +86,11 @@ def run(stage: Stage) -> None:
     with mounted(cluster, host) as folder:
         argv = [str(there), "-c", str(settings), "-p", str(folder)]
         code, stdout, tail = run_cases(host, argv, env=env, timeout_s=LIMIT_S * cluster.patience)
-        asked = requests(cluster, server) - before
+        handled = requests(cluster, server) - before
     cases = tuple(parse(stdout))
     record_run(stage.recorder, GtestRun(PROGRAM, cases, code, tail), read_known(LIST))
     stage.recorder.observe(f"cases that {PROGRAM} counts", got=total(stdout), wanted=len(cases))
-    stage.recorder.witness("requests to the metadata server", got=asked, least=len(cases))
+    stage.recorder.witness("requests to the metadata server", got=handled, least=len(cases))
 
 
 SCENARIOS = (

@@ -66,7 +66,7 @@ def has_moved(cluster: Cluster, place: str, step: Step) -> None:
         return
     path, number = f"/{place}/{step.arguments['path']}", step.arguments["rank"]
     clock.wait(
-        lambda: {each["dir"]["path"]: each["auth_first"] for each in tell(cluster, rank(number), "get", "subtrees")},
+        lambda: {entry["dir"]["path"]: entry["auth_first"] for entry in tell(cluster, rank(number), "get", "subtrees")},
         lambda parts: parts.get(path) == number,
         what=f"rank {number} to own {path}",
         timeout_s=MOVE_S * cluster.patience,

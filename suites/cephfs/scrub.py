@@ -56,7 +56,7 @@ def mended(stage: Stage, mds: Arch) -> None:
     tell(cluster, rank(0), "flush", "journal")  # this writes the backtrace
     cluster.tool(cluster.client.host.name, "rados", "-p", DATA_POOL, "rmxattr", name, "parent")
     inode = int(name.partition(".")[0], 16)
-    damages = [(each["damage_type"], each["ino"]) for each in scrub(cluster)]
+    damages = [(entry["damage_type"], entry["ino"]) for entry in scrub(cluster)]
     stage.recorder.observe("damage found by the MDS scrub", got=damages, wanted=[("backtrace", inode)])
     scrub(cluster, "repair")
     tell(cluster, rank(0), "flush", "journal")

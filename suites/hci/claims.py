@@ -27,8 +27,8 @@ WRITEBACK = {
 def rate_of(runs: Sequence[GuestRun]) -> Interval:
     """The rate of all guests together. The variance of a sum is the sum of the variances."""
     done = [run.result.main for run in runs]
-    spread = math.sqrt(sum(each.iops_stddev**2 for each in done))
-    return interval_of(sum(each.iops for each in done), spread, min(each.iops_samples for each in done))
+    spread = math.sqrt(sum(result.iops_stddev**2 for result in done))
+    return interval_of(sum(result.iops for result in done), spread, min(result.iops_samples for result in done))
 
 
 def note_writeback(

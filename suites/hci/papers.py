@@ -167,8 +167,8 @@ def loaded(
 
 def note_run(stage: Stage, what: str, run: GuestRun) -> None:
     """Record the results of one guest, and witness that it did enough operations."""
-    recorder, asked = stage.recorder, run.asked
-    recorder.record("guest", what=what, reads=asked.reads, writes=asked.writes, flushes=asked.flushes)
+    recorder, requests = stage.recorder, run.asked
+    recorder.record("guest", what=what, reads=requests.reads, writes=requests.writes, flushes=requests.flushes)
     recorder.witness(f"operations, {what}", got=run.result.operations, least=LEAST_OPERATIONS)
     recorder.figure(f"throughput, {what}", run.result.iops, "operations/s", Bound(SPEED, basis=Basis.NOTED))
     recorder.figure(f"mean latency, {what}", run.result.main.latency_mean_s, "s", Bound(SPEED, basis=Basis.NOTED))

@@ -159,4 +159,4 @@ def unheard(cluster: Cluster, node: str) -> Sign:
     def silent() -> int:
         return int(not reaches(looker, address, PORT))
 
-    return look_for("a gateway that nobody reaches", silent, patience=cluster.patience)
+    return look_for("a gateway that does not answer", silent, patience=cluster.patience)

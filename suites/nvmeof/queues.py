@@ -142,7 +142,7 @@ class Bench:
         """CPU seconds used so far by each simulated machine and by this machine, and the time of reading."""
         lab = own(self.stage.cluster).lab
         if not isinstance(lab, RunsMachines):
-            raise Unavailable("the CPU time of a whole machine is not known here", hint="use --lab qemu")
+            raise Unavailable("the CPU time of a whole machine is not available here", hint="use --lab qemu")
         spent = {name: whole_s(lab.machine_pid(node)) for name, node in MACHINES.items()}
         return {**spent, ALL: busy_cpu_s(), "at": clock.SYSTEM.monotonic()}
 
@@ -221,7 +221,7 @@ def swept(stage: Stage, axis: Axis, pattern: str) -> None:
             if number + 1 >= LEAST_ROUNDS and (budget.passed() or narrow(axis, rates_of(turns))):
                 break
     rates = rates_of(turns)
-    fewest = min(turn.operations for each in turns.values() for turn in each)
+    fewest = min(turn.operations for of_value in turns.values() for turn in of_value)
     stage.recorder.witness("operations of the slowest turn", got=fewest, least=LEAST_OPERATIONS)
     note_rates(stage.recorder, axis, pattern, rates)
     judge(stage.recorder, axis, rates, fullest(turns[axis.values[-1]]))
@@ -229,8 +229,8 @@ def swept(stage: Stage, axis: Axis, pattern: str) -> None:
 
 def rates_of(turns: Mapping[int, Sequence[Turn]]) -> dict[int, list[float]]:
     """Operations per second by value of the axis. LabBroken if a turn had none, because no ratio could be formed."""
-    rates = {value: [turn.rate for turn in each] for value, each in turns.items()}
-    if not all(rate > 0 for each in rates.values() for rate in each):
+    rates = {value: [turn.rate for turn in of_value] for value, of_value in turns.items()}
+    if not all(rate > 0 for of_value in rates.values() for rate in of_value):
         raise LabBroken("a load got no answer at all", f"rates: {rates}", "try again on a quieter machine")
     return rates
 

@@ -126,14 +126,14 @@ def clients_of(stage: Stage, behind: Shown, names: Sequence[str]) -> Iterator[li
     """Connect every client, and yield each with the devices of its own images."""
     with ExitStack() as undo, Workers(max_workers=len(names), thread_name_prefix="clients") as workers:
         initiators = [Initiator(stage.cluster, name, CONNECTING) for name in names]
-        for each in initiators:
-            undo.callback(each.disconnect, behind.volume)
-        list(workers.map(lambda each: each.connect(behind.volume, [behind.gateway]), initiators))
+        for initiator in initiators:
+            undo.callback(initiator.disconnect, behind.volume)
+        list(workers.map(lambda initiator: initiator.connect(behind.volume, [behind.gateway]), initiators))
         shares = shares_of(behind.namespaces, len(names))
-        found = workers.map(lambda each, share: each.devices(behind.volume, share), initiators, shares)
+        devices_of = workers.map(lambda initiator, share: initiator.devices(behind.volume, share), initiators, shares)
         yield [
-            Client(each, dict(zip((namespace.image for namespace in share), devices, strict=True)))
-            for each, share, devices in zip(initiators, shares, found, strict=True)
+            Client(initiator, dict(zip((namespace.image for namespace in share), devices, strict=True)))
+            for initiator, share, devices in zip(initiators, shares, devices_of, strict=True)
         ]
 
 
@@ -179,7 +179,7 @@ def judge(recorder: Recorder, pattern: str, alone: Sequence[Turn], together: Seq
     slowest = min(of_image.values())
     recorder.witness(f"{pattern}: operations of the slowest of all images", got=slowest, least=LEAST_OPERATIONS)
     rates = {client: [rate_of(turn, client) for turn in together] for client in together[0]}
-    sums = [sum(each) for each in zip(*rates.values(), strict=True)]
+    sums = [sum(in_round) for in_round in zip(*rates.values(), strict=True)]
     one = [rate_of(turn, client) for turn in alone for client in turn]
     recorder.figure(f"{pattern}: rate of all clients", sum(sums) / len(sums), "operations/s", SHARED)
     recorder.figure(f"{pattern}: rate of one alone", sum(one) / len(one), "operations/s", SHARED)

@@ -158,8 +158,8 @@ def connected(stand: Stand) -> None:
 def equal_but_for_numbers(stage: Stage, stand: Stand) -> None:
     """Observe that both gateways report the same volume, and that the initiator's controller IDs match their ranges."""
     for gateway in stand.pair.gateways:
-        told = gateway.told()
-        identity = {key: told[key] for key in stand.volume.identity}
+        report = gateway.told()
+        identity = {key: report[key] for key in stand.volume.identity}
         stage.recorder.observe(f"identity of the volume at {gateway.name}", got=identity, wanted=stand.volume.identity)
     ranges = sorted(gateway.told()["controllers"] for gateway in stand.pair.gateways)
     apart = ranges[0][1] < ranges[1][0]

@@ -70,9 +70,9 @@ def mixed(stage: Stage) -> None:
         seed=stage.rng.randrange(1 << 31),
     )
     result = loaded(stage, "the mix", near(stage.cluster), list(gateways(stage.cluster).values()), load)
-    kinds = {each.kind for each in result.of(RUN)}
+    kinds = {op.kind for op in result.of(RUN)}
     stage.recorder.witness("kinds of operations", got=len(kinds), least=4)
-    stage.recorder.witness("gateways used", got=len({each.endpoint for each in result.of(RUN)}), least=2)
+    stage.recorder.witness("gateways used", got=len({op.endpoint for op in result.of(RUN)}), least=2)
 
 
 def together(stage: Stage) -> None:

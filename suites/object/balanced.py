@@ -70,12 +70,12 @@ def killed(stage: Stage) -> None:
 
 def cost(recorder: Recorder, operations: list[S3Operation], struck_s: float, killed_s: float) -> None:
     """Observe that all failed requests were in flight between the kill and the proof that the gateway was dead."""
-    failed = [each for each in operations if each.code]
-    flying = [each for each in operations if each.began_s < killed_s and each.ended_s > struck_s]
-    later = [each for each in operations if each.began_s > killed_s + SLACK_S]
+    failed = [op for op in operations if op.code]
+    flying = [op for op in operations if op.began_s < killed_s and op.ended_s > struck_s]
+    later = [op for op in operations if op.began_s > killed_s + SLACK_S]
     recorder.record("killed", failed=len(failed), in_flight=len(flying), after=len(later))
     recorder.witness("requests after the kill", got=len(later), least=RATE)
-    strangers = [f"{each.kind} {each.code}" for each in failed if each not in flying]
+    strangers = [f"{op.kind} {op.code}" for op in failed if op not in flying]
     recorder.observe(
         "failed requests that were not in flight when the gateway was killed",
         got=strangers,

@@ -79,7 +79,7 @@ def struck(
         result = ended(cluster, running, AFTER_S)
     truthful(stage.recorder, "the load", result)
     read_back(stage.recorder, result)
-    later = [each for each in result.of(RUN) if each.began_s > ended_s]
+    later = [op for op in result.of(RUN) if op.began_s > ended_s]
     stage.recorder.witness("requests after the fault", got=len(later), least=LEAST_AFTER)
     return result, began_s, ended_s
 
@@ -114,7 +114,7 @@ def balancer_killed(stage: Stage) -> None:
     result, began_s, ended_s = struck(stage, fronts, lambda: KillDaemon(fronts[victim].name))
     stage.recorder.figure(
         "share of requests that failed",
-        sum(map(bool, (each.code for each in result.of(RUN)))) / len(result.of(RUN)),
+        sum(map(bool, (op.code for op in result.of(RUN)))) / len(result.of(RUN)),
         "",
         Bound("recorded only: these clients do not retry at the other balancer", basis=Basis.SHAPE),
     )
@@ -125,11 +125,11 @@ def only_its_own(
     recorder: Recorder, operations: list[S3Operation], victim: int, began_s: float, ended_s: float
 ) -> None:
     """Observe that only requests to the dead balancer failed, and only while it was dead."""
-    failed = [each for each in operations if each.code]
+    failed = [op for op in operations if op.code]
     recorder.witness("requests that failed", got=len(failed), least=1)
-    strangers = [f"{each.kind} {each.code}" for each in failed if each.endpoint != victim]
+    strangers = [f"{op.kind} {op.code}" for op in failed if op.endpoint != victim]
     recorder.observe("failed requests to the surviving balancer", got=strangers, wanted=[], of=len(operations))
-    outside = [f"{each.kind} {each.code}" for each in failed if each.ended_s < began_s or each.began_s > ended_s]
+    outside = [f"{op.kind} {op.code}" for op in failed if op.ended_s < began_s or op.began_s > ended_s]
     recorder.observe("failed requests while both balancers were up", got=outside, wanted=[], of=len(operations))
 
 
@@ -149,9 +149,9 @@ def balancer_hangs(stage: Stage) -> None:
 
 def beside_one_that_hangs(recorder: Recorder, operations: list[S3Operation], victim: int, stopped_s: float) -> None:
     """Observe that only requests to the hung balancer waited until it continued."""
-    held = [each for each in operations if each.endpoint == victim and waited_long(each)]
+    held = [op for op in operations if op.endpoint == victim and waited_long(op)]
     recorder.witness("requests that waited for the hung balancer", got=len(held), least=LEAST_AFTER)
-    others = [each for each in operations if each.endpoint != victim]
+    others = [op for op in operations if op.endpoint != victim]
     passed_by(recorder, others, stopped_s, stopped_s + HOLD_S)
 
 
@@ -159,7 +159,7 @@ def balancer_cut_off(stage: Stage) -> None:
     """Cut one of two balancers off from all gateways: it refuses requests at once, and the other serves."""
     cluster = stage.cluster
     fronts, victim = pair(stage)
-    away, rest = (fronts[victim].host.name,), tuple(each.host.name for each in speaking_s3(cluster))
+    away, rest = (fronts[victim].host.name,), tuple(gateway.host.name for gateway in speaking_s3(cluster))
     noticed: list[float] = []
     result, began_s, ended_s = struck(
         stage,
@@ -190,14 +190,14 @@ def missed(stage: Stage, front: Gateway, of: str = "") -> float:
 
 def refused_at_once(recorder: Recorder, operations: list[S3Operation], victim: int, noticed_s: float) -> None:
     """Observe that a balancer that has noticed that it reaches no gateway refuses requests without delay."""
-    asked = [
-        each for each in operations if each.endpoint == victim and noticed_s < each.began_s < noticed_s + HOLD_S - 1
+    sent = [
+        op for op in operations if op.endpoint == victim and noticed_s < op.began_s < noticed_s + HOLD_S - 1
     ]
-    recorder.witness("requests to the cut-off balancer after it noticed", got=len(asked), least=LEAST_AFTER)
-    odd = [f"{each.kind} {each.code or 'served'}" for each in asked if each.code != UNAVAILABLE]
-    recorder.observe("of these, requests that it did not refuse", got=odd, wanted=[], of=len(asked))
-    waited = [f"{each.kind} {each.ended_s - each.began_s:.1f} s" for each in asked if waited_long(each)]
-    recorder.observe("of these, requests that waited", got=waited, wanted=[], of=len(asked))
+    recorder.witness("requests to the cut-off balancer after it noticed", got=len(sent), least=LEAST_AFTER)
+    odd = [f"{op.kind} {op.code or 'served'}" for op in sent if op.code != UNAVAILABLE]
+    recorder.observe("of these, requests that it did not refuse", got=odd, wanted=[], of=len(sent))
+    waited = [f"{op.kind} {op.ended_s - op.began_s:.1f} s" for op in sent if waited_long(op)]
+    recorder.observe("of these, requests that waited", got=waited, wanted=[], of=len(sent))
 
 
 def waited_long(operation: S3Operation) -> bool:
@@ -231,10 +231,10 @@ def gateway_cut_off(stage: Stage) -> None:
 
 def passed_by(recorder: Recorder, operations: list[S3Operation], noticed_s: float, healed_s: float) -> None:
     """Observe that requests sent after the hang was noticed did not wait until it ended."""
-    asked = [each for each in operations if noticed_s < each.began_s < healed_s - 1]
-    recorder.witness("requests after the fault was noticed", got=len(asked), least=LEAST_AFTER)
-    waited = [f"{each.kind} {each.response_s:.1f} s" for each in asked if each.ended_s > healed_s]
-    recorder.observe("of these, requests that waited until it ended", got=waited, wanted=[], of=len(asked))
+    sent = [op for op in operations if noticed_s < op.began_s < healed_s - 1]
+    recorder.witness("requests after the fault was noticed", got=len(sent), least=LEAST_AFTER)
+    waited = [f"{op.kind} {op.response_s:.1f} s" for op in sent if op.ended_s > healed_s]
+    recorder.observe("of these, requests that waited until it ended", got=waited, wanted=[], of=len(sent))
 
 
 SCENARIOS = (

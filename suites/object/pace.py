@@ -92,7 +92,7 @@ def delayed(stage: Stage) -> None:
                     stage, f"GETs {name} {NO_DELAY}", near(stage.cluster), [door], replace(load, phases=(RUN,))
                 )
                 done = result.of(RUN)
-                times[name].append(sum(each.response_s for each in done) / len(done))
+                times[name].append(sum(op.response_s for op in done) / len(done))
     for name, means in times.items():
         stage.recorder.figure(
             f"GET of 4 KiB, one at a time, {name} {NO_DELAY}",

@@ -87,10 +87,10 @@ def run(stage: Stage, operation: str) -> None:
 
 def stretches(done: list[S3Operation]) -> list[float]:
     """Bytes per second in each of PARTS equal parts of a run; an operation's bytes are spread over its duration."""
-    first, last = min(each.began_s for each in done), max(each.ended_s for each in done)
+    first, last = min(op.began_s for op in done), max(op.ended_s for op in done)
     step = (last - first) / PARTS
     edges = [(first + number * step, first + (number + 1) * step) for number in range(PARTS)]
-    return [sum(each.bytes * share(each, *edge) for each in done) / step for edge in edges]
+    return [sum(op.bytes * share(op, *edge) for op in done) / step for edge in edges]
 
 
 def share(operation: S3Operation, begin_s: float, end_s: float) -> float:

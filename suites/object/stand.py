@@ -69,12 +69,12 @@ def near(cluster: Cluster) -> Host:
 
 def gateways(cluster: Cluster) -> dict[Arch, Gateway]:
     """One gateway of each architecture."""
-    return {each.host.arch: each for each in speaking_s3(cluster)}
+    return {gateway.host.arch: gateway for gateway in speaking_s3(cluster)}
 
 
 def balancer(cluster: Cluster, arch: Arch | None = None) -> Gateway:
     """The balancer of an architecture, by default the native one. Waits until it reports all gateways up."""
-    front = {each.host.arch: each for each in speaking_s3(cluster, HAPROXY.kind)}[arch or host_arch()]
+    front = {gateway.host.arch: gateway for gateway in speaking_s3(cluster, HAPROXY.kind)}[arch or host_arch()]
     until_all(cluster, front, UP)
     return front
 
@@ -130,16 +130,16 @@ def ended(cluster: Cluster, running: RunningS3Load, after_s: float, *, timeout_s
 
 def read_back(recorder: Recorder, result: S3Result) -> None:
     """Observe that the final read of all objects of a load had no error."""
-    last = [each.code for each in result.of(FINAL) if each.code]
+    last = [op.code for op in result.of(FINAL) if op.code]
     recorder.observe("errors of the final read", got=last, wanted=[], of=len(result.of(FINAL)))
 
 
 def truthful(recorder: Recorder, what: str, result: S3Result) -> None:
     """Record a load, and observe that it read what had been put."""
     recorder.record("s3_load", what=what, **result.told())
-    asked = len(result.operations)
-    recorder.witness(f"operations of {what}", got=asked, least=1)
-    recorder.observe(f"wrong answers of {what}", got=list(result.wrong), wanted=[], of=asked)
+    count = len(result.operations)
+    recorder.witness(f"operations of {what}", got=count, least=1)
+    recorder.observe(f"wrong answers of {what}", got=list(result.wrong), wanted=[], of=count)
 
 
 def spent(

@@ -13,7 +13,7 @@ def made_and_removed(ways: Ways) -> None:
     """A bucket is visible through the other gateway, cannot be removed while it has objects, and is gone afterwards."""
     bucket = ways.made()
     ways.read.head_bucket(Bucket=bucket)
-    names = [each["Name"] for each in ways.read.list_buckets()["Buckets"]]
+    names = [entry["Name"] for entry in ways.read.list_buckets()["Buckets"]]
     same("the bucket's name in the list", names.count(bucket), 1)
     ways.put("k", b"x")
     refusal("removing a full bucket", lambda: ways.read.delete_bucket(Bucket=bucket), "BucketNotEmpty")
@@ -38,9 +38,9 @@ def listed_by_pages(ways: Ways) -> None:
     for kind in ("list_objects_v2", "list_objects"):
         pages = list(ways.read.get_paginator(kind).paginate(Bucket=bucket, PaginationConfig={"PageSize": 7}))
         same(f"pages of {kind}", len(pages), 4)
-        same(f"names of {kind}", [each["Key"] for page in pages for each in page["Contents"]], names)
+        same(f"names of {kind}", [entry["Key"] for page in pages for entry in page["Contents"]], names)
     later = ways.read.list_objects_v2(Bucket=bucket, StartAfter="n019")["Contents"]
-    same("names after n019", [each["Key"] for each in later], names[20:])
+    same("names after n019", [entry["Key"] for entry in later], names[20:])
 
 
 def listed_by_prefix(ways: Ways) -> None:
@@ -49,11 +49,11 @@ def listed_by_prefix(ways: Ways) -> None:
     for name in ("a/1", "a/2", "a/b/3", "b/4", "top"):
         ways.put(name, b"x")
     top = ways.read.list_objects_v2(Bucket=bucket, Delimiter="/")
-    same("names at the top", [each["Key"] for each in top["Contents"]], ["top"])
-    same("folders at the top", [each["Prefix"] for each in top["CommonPrefixes"]], ["a/", "b/"])
+    same("names at the top", [entry["Key"] for entry in top["Contents"]], ["top"])
+    same("folders at the top", [entry["Prefix"] for entry in top["CommonPrefixes"]], ["a/", "b/"])
     below = ways.read.list_objects_v2(Bucket=bucket, Prefix="a/", Delimiter="/")
-    same("names in a", [each["Key"] for each in below["Contents"]], ["a/1", "a/2"])
-    same("folders in a", [each["Prefix"] for each in below["CommonPrefixes"]], ["a/b/"])
+    same("names in a", [entry["Key"] for entry in below["Contents"]], ["a/1", "a/2"])
+    same("folders in a", [entry["Prefix"] for entry in below["CommonPrefixes"]], ["a/b/"])
 
 
 def tagged(ways: Ways) -> None:
@@ -71,8 +71,8 @@ def cors(ways: Ways) -> None:
     rule = {"AllowedMethods": ["GET"], "AllowedOrigins": ["https://lab.example"], "MaxAgeSeconds": 60}
     ways.write.put_bucket_cors(Bucket=bucket, CORSConfiguration={"CORSRules": [rule]})
     same("rules", ways.read.get_bucket_cors(Bucket=bucket)["CORSRules"], [rule])
-    asked = {"Origin": "https://lab.example", "Access-Control-Request-Method": "GET"}
-    request = urllib.request.Request(f"http://{ways.reader.address}/{bucket}/k", method="OPTIONS", headers=asked)
+    headers = {"Origin": "https://lab.example", "Access-Control-Request-Method": "GET"}
+    request = urllib.request.Request(f"http://{ways.reader.address}/{bucket}/k", method="OPTIONS", headers=headers)
     with urllib.request.urlopen(request, timeout=60) as answer:
         same("allowed origin", answer.headers["Access-Control-Allow-Origin"], "https://lab.example")
 
@@ -99,7 +99,7 @@ def lifecycle_expires(ways: Ways) -> None:
     rule = {"ID": "old", "Status": "Enabled", "Filter": {"Prefix": "tmp/"}, "Expiration": {"Days": 1}}
     ways.write.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": [rule]})
     clock.wait(
-        lambda: [each["Key"] for each in ways.read.list_objects_v2(Bucket=bucket)["Contents"]],
+        lambda: [entry["Key"] for entry in ways.read.list_objects_v2(Bucket=bucket)["Contents"]],
         lambda names: names == ["kept"],
         what="the objects of a lifecycle rule to expire",
         timeout_s=EXPIRY_S * ways.patience,

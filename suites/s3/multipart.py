@@ -41,7 +41,7 @@ def in_parts(ways: Ways) -> None:
         key=lambda part: int(part["PartNumber"]),
     )
     listed = ways.read.list_parts(Bucket=ways.bucket, Key="k", UploadId=upload)["Parts"]
-    sizes = {each["PartNumber"]: each["Size"] for each in listed}
+    sizes = {part["PartNumber"]: part["Size"] for part in listed}
     same("parts listed", sizes, {number: len(body) for number, body in bodies.items()})
     tag = completed(ways.write, ways, upload, parts)["ETag"]
     same("end of the ETag", tag.strip('"').rpartition("-")[2], "3")

@@ -47,9 +47,9 @@ def many_deleted(ways: Ways) -> None:
         ways.put(f"k{number}", b"x")
     gone = [{"Key": "k0"}, {"Key": "k2"}, {"Key": "never"}]
     answer = ways.write.delete_objects(Bucket=ways.bucket, Delete={"Objects": gone})
-    same("deleted", sorted(each["Key"] for each in answer["Deleted"]), ["k0", "k2", "never"])
+    same("deleted", sorted(entry["Key"] for entry in answer["Deleted"]), ["k0", "k2", "never"])
     left = ways.read.list_objects_v2(Bucket=ways.bucket)["Contents"]
-    same("names left", [each["Key"] for each in left], ["k1", "k3"])
+    same("names left", [entry["Key"] for entry in left], ["k1", "k3"])
 
 
 def metadata(ways: Ways) -> None:
@@ -76,7 +76,7 @@ def odd_names(ways: Ways) -> None:
     for name in names:
         same(f"body of {name[:20]!r}", ways.got(name), name.encode())
     listed = ways.read.list_objects_v2(Bucket=ways.bucket)["Contents"]
-    same("names", sorted(each["Key"] for each in listed), names)
+    same("names", sorted(entry["Key"] for entry in listed), names)
 
 
 def ranged(ways: Ways) -> None:
@@ -137,7 +137,7 @@ def tagged(ways: Ways) -> None:
 
     def tags(client: object) -> dict[str, str]:
         answer = client.get_object_tagging(Bucket=ways.bucket, Key="k")  # type: ignore[attr-defined]
-        return {each["Key"]: each["Value"] for each in answer["TagSet"]}
+        return {entry["Key"]: entry["Value"] for entry in answer["TagSet"]}
 
     same("tags of the put", tags(ways.read), {"kind": "lab", "arch": "both"})
     ways.write.put_object_tagging(Bucket=ways.bucket, Key="k", Tagging={"TagSet": [{"Key": "a", "Value": "b c"}]})

@@ -230,13 +230,13 @@ def run(stage: Stage, group: str, cases: Mapping[str, Case]) -> None:
 def record(recorder: Recorder, results: Sequence[Result]) -> None:
     """Record all results, each with the reason why the case cannot pass if that is known."""
     known = read_known(LIST)
-    for each in results:
-        why = reason_for(known, PROGRAM, each.case)
-        recorder.record("gtest_case", program=PROGRAM, known=why, **vars(each))
-    failed = sum(each.result != "pass" for each in results)
+    for result in results:
+        why = reason_for(known, PROGRAM, result.case)
+        recorder.record("gtest_case", program=PROGRAM, known=why, **vars(result))
+    failed = sum(result.result != "pass" for result in results)
     ending = f"{failed} of {len(results)} cases failed"
     recorder.record("gtest_program", program=PROGRAM, code=1 if failed else 0, ending=ending, tail="")
     recorder.witness("cases through two gateways", got=len(results), least=2)
-    ways = sorted({each.case.rpartition("/")[2] for each in results})
+    ways = sorted({result.case.rpartition("/")[2] for result in results})
     wanted = sorted(f"{arch}_{arch.other}" for arch in Arch)
     recorder.observe("pairs of writing and reading gateways", got=ways, wanted=wanted)

@@ -80,14 +80,14 @@ def secret(cluster: Cluster) -> str:
         tool("subuser", "create", "--uid", USER, "--subuser", SUBUSER, "--access", "full")
         more = ("--key-type", "swift", "--gen-secret", "--format", "json")
         user = json.loads(tool("key", "create", "--subuser", SUBUSER, *more))
-    key = str(next(each["secret_key"] for each in user["swift_keys"] if each["user"] == SUBUSER))
+    key = str(next(entry["secret_key"] for entry in user["swift_keys"] if entry["user"] == SUBUSER))
     remember(key)
     return key
 
 
 def run(stage: Stage) -> None:
     """Run every request with each gateway once as the writer."""
-    doors = {arch: opened(stage.cluster, each.address) for arch, each in gateways(stage.cluster).items()}
+    doors = {arch: opened(stage.cluster, gateway.address) for arch, gateway in gateways(stage.cluster).items()}
     for writer in Arch:
         name = f"/swift-{writer.debian}-{stage.rng.randrange(1 << 24):06x}"
         way = f"through {writer}, read through {writer.other}"
@@ -107,7 +107,7 @@ def containers(recorder: Recorder, writer: Door, reader: Door, name: str, way: s
     head = reader.ask("HEAD", name)
     meta = {key: head.headers.get(f"x-container-meta-{key}") for key in ("colour", "shape")}
     recorder.observe(f"HEAD of a container {way}", got=meta, wanted={"colour": "blue", "shape": "round"})
-    listed = [each["name"] for each in json.loads(reader.ask("GET", "?format=json").body)]
+    listed = [entry["name"] for entry in json.loads(reader.ask("GET", "?format=json").body)]
     recorder.observe(f"GET of an account {way}", got=name[1:] in listed, wanted=True)
 
 

@@ -86,10 +86,10 @@ def versioned(stage: Stage) -> None:
     )
     result = under_load(stage, "locked", lambda: None)
     pages = list(client.get_paginator("list_object_versions").paginate(Bucket="locked0"))
-    kept = [each for page in pages for each in page.get("Versions", [])]
-    markers = [each for page in pages for each in page.get("DeleteMarkers", [])]
+    kept = [version for page in pages for version in page.get("Versions", [])]
+    markers = [version for page in pages for version in page.get("DeleteMarkers", [])]
     counted(stage.recorder, result.operations, {"put": len(kept), "delete": len(markers)})
-    refused = [refused_with(client, each) for each in stage.rng.sample(kept, TRIED)]
+    refused = [refused_with(client, version) for version in stage.rng.sample(kept, TRIED)]
     stage.recorder.observe("deletions of locked versions", got=refused, wanted=["AccessDenied"] * TRIED)
 
 
@@ -98,11 +98,11 @@ def counted(recorder: Recorder, operations: Sequence[S3Operation], found: Mappin
 
     RGW adds no second marker to an object that is already deleted; S3 would.
     """
-    wrote = {(each.path, each.version): each.kind for each in operations if each.kind in WRITES}
+    wrote = {(op.path, op.version): op.kind for op in operations if op.kind in WRITES}
     for kind in WRITES:
-        done = [each for each in operations if each.kind == kind and not each.code]
-        again = sum(wrote.get((each.path, each.version - 1)) == "delete" for each in done if kind == "delete")
-        doubtful = sum(each.kind == kind and bool(each.code) for each in operations)
+        done = [op for op in operations if op.kind == kind and not op.code]
+        again = sum(wrote.get((op.path, op.version - 1)) == "delete" for op in done if kind == "delete")
+        doubtful = sum(op.kind == kind and bool(op.code) for op in operations)
         recorder.witness(f"acknowledged operations, {kind}", got=len(done), least=1)
         fits = len(done) - again <= found[kind] <= len(done) + doubtful
         writes = f"{len(done)} acknowledged ({again} of them on deleted objects) and {doubtful} failed operations"
@@ -146,7 +146,7 @@ def expired(stage: Stage) -> None:
 def names(client: Any, prefix: str) -> list[str]:
     """Names of objects in the bucket with the lifecycle rule."""
     listed = client.list_objects_v2(Bucket="expiring", Prefix=prefix).get("Contents", [])
-    return [str(each["Key"]) for each in listed]
+    return [str(entry["Key"]) for entry in listed]
 
 
 _KINDS = {

@@ -23,8 +23,8 @@ def every_version(ways: Ways) -> None:
         same(f"version {body!r}", ways.got("k", VersionId=version), body)
     same("newest version", ways.got("k"), b"three")
     listed = ways.read.list_object_versions(Bucket=ways.bucket)["Versions"]
-    same("order, newest first", [each["VersionId"] for each in listed], list(reversed(made)))
-    same("IsLatest", [each["IsLatest"] for each in listed], [True, False, False])
+    same("order, newest first", [version["VersionId"] for version in listed], list(reversed(made)))
+    same("IsLatest", [version["IsLatest"] for version in listed], [True, False, False])
 
 
 def delete_marker(ways: Ways) -> None:

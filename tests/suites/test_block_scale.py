@@ -107,7 +107,7 @@ def test_a_disk_is_filled_up_to_what_was_published(tmp_path: Path) -> None:
     assert in_images + 2 * ballast == pytest.approx(0.7 * altra.capacity_bytes, rel=1e-5)
     assert altra.ballast_bytes(0.7, altra.capacity_bytes, 2) == 0
     assert Scale().ballast_bytes(0.7, 0, 2) == 0
-    assert setting.words(Scale()).endswith("empty beside them")
+    assert setting.words(Scale()).endswith("the rest empty")
 
 
 def test_a_setting_that_was_not_filled_is_inconclusive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def test_without_the_program_the_skip_has_the_command(monkeypatch: pytest.Monkey
         posix.program()
     assert "cargo install pjdfstest" in lack.value.hint
     monkeypatch.setenv(posix.VARIABLE, str(tmp_path))
-    with pytest.raises(SpecError, match="names no file"):
+    with pytest.raises(SpecError, match="does not name a file"):
         posix.program()
     (tmp_path / "pjdfstest").touch()
     monkeypatch.setenv(posix.VARIABLE, str(tmp_path / "pjdfstest"))
