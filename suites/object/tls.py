@@ -63,7 +63,7 @@ SCENARIOS = (
     Scenario(
         name="object.tls",
         goal="Objects read over TLS, from the gateway or the balancer, are the same as without TLS.",
-        method="Reads objects alternately with TLS and without; compares the CPU time of the daemon that ends TLS.",
+        method="Reads objects alternately with TLS and without; compares CPU time of the daemon that terminates TLS.",
         run=run,
         check="figures",
         topology=BALANCED,
