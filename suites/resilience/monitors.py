@@ -326,7 +326,7 @@ SCENARIOS = (
     scenario_under_load(
         name="resilience.mon-store-rebuilt",
         goal="When all monitors lose their stores, the OSDs hold enough to rebuild them, and no data is lost.",
-        method="Stops all daemons, removes the stores, rebuilds them from the OSDs (update-mon-db, rebuild), starts all.",
+        method="Stops daemons, removes the stores, rebuilds them from the OSDs (update-mon-db, rebuild), starts all.",
         run=rebuilt,
         tier=Tier.FULL,
         spoils=True,
