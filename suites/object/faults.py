@@ -190,9 +190,7 @@ def missed(stage: Stage, front: Gateway, of: str = "") -> float:
 
 def refused_at_once(recorder: Recorder, operations: list[S3Operation], victim: int, noticed_s: float) -> None:
     """Observe that a balancer that has noticed that it reaches no gateway refuses requests without delay."""
-    sent = [
-        op for op in operations if op.endpoint == victim and noticed_s < op.began_s < noticed_s + HOLD_S - 1
-    ]
+    sent = [op for op in operations if op.endpoint == victim and noticed_s < op.began_s < noticed_s + HOLD_S - 1]
     recorder.witness("requests to the cut-off balancer after it noticed", got=len(sent), least=LEAST_AFTER)
     odd = [f"{op.kind} {op.code or 'served'}" for op in sent if op.code != UNAVAILABLE]
     recorder.observe("of these, requests that it did not refuse", got=odd, wanted=[], of=len(sent))
