@@ -15,7 +15,7 @@ BOTH = ("n0", "c0")
 
 @dataclass(frozen=True)
 class SmallTopology(Topology):
-    """One machine with all of Ceph, and others beside it, which all may have a gateway."""
+    """One machine with all of Ceph, and `beside` machines without. Any of them may have a gateway."""
 
     beside: int = 1
 
