@@ -1,1 +1,1 @@
-"""What everything else stands on: errors, processes, clocks, homes, runs."""
+"""The base of all other packages: errors, processes, clocks, homes, runs."""

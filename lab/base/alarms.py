@@ -1,4 +1,4 @@
-"""Lines by which a program says that its memory, its code or its data is broken, whatever status it ends with."""
+"""Finds lines of output that report broken memory, code or data, whatever exit status the program has."""
 
 import re
 import threading
@@ -10,7 +10,7 @@ _ALARMS = re.compile(
     "|".join(
         (
             r"\b(Address|Thread|Leak|Memory|UndefinedBehavior|HWAddress)Sanitizer\b",  # compiler-rt's and GCC's reports
-            r": runtime error: ",  # UBSan's, without the name
+            r": runtime error: ",  # UBSan, which does not print its name
             r"^\*\*\* .* \*\*\*: (terminated|unknown)",  # __fortify_fail of glibc: stack smashing, buffer overflow
             r"^(malloc|free|realloc|calloc|munmap_chunk|malloc_consolidate|tcache_\w+)\(\): ",  # glibc
             r"^(double free or corruption|corrupted (size vs\. prev_size|double-linked list|unsorted chunks))",
@@ -22,20 +22,20 @@ _ALARMS = re.compile(
             r"^(Inconsistency detected by ld\.so|\S+: error while loading shared libraries: )",
             r"\b(Segmentation fault|Illegal instruction|Bus error|Floating point exception)\b",
             r"^==\d+== ?(Invalid (read|write)|Conditional jump|ERROR)",  # valgrind, sanitizers
-            r"FAILED ceph_(assert|abort)|ceph_abort_msg|\*\*\* Caught signal",  # Ceph's own end
+            r"FAILED ceph_(assert|abort)|ceph_abort_msg|\*\*\* Caught signal",  # Ceph's own aborts
         )
     )
 )
 
 
 def alarms(text: str) -> Iterator[str]:
-    """The lines of a program's output that say so."""
+    """The alarm lines of a program's output."""
     return (line for line in text.splitlines() if _ALARMS.search(line))
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """One such line. program: name of the command that printed it."""
+    """One alarm line. program: name of the command that printed it."""
 
     program: str
     text: str
@@ -56,11 +56,11 @@ class Heard:
                 self._alarms += heard
 
     def count(self) -> int:
-        """How many there were so far: a mark for `since`."""
+        """Number of alarms so far, as a mark for `since`."""
         return len(self._alarms)
 
     def since(self, mark: int) -> list[Alarm]:
-        """Those after a mark."""
+        """The alarms after a mark."""
         with self._lock:
             return self._alarms[mark:]
 

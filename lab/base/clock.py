@@ -1,4 +1,4 @@
-"""The only place that sleeps or polls: deadlines, `wait`, and an account of both. Tests can replace the clock."""
+"""The only module that sleeps or polls: deadlines, `wait`, and accounting of both. Tests can replace the clock."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ T = TypeVar("T")
 _NUMBERS = re.compile(r"\d+")
 
 TimedOut = Callable[[str, float, T], LabError]
-"""Makes the error of a wait that timed out. Gets what was waited for, the timeout in seconds, and the last value."""
+"""Makes the error for a wait that timed out. Arguments: what was waited for, the timeout in seconds, the last value."""
 
 
 def not_reached_with(show: Callable[[T], str]) -> TimedOut[T]:
-    """The usual error of a wait. show: turns the last value into text."""
+    """The usual error for a wait that timed out. show: turns the last value into text."""
     return lambda what, timeout_s, last: NotReached(what, timeout_s, show(last))
 
 
@@ -44,17 +44,17 @@ class SystemClock:
 SYSTEM: Clock = SystemClock()
 
 Watcher = Callable[[float], object]
-"""Called between two looks of every wait with the seconds that it has lasted; may raise a LabError to end it."""
+"""Called between the polls of every wait, with the seconds waited so far. May raise a LabError to end the wait."""
 
 SLICE_S = 1.0
-"""How long whoever waits for something that cannot be polled, such as an answer, waits between two `look_on`."""
+"""Seconds between two calls of `look_on` during a wait that cannot poll, e.g. for an answer."""
 
 _WATCHERS: list[Watcher] = []
 
 
 @contextmanager
 def watched(*watchers: Watcher) -> Iterator[None]:
-    """While it lasts, these watchers alone look on at every wait; without any, none does."""
+    """Inside the block, every wait calls these watchers and no others."""
     before = list(_WATCHERS)
     _WATCHERS[:] = watchers
     try:
@@ -64,16 +64,16 @@ def watched(*watchers: Watcher) -> Iterator[None]:
 
 
 def look_on(waited_s: float) -> None:
-    """Ask the watchers. Every wait does, and whoever waits otherwise, such as for a command that runs.
+    """Call the watchers. Every wait does this, and so does code that waits in another way, e.g. for a command.
 
-    waited_s: how long it has lasted; 0 where a watcher must not talk to the cluster, because this is such a talk.
+    waited_s: seconds waited so far; 0 where a watcher must not talk to the cluster, because this wait already does.
     """
     for watcher in tuple(_WATCHERS):
         watcher(waited_s)
 
 
 class _Account(threading.local):
-    """What a thread's time went to; None where nobody keeps an account, or within a span that counts already."""
+    """What a thread spent its time on; None if nobody accounts for it, or inside a span that is already counted."""
 
     seconds: dict[str, float] | None = None
 
@@ -83,7 +83,7 @@ _ACCOUNT = _Account()
 
 @contextmanager
 def accounted(seconds: dict[str, float]) -> Iterator[None]:
-    """While it lasts, add up in `seconds` what this thread waits for, by what it was."""
+    """Inside the block, add the waiting time of this thread to `seconds`, by what it waited for."""
     before, _ACCOUNT.seconds = _ACCOUNT.seconds, seconds
     try:
         yield
@@ -93,7 +93,7 @@ def accounted(seconds: dict[str, float]) -> Iterator[None]:
 
 @contextmanager
 def spending(what: str, clock: Clock = SYSTEM) -> Iterator[None]:
-    """What the block takes goes to `what`; the blocks within it do not count again."""
+    """Count the time of the block under `what`. Blocks nested in it are not counted again."""
     seconds = _ACCOUNT.seconds
     if seconds is None:
         yield
@@ -108,7 +108,7 @@ def spending(what: str, clock: Clock = SYSTEM) -> Iterator[None]:
 
 @contextmanager
 def phase(what: str, clock: Clock = SYSTEM) -> Iterator[None]:
-    """What the block takes goes to `what`, its waits told apart: `what: wait for ...`, and `what: the rest`."""
+    """Count the time of the block under `what`, by wait: `what: wait for ...`, and `what: the rest`."""
     seconds, within = _ACCOUNT.seconds, dict[str, float]()
     if seconds is None:
         yield
@@ -125,7 +125,7 @@ def phase(what: str, clock: Clock = SYSTEM) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """How long something may take altogether. of: what; why: where the limit comes from, in words."""
+    """How long something may take in total. of: the name of it; why: where the limit comes from, in words."""
 
     of: str
     seconds: float
@@ -134,7 +134,7 @@ class TimeLimit:
 
 @dataclass(frozen=True)
 class Deadline:
-    """A point in monotonic time. It is made once and handed down, so that nested waits share one budget.
+    """A point in monotonic time. It is made once and passed down, so that nested waits share one budget.
 
     after_s: the whole budget, for messages.
     """

@@ -1,16 +1,16 @@
 """All errors of the lab: what went wrong, the evidence, and what to do about it.
 
 LabError
-├── SpecError        the user's input cannot be served; nothing was started        (exit 2)
+├── SpecError        the user's input cannot be used; nothing was started          (exit 2)
 ├── Unavailable      a capability is missing here; scenarios turn it into a skip   (exit 2)
 │   └── NotInstalled     programs are missing here, and one command installs them  (exit 3)
 ├── LabBroken        the lab itself failed: engine, disk, network                  (exit 3)
 │   ├── CommandFailed    a command on a host or on this machine ended non-zero
 │   ├── CommandTimedOut  a command did not end in time and was killed
-│   └── CleanupFailed    something could not be undone; the rest was
+│   └── CleanupFailed    some steps of a clean-up failed; all others were done
 └── CephTrouble      Ceph did something wrong while the lab worked                 (exit 1)
-    ├── DaemonDied       a daemon ended that nobody stopped
-    └── NotReached       a state was not reached in time; carries the last one seen
+    ├── DaemonDied       a daemon ended although nobody stopped it
+    └── NotReached       a state was not reached in time; carries the last state seen
 """
 
 import errno
@@ -28,7 +28,7 @@ _PAGE = re.compile(r"(?<![\w/.-])docs/[\w/-]+\.md")
 
 
 def page_paths(hint: str, package: Path = _PACKAGE) -> str:
-    """The hint with whole paths to its pages (docs/NAME.md) where cephlab is installed. A checkout has docs/ itself."""
+    """The hint with full paths to its pages (docs/NAME.md) if cephlab is installed. A checkout has docs/ itself."""
     if (package / "docs").is_symlink():
         return hint
     return _PAGE.sub(lambda page: str(package / page[0]) if (package / page[0]).exists() else page[0], hint)
@@ -55,7 +55,7 @@ class LabError(Exception):
 
 
 class SpecError(LabError):
-    """Input that cannot be served: refused before anything starts."""
+    """Input that cannot be used. It is refused before anything starts."""
 
     exit_code = 2
 
@@ -105,14 +105,14 @@ class CommandTimedOut(LabBroken):
 
 
 class CleanupFailed(LabBroken):
-    """Some of a run's resources could not be removed; everything else was."""
+    """Some steps of a clean-up failed; all other steps were done."""
 
     def __init__(self, errors: Sequence[str]) -> None:
         self.errors = tuple(errors)
         super().__init__(
-            f"{how_many(len(errors), 'thing')} could not be undone",
+            f"{how_many(len(errors), 'clean-up step')} failed",
             "\n".join(f"- {error}" for error in errors),
-            "mend what is named above, then run `cephlab prune`",
+            "fix what is named above, then run `cephlab prune`",
         )
 
 
@@ -138,7 +138,7 @@ def prefer_interruption(error: BaseException) -> None:
 
 
 def end_if_interrupted() -> None:
-    """Raise a KeyboardInterrupt again while it is handled: the cluster goes next, so nothing waits for its state."""
+    """Raise a KeyboardInterrupt again while it is handled. The cluster is removed next: its state does not matter."""
     handled = sys.exception()
     stopped = interruption(handled) if handled is not None else None
     if stopped is not None:
@@ -153,8 +153,8 @@ def unwritable(path: object, error: OSError) -> LabBroken:
 
 
 def unreadable(path: object, error: OSError | UnicodeDecodeError, hint: str = "") -> SpecError:
-    """The error to raise when a file that somebody named cannot be read."""
-    why = error.strerror if isinstance(error, OSError) else f"it is no text: {error}"
+    """The error to raise when a file that the user named cannot be read."""
+    why = error.strerror if isinstance(error, OSError) else f"it is not text: {error}"
     return SpecError(f"{path} cannot be read", why or str(error), hint)
 
 

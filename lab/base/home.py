@@ -51,23 +51,23 @@ class Home:
 
     @property
     def attempts(self) -> Path:
-        """Attempts of all scenarios that `cephlab track` was shown."""
+        """Attempts of all scenarios that were given to `cephlab track`."""
         return self.path / "attempts.jsonl"
 
     @property
     def nearest(self) -> Path:
-        """The home, or what exists nearest above it."""
+        """The home, or the nearest folder above it that exists."""
         return next(path for path in (self.path, *self.path.parents) if _seen(path))
 
     def refuse_unfit(self) -> None:
-        """SpecError where something else stands in the place of the home, or where this user may not look into it."""
+        """SpecError if the path of the home is not a folder, or if this user may not read it."""
         what = wanted = ""
         if not self.nearest.is_dir():
-            what, wanted = "is no folder", "which is none; wanted: a folder, or a place where one can be made"
+            what, wanted = "is not a folder", "which is not one; wanted: a folder, or a path where one can be made"
         elif not os.access(self.nearest, os.R_OK | os.X_OK if self.nearest == self.path else os.X_OK):
-            what, wanted = "cannot be read", "which this user may not look into; wanted: a folder of this user"
+            what, wanted = "cannot be read", "which this user may not read; wanted: a folder of this user"
         if what:
-            hint = f"set {HOME_VARIABLE} to a folder of yours on a disk with room"
+            hint = f"set {HOME_VARIABLE} to a folder of yours on a disk with free space"
             raise SpecError(f"the home {self.path} {what}", f"got {self.nearest}, {wanted}", hint)
 
     def ensure(self) -> Home:
@@ -82,7 +82,7 @@ class Home:
             raise SpecError(
                 f"the cache folder {self.path} cannot be written",
                 f"{error.strerror}: {error.filename}",
-                f"set {HOME_VARIABLE} to a folder of yours on a disk with room",
+                f"set {HOME_VARIABLE} to a folder of yours on a disk with free space",
             ) from error
         return self
 
@@ -122,7 +122,7 @@ def refuse_odd(path: str, source: str) -> None:
     """
     if not path or _ODD.search(path):
         raise SpecError(
-            f"{source} names no folder that Ceph can run from",
+            f"{source} does not name a folder that Ceph can run from",
             f"got {path!r}, wanted a path without spaces, control characters and any of # ; $ \\ \" ' , :",
             f"set {source.partition(',')[0]} to another folder",
         )
@@ -134,7 +134,7 @@ def standard_home() -> Home:
 
 
 def require_space(home: Home, needed_bytes: int, purpose: str) -> None:
-    """SpecError when the disk of the home lacks room."""
+    """SpecError when the disk of the home has too little free space."""
     free = home.free_bytes()
     if free < needed_bytes:
         raise SpecError(

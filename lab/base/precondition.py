@@ -1,4 +1,4 @@
-"""Preconditions a disk: it writes until it writes no slower any more, and says how steady that is."""
+"""Preconditions a disk: writes until the write rate is in steady state, and reports whether it got there."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,15 +6,15 @@ from statistics import mean
 
 SOURCE = "SNIA Solid State Storage Performance Test Specification, steady state"
 WINDOW = 5
-"""Rounds that are looked at together."""
+"""How many of the last rounds must be steady."""
 SPREAD, SLOPE = 0.20, 0.10
-"""Of the mean of the window: the most between its best and its worst round, and along the line through all."""
+"""Limits as fractions of the window's mean: best minus worst round, and change along the line fitted to all rounds."""
 MOST_ROUNDS = 25
 
 
 @dataclass(frozen=True)
 class Steady:
-    """rate: mean of the last rounds; rounds: how many there were; reached: whether they were steady."""
+    """rate: mean of the last rounds; rounds: how many there were; reached: whether the last ones were steady."""
 
     rate: float
     rounds: int
@@ -22,13 +22,13 @@ class Steady:
 
     @property
     def words(self) -> str:
-        """For the source of a figure."""
-        how = "until it was steady" if self.reached else "without becoming steady"
+        """Text for the source of a figure."""
+        how = "to steady state" if self.reached else "without steady state"
         return f"after {self.rounds} rounds {how}"
 
 
 def steady(rates: Sequence[float]) -> bool:
-    """Whether the last rounds of so many differ little, and fall or rise little."""
+    """Whether the rates of the last rounds differ little, and neither fall nor rise much."""
     if len(rates) < WINDOW:
         return False
     last = rates[-WINDOW:]
@@ -38,7 +38,7 @@ def steady(rates: Sequence[float]) -> bool:
 
 
 def until_steady(write: Callable[[], float]) -> Steady:
-    """Write round after round until it is steady, or was tried often enough. write: one round; returns its rate."""
+    """Write in rounds until the rate is steady, at most MOST_ROUNDS. write: writes one round and returns its rate."""
     rates: list[float] = []
     while not steady(rates) and len(rates) < MOST_ROUNDS:
         rates.append(write())

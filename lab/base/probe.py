@@ -35,7 +35,7 @@ _RTT_ROUNDS = 2000
 _HANDSHAKES = 11
 _CONNECT_S = 5.0
 _TCP_INFO = struct.Struct("60xIII")
-"""tcpi_pmtu, tcpi_rcv_ssthresh and tcpi_rtt (microseconds), behind eight bytes and thirteen numbers."""
+"""tcpi_pmtu, tcpi_rcv_ssthresh and tcpi_rtt (microseconds), after eight bytes and thirteen numbers."""
 IPERF_PORT = 5201
 _COPY_BYTES = 64 << 20
 _COPIES = 20
@@ -43,9 +43,9 @@ _COPIES = 20
 
 @dataclass(frozen=True)
 class DiskFigures:
-    """One disk, or a file on it. IOPS of 4 KiB; bytes a second of 1 MiB blocks; seconds.
+    """Figures of a disk, or of a file on it: IOPS of 4 KiB blocks, bytes per second of 1 MiB blocks, latency in s.
 
-    before: how it was preconditioned for small writes, for the source of their rate; empty where it was not.
+    before: how it was preconditioned for small writes, as text for the source of their rate; empty if it was not.
     """
 
     read_iops: float
@@ -63,12 +63,12 @@ def run_here(argv: Sequence[str], timeout_s: float) -> str:
 
 
 def require_programs() -> str:
-    """The name of 7-Zip here; NotInstalled names every program that is missing, with its package."""
+    """The name of the 7-Zip program here; NotInstalled names every program that is missing, with its package."""
     return require_seven_zip("fio", "iperf3")
 
 
 def require_seven_zip(*beside: str) -> str:
-    """The name of 7-Zip here; NotInstalled names it, and programs beside it, where they are missing."""
+    """The name of the 7-Zip program here; NotInstalled names it and the other given programs if they are missing."""
     missing = {name: name for name in beside if not which(name)}
     seven_zip = next((name for name in SEVEN_ZIP if which(name)), "")
     if not seven_zip:
@@ -84,13 +84,13 @@ def cpu_rating(program: str, run: Run = run_here) -> float:
 
 
 OWN = 0.9
-"""Share of the CPUs that 7-Zip has on an idle machine, or a little less; with less than this others took the rest."""
+"""Share of the CPUs that 7-Zip gets at least on an idle machine. With less, other processes used the CPUs too."""
 
 
 def parse_rating(text: str, cpus: int) -> float:
-    """By the line `Tot:`, whose figures are CPU usage in percent, rating at 100 %, and rating; LabBroken without it.
+    """From the line `Tot:` with CPU usage in percent, rating at 100 % usage, and rating; LabBroken without it.
 
-    The rating of a machine whose CPUs others used as well is that of the part which 7-Zip had, so it is scaled up.
+    If other processes used the CPUs too, the rating is only that of the share that 7-Zip got, so it is scaled up.
     """
     total = re.search(r"^Tot:\s+([0-9]+)\s+[0-9]+\s+([0-9]+)\s*$", text, re.MULTILINE)
     if not total or min(float(total[1]), float(total[2])) <= 0:
@@ -100,12 +100,12 @@ def parse_rating(text: str, cpus: int) -> float:
 
 
 def crc32c_bytes_s(run: Run = run_here) -> float:
-    """Bytes a second of fio's CRC-32C on one core; fio takes the CPU's instruction where there is one."""
+    """Bytes per second of fio's CRC-32C on one core; fio uses the CPU's instruction if there is one."""
     return parse_crc(run(["fio", "--crctest=crc32c"], 60))
 
 
 def parse_crc(text: str) -> float:
-    """Bytes a second, from fio's line `crc32c: 8181.53 MiB/sec`; LabBroken if there is none."""
+    """Bytes per second, from fio's line `crc32c: 8181.53 MiB/sec`; LabBroken if there is none."""
     rate = re.search(r"crc32c:\s*([0-9.]+) MiB/sec", text)
     if not rate or float(rate[1]) <= 0:
         raise LabBroken("fio printed no CRC-32C rate", text[-500:])
@@ -113,7 +113,7 @@ def parse_crc(text: str) -> float:
 
 
 def memory_copy_bytes_s() -> float:
-    """Bytes a second that one core copies between two buffers larger than its caches."""
+    """Bytes per second that one core copies between two buffers larger than its caches."""
     source, target = bytearray(_COPY_BYTES), bytearray(_COPY_BYTES)
     target[:] = source
     began = SYSTEM.monotonic()
@@ -133,7 +133,7 @@ def scratch(target: Path, size_bytes: int, *, destroy: bool) -> Iterator[Path]:
             raise SpecError(
                 f"{target} is a device",
                 "measuring it destroys all data on it",
-                "say so with --destroy-data, or name a folder",
+                "allow that with --destroy-data, or name a folder",
             )
         yield target
         return
@@ -155,11 +155,11 @@ def scratch(target: Path, size_bytes: int, *, destroy: bool) -> Iterator[Path]:
             f"--disk: {target} cannot be written", error.strerror or "", "name a folder of yours"
         ) from error
     try:
-        # Held while the probe lives: the file of a killed probe is used again.
+        # The lock ends with the probe, so the file of a killed probe is used again.
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        raise SpecError(f"{path} is in use", "another probe runs in this folder", "wait for it") from None
+        raise SpecError(f"{path} is in use", "another probe runs in this folder", "wait until it ends") from None
     try:
         yield path
     finally:
@@ -170,7 +170,7 @@ def scratch(target: Path, size_bytes: int, *, destroy: bool) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class DiskRun:
-    """size_bytes: that are used of the disk; seconds: of each run; precondition: small writes first until steady."""
+    """size_bytes: used part of the disk; seconds: of each run; precondition: first write small blocks until steady."""
 
     size_bytes: int
     seconds: float
@@ -180,14 +180,14 @@ class DiskRun:
 def disk(path: Path, wanted: DiskRun, say: Callable[[str], None], run: Run = run_here) -> DiskFigures:
     """Measure a disk through a file or device.
 
-    The synchronous write is the Proxmox paper's command for choosing disks; the others are what data sheets rate:
-    4 KiB random at depth 64 and 1 MiB in sequence at depth 16. New flash writes faster than it ever will again: with
-    `precondition` all of it is written twice, and then blocks of the measured size until their rate is steady.
+    The synchronous write is the Proxmox paper's command for choosing disks. The others are what data sheets rate:
+    4 KiB random at queue depth 64 and 1 MiB sequential at queue depth 16. New flash writes faster than it ever will
+    again. With `precondition`, the whole size is first written twice, then small blocks until their rate is steady.
     """
     seconds = wanted.seconds
 
     def fio(pattern: str, block: str, depth: int, *more: str) -> dict[str, float]:
-        say(f"disk: {pattern} of {block}, {depth} in flight")
+        say(f"disk: {pattern} of {block}, queue depth {depth}")
         argv = ["fio", "--name=fio", "--ioengine=libaio", f"--filename={path}", "--direct=1", f"--rw={pattern}"]
         argv += [
             f"--bs={block}",
@@ -196,7 +196,7 @@ def disk(path: Path, wanted: DiskRun, say: Callable[[str], None], run: Run = run
             f"--size={wanted.size_bytes}",
             "--output-format=json",
         ]
-        # Whole passes end when they are through; nobody knows how slow a disk is.
+        # A whole pass has no time limit of its own, and a disk may be slow.
         timeout_s = seconds + _FIO_OVERHEAD_S if more else wanted.size_bytes / _SLOWEST_BYTES_S + _FIO_OVERHEAD_S
         return parse_fio(run([*argv, *more], timeout_s), "read" in pattern)
 
@@ -224,7 +224,7 @@ def disk(path: Path, wanted: DiskRun, say: Callable[[str], None], run: Run = run
 
 
 def parse_fio(text: str, reads: bool) -> dict[str, float]:
-    """iops, bytes_s and latency_s of fio's JSON; LabBroken when nothing was done."""
+    """iops, bytes_s and latency_s from fio's JSON; LabBroken when fio did no I/O."""
     try:
         job = json.loads(text[text.index("{") :])["jobs"][0]["read" if reads else "write"]
         figures = {
@@ -235,19 +235,19 @@ def parse_fio(text: str, reads: bool) -> dict[str, float]:
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise LabBroken("fio printed no result", text[-500:]) from error
     if not all(value > 0 for value in figures.values()):
-        raise LabBroken("fio did nothing", text[-500:])
+        raise LabBroken("fio did no I/O", text[-500:])
     return figures
 
 
 def free_port() -> int:
-    """A port of loopback that nobody has now."""
+    """A loopback port that nobody uses now."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
 
 
 def loopback_bytes_s(seconds: float, run: Run = run_here) -> float:
-    """Bytes a second of one TCP stream over the loopback, by iperf3."""
+    """Bytes per second of one TCP stream over loopback, measured by iperf3."""
     port = free_port()
     server = threading.Thread(
         target=process.run,
@@ -264,7 +264,7 @@ def loopback_bytes_s(seconds: float, run: Run = run_here) -> float:
 
 @dataclass(frozen=True)
 class NetworkFigures:
-    """The network to another machine: bytes a second of four TCP streams, round trip of a handshake, path MTU."""
+    """The network to another machine: bytes per second of four TCP streams, round trip of a handshake, path MTU."""
 
     bytes_s: float
     rtt_s: float
@@ -281,14 +281,14 @@ def line_to(peer: str, seconds: float, run: Run = run_here, port: int = IPERF_PO
         text = error.stdout
     refused = iperf_error(text)
     if refused:
-        raise Unavailable(f"no iperf3 answers on {peer}", refused, f"run `iperf3 -s` there and let port {port} through")
+        raise Unavailable(f"iperf3 does not answer on {peer}", refused, f"run `iperf3 -s` there, and open port {port}")
     # Handshakes come after the run, because a server that is busy with one refuses the run.
     rtt, mtu = zip(*(_handshake(peer, port) for _ in range(_HANDSHAKES)), strict=True)
     return NetworkFigures(parse_iperf(text), sorted(rtt)[_HANDSHAKES // 2], min(mtu))
 
 
 def _handshake(peer: str, port: int) -> tuple[float, int]:
-    """(seconds of a handshake's round trip, path MTU) as the kernel has them: tcp(7), TCP_INFO, linux/tcp.h."""
+    """(round trip of a handshake in s, path MTU), as the kernel reports them: tcp(7), TCP_INFO, linux/tcp.h."""
 
     def answered() -> bytes:
         # Between two clients iperf3 closes its port for a moment.
@@ -302,7 +302,7 @@ def _handshake(peer: str, port: int) -> tuple[float, int]:
 
 
 def iperf_error(text: str) -> str:
-    """iperf3's own error message, else empty. Its exit status may be 0 all the same, as in 3.12."""
+    """iperf3's own error message, else empty. Its exit status may be 0 even then, e.g. in 3.12."""
     try:
         return str(json.loads(text).get("error", ""))
     except (ValueError, AttributeError):
@@ -310,18 +310,18 @@ def iperf_error(text: str) -> str:
 
 
 def parse_iperf(text: str) -> float:
-    """Bytes a second that arrived; LabBroken if iperf3 printed no such figure."""
+    """Bytes per second that arrived; LabBroken if iperf3 printed no such figure."""
     try:
         rate = float(json.loads(text)["end"]["sum_received"]["bits_per_second"]) / 8
     except (ValueError, KeyError, TypeError) as error:
         raise LabBroken("iperf3 printed no result", text[-500:]) from error
     if rate <= 0:
-        raise LabBroken("iperf3 moved nothing", text[-500:])
+        raise LabBroken("iperf3 transferred nothing", text[-500:])
     return rate
 
 
 def _await_port(port: int) -> None:
-    """Wait until something listens on a port. Connecting to it is no way to see that: `iperf3 -s -1` ends after one."""
+    """Wait until something listens on a port, without connecting: `iperf3 -s -1` ends after one connection."""
     line = f":{port:04X} 00000000:0000 0A"
 
     def listens() -> bool:
@@ -331,7 +331,7 @@ def _await_port(port: int) -> None:
 
 
 def loopback_rtt_s() -> float:
-    """Median seconds of a round trip of one byte over TCP on the loopback."""
+    """Median round trip of one byte over TCP on loopback, in s."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         echo = threading.Thread(target=_echo, args=(server,), daemon=True)
         echo.start()

@@ -28,7 +28,7 @@ _ENDED = ("Z", "X")
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended. Text is UTF-8; invalid bytes become U+FFFD. Its alarms are heard."""
+    """How a command ended. Text is UTF-8; invalid bytes become U+FFFD. Alarms in its stderr are kept in HEARD."""
 
     argv: tuple[str, ...]
     code: int
@@ -39,7 +39,7 @@ class Result:
         HEARD.listen(self.argv, self.stderr)
 
     def checked(self, where: str) -> Result:
-        """This result; CommandFailed, which names the machine, when its status is not 0."""
+        """This result; CommandFailed when its status is not 0. where: the machine, for the error."""
         if self.code != 0:
             raise CommandFailed(self.argv, self.code, self.stdout, self.stderr, where)
         return self
@@ -57,7 +57,7 @@ class Result:
 class Command:
     """A program to start. env: its whole environment; cwd: None for this process's own directory.
 
-    where, shown: the machine and the command that errors name, without the wrapping of a provider.
+    where, shown: machine and command as errors name them, without the provider's wrapper.
     """
 
     argv: tuple[str, ...]
@@ -81,7 +81,7 @@ def run(
 
 
 def run_command(command: Command, *, timeout_s: float = 60.0, stdin: bytes = b"", check: bool = True) -> Result:
-    """Run a command in its own session and wait for it. Watchers look on meanwhile, and may end it.
+    """Run a command in its own session and wait for it. Watchers are called meanwhile and may end it.
 
     Raises CommandFailed if check is set and the status is not 0, CommandTimedOut after killing the whole session,
     Unavailable if the program does not exist.
@@ -165,7 +165,7 @@ def start_command(command: Command, log: Path) -> LocalProcess:
 
 
 class Pipe:
-    """A child process to talk to line by line. It ends with this process, because its stdin closes."""
+    """A child process that answers line by line. It ends with this process, because its stdin closes."""
 
     def __init__(self, command: Command) -> None:
         self._child = _popen(command)
@@ -186,7 +186,7 @@ class Pipe:
             del self._errors[:-200]
 
     def ask(self, line: bytes, *, timeout_s: float) -> bytes:
-        """Send a line and return the answer's line. The child is killed if it does not answer in time."""
+        """Send one line and return the one-line answer. The child is killed if it does not answer in time."""
         with self._lock:
             expired = threading.Event()
             timer = threading.Timer(timeout_s, self._expire, [expired])
@@ -200,7 +200,7 @@ class Pipe:
             except (BrokenPipeError, ValueError):
                 answer = b""
             except BaseException:
-                # An interrupt leaves the answer in the pipe, where the next question would take it for its own.
+                # The answer would stay in the pipe and be taken for the answer to the next question.
                 kill_session(self._child)
                 self._child.wait()
                 raise
@@ -216,14 +216,14 @@ class Pipe:
         raise CommandFailed(self._argv, self._child.returncode, "", stderr, self._where)
 
     def _await_answer(self) -> None:
-        """Until there is something to read, or the child's end. Watchers look on meanwhile."""
+        """Wait until there is something to read or the child ends. Watchers are called meanwhile."""
         answer = select.poll()
         answer.register(self._stdout, select.POLLIN)
         while not answer.poll(clock.SLICE_S * 1000):
             clock.look_on(0.0)
 
     def _expire(self, expired: threading.Event) -> None:
-        expired.set()  # first, because the kill makes the reading thread go on
+        expired.set()  # first, because the kill lets the reading thread continue
         kill_session(self._child)
 
     @property
@@ -250,7 +250,7 @@ class Pipe:
 
 
 class LocalProcess:
-    """A process on this machine, by pid and birth, so that a reused pid is not mistaken for it.
+    """A process on this machine, identified by pid and birth, so that a reused pid is not mistaken for it.
 
     birth: see `birth_of`. ours: this process started it, so it must be reaped here and its status is known.
     """
@@ -327,7 +327,7 @@ def find_marked(marks: Mapping[str, str], *, of_all: bool = False) -> list[Local
 
 
 def environments(*, of_all: bool = False) -> Iterator[tuple[LocalProcess, dict[str, str]]]:
-    """Every other process with its environment, which is not to be trusted. of_all: of other users too."""
+    """Every other process with its environment, which anybody can forge. of_all: of other users too."""
     for candidate in psutil.process_iter():
         try:
             if candidate.pid != os.getpid() and (of_all or candidate.uids().real == os.getuid()):
@@ -355,8 +355,8 @@ def run_attached(argv: Sequence[str]) -> int:
 def recall(record: Mapping[str, Any]) -> LocalProcess:
     """The process that a `LocalProcess.ref` describes.
 
-    A record of cephlab 0.1 has no birth but `start_time`, in seconds since the epoch. It means the process with that
-    pid, if that started within a second of it.
+    A record of cephlab 0.1 has `start_time`, in seconds since the epoch, instead of a birth. It means the process with
+    that pid if that process started within a second of this time.
     """
     pid = int(record["pid"])
     if "birth" in record:

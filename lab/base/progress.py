@@ -1,4 +1,4 @@
-"""How what takes long says what it is doing: a function that takes one line at a time."""
+"""Progress of long operations: a function that is called with one line at a time."""
 
 from collections.abc import Callable
 
@@ -6,4 +6,4 @@ Progress = Callable[[str], None]
 
 
 def quiet(_line: str) -> None:
-    """Progress that nobody listens to."""
+    """Discards progress."""

@@ -1,4 +1,4 @@
-"""Removes keys from files that are kept of a run: cephx keys by their form, S3 keys by their name or once known."""
+"""Removes keys from the files kept of a run: cephx keys by their form, S3 keys by their name or known value."""
 
 import base64
 import binascii
@@ -13,7 +13,7 @@ _LENGTHS = {1: 16, 2: 32}
 """Type of a cephx key -> bytes of its secret: AES, and AES-256 from tentacle on."""
 _NANOSECONDS = 10**9
 _LEAST = 16
-"""Characters of a known secret. A shorter one could be part of ordinary words."""
+"""Least length of a known secret. A shorter one could be part of ordinary words."""
 
 _BYTE = rb"[0-9A-Fa-f]{2}"
 _ESCAPE = re.compile(
@@ -22,7 +22,7 @@ _ESCAPE = re.compile(
 )
 """One character as URLs, JSON, C and HTML write it: `%3D`, `\\u003d`, `\\x3d`, `&#x3d;`, `&#61;`, `\\/`.
 
-This pattern and the others begin with a set of characters where they can: that makes Python's search much faster.
+Where possible, the patterns begin with a set of characters, because that makes Python's search much faster.
 """
 
 
@@ -65,13 +65,13 @@ _NAMED = re.compile(
 _CREDENTIAL = re.compile(
     rb"[CA](?:redential(?:=|%3[dD])|WS (?<=\bAWS ))(?P<value>[A-Za-z0-9]{16,128})(?=/|:|%2[fF]|%3[aA])"
 )
-"""The access key of a signed request, of version 4 and 2."""
+"""The access key in a request with a signature of version 4 or 2."""
 
 _KNOWN: set[bytes] = set()
 
 
 def remember(*secrets: str) -> None:
-    """From now on remove these too, in any encoding. S3 keys cannot be told by their form."""
+    """From now on remove these too, in any encoding. S3 keys have no form to recognise them by."""
     _KNOWN.update(secret.encode() for secret in secrets if len(secret) >= _LEAST)
 
 
@@ -88,7 +88,7 @@ def without_secrets(content: bytes) -> bytes:
 
 
 def _without(content: bytes, pattern: re.Pattern[bytes], is_key: Callable[[bytes], bool]) -> bytes:
-    """Remove every match that is a key, also one that begins inside a match that is none."""
+    """Remove every match that is a key, even one that begins inside a match that is not a key."""
     kept, start, place = [], 0, 0
     while match := pattern.search(content, place):
         place = match.start() + 1
@@ -131,7 +131,7 @@ def _unescaped(text: bytes) -> bytes:
 
 
 def _base64_parts(secret: bytes) -> list[str]:
-    """Texts of which one is in the base64 of anything that holds the secret: one for each place modulo 3."""
+    """One text for each offset modulo 3. The base64 of anything that contains the secret contains one of them."""
     parts = []
     for before in range(3):
         whole = base64.b64encode(bytes(before) + secret).decode()
@@ -142,7 +142,7 @@ def _base64_parts(secret: bytes) -> list[str]:
 def _held(content: bytes) -> list[re.Pattern[bytes]]:
     """Patterns of the known secrets and encodings that the content may hold, longer secrets first.
 
-    This quick look saves most runs of slow patterns, and making them, which takes longer.
+    This quick check avoids most runs of the slow patterns, and compiling them, which takes longer.
     """
     if not _KNOWN:
         return []

@@ -36,27 +36,27 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 
 
 class RunId(str):
-    """A run's id, which becomes part of paths. SpecError for a text that cannot be one."""
+    """A run's id, which becomes part of paths. SpecError for a text that is not a valid id."""
 
     __slots__ = ()
 
     def __new__(cls, text: str) -> RunId:
         if not _NAME.fullmatch(text):
             raise SpecError(
-                f"{text!r} cannot name a cluster",
-                "wanted: 1 to 31 of a-z, 0-9 and -, beginning with a letter or digit",
+                f"{text!r} is not a valid name for a cluster",
+                "wanted: 1 to 31 of the characters a-z, 0-9 and -, starting with a letter or digit",
                 "choose another --name",
             )
         return super().__new__(cls, text)
 
 
 def run_ids(texts: Iterable[str]) -> frozenset[RunId]:
-    """The texts that can be ids. The others are not ours: anybody can write environments, labels and links."""
+    """The texts that are valid ids. The others are ignored: anybody can write environments, labels and links."""
     return frozenset(RunId(text) for text in texts if _NAME.fullmatch(text))
 
 
 def ours(path: Path, kind: Callable[[int], bool]) -> bool:
-    """Whether a path is of a kind, such as stat.S_ISDIR, and belongs to this user. Links are not followed."""
+    """Whether a path is of a kind, e.g. stat.S_ISDIR, and belongs to this user. Links are not followed."""
     try:
         status = path.lstat()
     except OSError:
@@ -65,7 +65,7 @@ def ours(path: Path, kind: Callable[[int], bool]) -> bool:
 
 
 def belongs(path: Path) -> str:
-    """Whose something among the runs is, in words."""
+    """What a path in the folder of runs is, or whose it is, in words."""
     if path.is_symlink():
         return f"a link to {path.readlink()}"
     number = path.lstat().st_uid
@@ -84,7 +84,7 @@ def taken(path: Path, wanted: str) -> LabBroken:
         present = str(error)
     if path.is_symlink():
         present += f", to {path.readlink()}"
-    return LabBroken(f"{path} is taken", f"got: {present}; wanted: {wanted}", f"look at it, and remove it: {path}")
+    return LabBroken(f"{path} is taken", f"got: {present}; wanted: {wanted}", f"check it, then remove it: {path}")
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Run:
         return self.directory / "cluster.json"
 
     def owner(self) -> dict[str, Any]:
-        """{pid, birth, kept, provider, at}; at: seconds since the epoch. Empty if the run died while it was made."""
+        """{pid, birth, kept, provider, at}; at: seconds since the epoch. Empty if the run died before its claim."""
         try:
             return dict(json.loads(self._owner_file.read_text()))
         except (FileNotFoundError, json.JSONDecodeError):
@@ -138,7 +138,7 @@ class Run:
 
 def _taken(run: Run) -> SpecError:
     remedy = f"choose another --name, or remove it: cephlab down {run.id}"
-    return SpecError(f"a cluster called {str(run.id)!r} exists already", str(run.directory), remedy)
+    return SpecError(f"a cluster called {str(run.id)!r} already exists", str(run.directory), remedy)
 
 
 class Runs:
@@ -148,7 +148,7 @@ class Runs:
         self.home = home
 
     def unused(self, name: str) -> Run:
-        """A run that is not there yet; SpecError if the name is taken or invalid."""
+        """A run that does not exist yet; SpecError if the name is taken or invalid."""
         run = Run(RunId(name), self.home.runs / name)
         if run.directory.exists():
             raise _taken(run)
@@ -172,7 +172,7 @@ class Runs:
                 yield Run(RunId(directory.name), directory)
 
     def others(self) -> list[Path]:
-        """Folders and links among the runs that are no runs of this user. Nothing ever touches them."""
+        """Folders and links in the folder of runs that are not runs of this user. cephlab never touches them."""
         known = {run.directory for run in self.all()}
         return [directory for directory in self._folders() if directory not in known]
 
@@ -182,21 +182,21 @@ class Runs:
         return [path for path in paths if path.is_symlink() or path.is_dir()]
 
     def get(self, name: str) -> Run:
-        """The run of that name; SpecError lists those that exist, and says whose one of another user is."""
+        """The run of that name; SpecError lists the runs that exist, or says which other user owns it."""
         for run in self.all():
             if run.id == name:
                 return run
         for path in self.others():
             if path.name == name:
                 what = f"{name} is {belongs(path)}"
-                raise SpecError(what, str(path), "nothing of cephlab touches it; its user can: `cephlab ls` there")
+                raise SpecError(what, str(path), "cephlab does not touch it; its user can: `cephlab ls` there")
         known = ", ".join(run.id for run in self.all()) or "none"
         raise SpecError(f"there is no cluster called {name!r}", f"clusters: {known}", "see `cephlab ls`")
 
     def forget(self, run: Run) -> None:
         """Remove a run's directory, the last step of its clean-up."""
         if run.directory in self.others():
-            raise LabBroken(f"{run.directory} is no run of this user", "it is another user's, or a link")
+            raise LabBroken(f"{run.directory} is not a run of this user", "it is another user's, or a link")
         errors = remove_tree(run.directory)
         if errors:
             raise LabBroken(f"{run.directory} could not be removed", "\n".join(errors))
@@ -215,9 +215,9 @@ def remove_tree(directory: Path) -> list[str]:
 
 
 def make_empty(directory: Path, what: str) -> None:
-    """Make a folder that somebody named; SpecError where it has something in it or cannot be made. what: it shall be.
+    """Make a folder that the user named. SpecError if it is not empty or cannot be made, LabBroken if the disk is full.
 
-    LabBroken where the disk is full.
+    what: what the folder is for, as in `the folder of an archive`.
     """
     try:
         refuse_used(directory, what)
@@ -225,19 +225,19 @@ def make_empty(directory: Path, what: str) -> None:
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise unwritable(directory, error) from error
-        raise SpecError(f"{directory} cannot be {what}", error.strerror or str(error), "name another") from error
+        raise SpecError(f"{directory} cannot be {what}", error.strerror or str(error), "name another folder") from error
 
 
 def refuse_used(directory: Path, what: str) -> None:
-    """SpecError where something is in a folder that somebody named, or where it is a file. what: it shall be."""
+    """SpecError if a folder that the user named is not empty, or is a file. what: see `make_empty`."""
     if directory.exists() and not directory.is_dir():
-        raise SpecError(f"{directory} cannot be {what}", "it is a file", "name another")
+        raise SpecError(f"{directory} cannot be {what}", "it is a file", "name another folder")
     if directory.exists() and any(directory.iterdir()):
-        raise SpecError(f"{directory} is not empty", f"{what} is new", "name another")
+        raise SpecError(f"{directory} is not empty", f"{what} must be new", "name another folder")
 
 
 def write_private(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Replace a file in one step. Nobody sees half of it, and it has its mode from the start.
+    """Replace a file in one step. Nobody sees a partial file, and it has its mode from the start.
 
     LabBroken names a file that cannot be written.
     """

@@ -7,8 +7,8 @@ from types import TracebackType
 class Workers(ThreadPoolExecutor):
     """A thread pool whose block ends at once when it is interrupted.
 
-    A plain pool waits for its threads, and one may run a test program of an hour. Here nobody waits: the threads end
-    when the machines are removed, which is the next step.
+    A plain pool waits for its threads, and a thread may run a test program for an hour. This pool does not wait: the
+    threads end when the machines are removed, which is the next step.
     """
 
     def __exit__(

@@ -296,7 +296,7 @@ def test_a_peer_without_iperf3_is_named_with_the_remedy(status: int) -> None:
             raise CommandFailed(argv, status, said, "", "this machine")
         return said
 
-    with pytest.raises(Unavailable, match=r"no iperf3 answers on other\.example") as refused:
+    with pytest.raises(Unavailable, match=r"iperf3 does not answer on other\.example") as refused:
         probe.line_to("other.example", 1.0, run)
     assert refused.value.detail == "unable to connect to server: Connection refused"
     assert "iperf3 -s" in refused.value.hint

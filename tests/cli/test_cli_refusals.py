@@ -70,7 +70,7 @@ def world(tmp_path: Path, fake: FakeProvider) -> World:
         (["--option", "osd_pool_default_size"], "is not KEY=VALUE"),
         (["--option", "osd_pool_default_size=4"], "4 replicas need 4 hosts with OSDs"),
         (["--option", "osd pool default size=4"], "4 replicas need 4 hosts with OSDs"),
-        (["--name", "No_Such_Name"], "cannot name a cluster"),
+        (["--name", "No_Such_Name"], "is not a valid name for a cluster"),
         (["--release", "reef", "--image", "example/ceph:1"], "--release and --image cannot be given together"),
         (["--timeout", "-1"], "--timeout"),
         (["--timeout", "0"], "--timeout"),
@@ -79,7 +79,7 @@ def world(tmp_path: Path, fake: FakeProvider) -> World:
         (["--disk-size", "x"], "hint: write 10GiB"),
         (["--image", "foo bar"], "--image: 'foo bar' names no image"),
         (["--dry-run", "--image", "foo bar"], "--image: 'foo bar' names no image"),
-        (["--dry-run", "--name", "../x"], "'../x' cannot name a cluster"),
+        (["--dry-run", "--name", "../x"], "'../x' is not a valid name for a cluster"),
         (["--spec", "absent.toml"], "absent.toml cannot be read"),
         (
             ["--spec", "x.toml", "--mons", "1", "--option", "a=b"],
@@ -98,7 +98,7 @@ def test_up_refuses(world: World, fake: FakeProvider, arguments: list[str], sent
 
 def test_a_plan_refuses_a_taken_name_and_says_once_on_what_it_is_raised(world: World) -> None:
     kept_cluster(world.home, "one")
-    assert "a cluster called 'one' exists already" in up(world, "--dry-run", "--name", "one").stderr
+    assert "a cluster called 'one' already exists" in up(world, "--dry-run", "--name", "one").stderr
     shown = up(world, "--dry-run", "--nodes", f"{HERE}:1", "--option", "osd_memory_targt=1")
     assert shown.exit_code == 0, shown.output
     assert (shown.stdout + shown.stderr).count("provider:") == 1
@@ -131,7 +131,7 @@ def test_a_taken_name_is_refused(world: World, fake: FakeProvider) -> None:
     kept_cluster(world.home, "one")
     result = up(world, "--name", "one", "--image", "example/ceph:1")
     assert result.exit_code == 2
-    assert "a cluster called 'one' exists already" in result.stderr
+    assert "a cluster called 'one' already exists" in result.stderr
     assert "cephlab down one" in result.stderr
     assert fake.launched == []
 

@@ -30,10 +30,10 @@ ODD = (
 @pytest.mark.parametrize("path", ODD)
 def test_what_ceph_cannot_run_from_is_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(HOME_VARIABLE, path)
-    with pytest.raises(SpecError, match=f"^{HOME_VARIABLE} names no folder") as caught:
+    with pytest.raises(SpecError, match=f"^{HOME_VARIABLE} does not name a folder") as caught:
         default_home()
     assert caught.value.detail.startswith(f"got {path!r}, wanted a path without")
-    with pytest.raises(SpecError, match="--home names no folder"):
+    with pytest.raises(SpecError, match="--home does not name a folder"):
         home_at(path, "--home")
 
 
@@ -64,7 +64,7 @@ def test_a_home_that_is_no_folder_is_refused_by_each_command_that_uses_one(tmp_p
     for words in [words for words in commands() if not any(tuple(words[: len(own)]) == own for own in without)]:
         result = call(world, *words)
         assert result.exit_code == 2, (words, result.output)
-        assert f"error: the home {world.home.path} is no folder\n  got {tmp_path / 'file'}" in result.stderr, words
+        assert f"error: the home {world.home.path} is not a folder\n  got {tmp_path / 'file'}" in result.stderr, words
         assert HOME_VARIABLE in result.stderr
         assert result.stdout == ""
 
@@ -146,7 +146,7 @@ def test_no_command_takes_an_empty_variable_for_the_default(monkeypatch: pytest.
     for words in commands():
         result = CliRunner().invoke(app, [*words, *(["--json"] if words[0] not in ("ceph", "shell") else [])])
         assert result.exit_code == 2, words
-        assert f"{HOME_VARIABLE} names no folder" in result.stdout + result.stderr, words
+        assert f"{HOME_VARIABLE} does not name a folder" in result.stdout + result.stderr, words
     assert list(tmp_path.iterdir()) == []
 
 

@@ -50,10 +50,10 @@ def test_a_run_knows_its_home(home: Home) -> None:
 
 @pytest.mark.parametrize("text", NO_IDS)
 def test_what_is_no_id_becomes_none(home: Home, text: str) -> None:
-    with pytest.raises(SpecError, match="cannot name a cluster"):
+    with pytest.raises(SpecError, match="is not a valid name for a cluster"):
         RunId(text)
     raw: str = text
-    with pytest.raises(SpecError, match="cannot name a cluster"):
+    with pytest.raises(SpecError, match="is not a valid name for a cluster"):
         Run(raw, home.runs / "one")  # type: ignore[arg-type]
 
 
@@ -78,7 +78,7 @@ def test_folders_that_are_no_runs_of_this_user_are_none(home: Home, tmp_path: Pa
 def test_what_is_no_run_of_this_user_is_not_forgotten(home: Home, tmp_path: Path, strangers: Strangers) -> None:
     (home.runs / "theirs" / "disks").mkdir(parents=True)
     strangers.own(home.runs / "theirs")
-    with pytest.raises(LabBroken, match="no run of this user"):
+    with pytest.raises(LabBroken, match="not a run of this user"):
         Runs(home).forget(Run(RunId("theirs"), home.runs / "theirs"))
     assert (home.runs / "theirs" / "disks").is_dir()
 
@@ -97,7 +97,7 @@ def test_what_is_taken_is_told_with_what_is_there(tmp_path: Path) -> None:
     folder.chmod(0o750)
     link.symlink_to("/elsewhere")
     error = taken(folder, "a link")
-    assert (error.what, error.hint) == (f"{folder} is taken", f"look at it, and remove it: {folder}")
+    assert (error.what, error.hint) == (f"{folder} is taken", f"check it, then remove it: {folder}")
     assert error.detail == f"got: drwxr-x--- of user {os.geteuid()}; wanted: a link"
     assert taken(link, "a file").detail == f"got: lrwxrwxrwx of user {os.geteuid()}, to /elsewhere; wanted: a file"
     assert "No such file" in taken(gone, "a file").detail
@@ -121,7 +121,7 @@ def test_a_name_is_given_once(home: Home) -> None:
     Runs(home).create("local", "one")
     with pytest.raises(SpecError) as error:
         Runs(home).create("local", "one")
-    assert error.value.what == "a cluster called 'one' exists already"
+    assert error.value.what == "a cluster called 'one' already exists"
 
 
 def test_a_home_without_runs_has_none(tmp_path: Path) -> None:
