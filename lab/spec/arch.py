@@ -16,7 +16,7 @@ class Arch(StrEnum):
 
     @property
     def other(self) -> Arch:
-        """The architecture that this one is not."""
+        """The other architecture."""
         return next(arch for arch in Arch if arch is not self)
 
     @property
@@ -54,7 +54,7 @@ class Arch(StrEnum):
 
     @property
     def qemu_cpu(self) -> str:
-        """Value of QEMU_CPU when it is emulated; empty for the emulator's own choice.
+        """Value of QEMU_CPU when it is emulated; empty for the emulator's default.
 
         Debian's arm64 programs and kernels sign return addresses. The default CPU computes the architected cipher for
         each call, which took more than half of a short program's time; the implementation-defined hash still took a
@@ -83,7 +83,7 @@ def host_arch() -> Arch:
 
 
 def default_nodes(*, foreign_runs: bool) -> tuple[tuple[Arch, int], ...]:
-    """Two native nodes and one of the other architecture; three native ones where the other cannot run."""
+    """Two native nodes and one of the other architecture; three native nodes if the other cannot run."""
     here = host_arch()
     if not foreign_runs:
         return ((here, 3),)

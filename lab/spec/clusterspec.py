@@ -20,7 +20,7 @@ KNOWN_RELEASES = (
 )
 """Every release so far, by number from 1. Source: https://docs.ceph.com/en/latest/releases/."""
 UNKNOWN_RELEASE = "unknown"
-"""The release of a pulled image until its own programs tell it. The image's reference proves nothing."""
+"""The release of a pulled image until its own programs report one. The image's reference proves nothing."""
 _FIRST_WITH_A_POOL = 15
 DEFAULT_DISK_BYTES = 10 * GIB
 MIN_DISK_BYTES = GIB
@@ -29,10 +29,10 @@ MIN_DB_BYTES = 3 * GIB
 """The smallest separate db. RocksDB's logs alone may take 1 GiB (max_total_wal_size in bluestore_rocksdb_options). If
 they do not fit, BlueFS spills over to the slow device, and the cluster warns of it (BLUEFS_SPILLOVER)."""
 HEALTHY_S = 120.0
-"""Until a cluster is healthy, before patience."""
+"""Time limit for a cluster to become healthy, before patience."""
 MAX_MONS = 5
 MAX_NODE_NAME = 20
-"""A daemon's socket lies below its node's directory, and a socket's path holds 107 bytes."""
+"""A daemon's socket is below its node's directory, and a socket's path has at most 107 bytes."""
 PAGE_BYTES = {Arch.X86_64: (4 << 10,), Arch.AARCH64: (4 << 10, 16 << 10, 64 << 10)}
 """Page sizes that an architecture's processors support. The kernel chooses one of them."""
 MAX_DISK_NAME = 60
@@ -42,9 +42,9 @@ _SERVICE = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})?")
 
 
 class Misfit(SpecError):
-    """A spec that makes no cluster. key: of the wrong value; in_file: the hint for a spec file, if it differs.
+    """An error in a spec. key: key of the wrong value; in_file: the hint for a spec file, if it differs.
 
-    others: what else does not fit.
+    others: the other errors in the spec.
     """
 
     def __init__(self, what: str, detail: str, hint: str, *, key: str, in_file: str = "") -> None:
@@ -84,15 +84,15 @@ class Capability(StrEnum):
     SQUEEZE_MEMORY = "squeeze-memory"
     MEMORY_DISK = "memory-disk"
     PAGE_SIZE = "page-size"
-    THIS_MACHINE = "this-machine"  # native nodes' processes run on this machine's kernel, beside its own
-    FABRICS = "fabrics"  # its nodes' kernels have NVMe over TCP, target and initiator
-    SPDK_GATEWAYS = "spdk-gateways"  # gateways of ceph-nvmeof may be there already
+    THIS_MACHINE = "this-machine"  # processes of native nodes run on this machine's kernel, like its own
+    FABRICS = "fabrics"  # kernels of its nodes have NVMe over TCP, target and initiator
+    SPDK_GATEWAYS = "spdk-gateways"  # ceph-nvmeof gateways may exist there already
     SHARED_NETWORK = "shared-network"  # nodes of different runs reach each other
 
 
 @dataclass(frozen=True)
 class DiskLimits:
-    """Ceilings imposed on a disk; None is no ceiling. IOPS are per second, bandwidth in bytes per second."""
+    """Limits imposed on a disk; None is no limit. Operations per second, and bytes per second."""
 
     read_iops: Whole | None = None
     write_iops: Whole | None = None
@@ -124,7 +124,7 @@ class Osd:
 
     @property
     def parts(self) -> tuple[tuple[str, str], ...]:
-        """What each of its disks is, by BlueStore's name of its link to it, and the disk."""
+        """(BlueStore's name for its link to the disk, name of the disk) for each of its disks."""
         every = (("block", self.block), ("block.db", self.db), ("block.wal", self.wal))
         return tuple((part, disk) for part, disk in every if disk)
 
@@ -134,15 +134,15 @@ class Osd:
 
 
 ONLOOKERS = frozenset({"exporter", "prometheus"})
-"""Services of a cluster with series that have no part in it. Clients have them too."""
+"""Services that collect metrics of a cluster and are not part of it. Clients run them too."""
 
 
 @dataclass(frozen=True)
 class Node:
     """One machine of the lab. cores, memory_bytes: what it may use (None: all).
 
-    page_bytes: of its kernel (None: the provider's choice). services: daemons beyond Ceph's core, as `rgw`, or `rgw.b`
-    for a second one of a kind; `rgw:2` is both; see lab/services/.
+    page_bytes: page size of its kernel (None: the provider's choice). services: other daemons than monitors, managers
+    and OSDs, e.g. `rgw`, or `rgw.b` for a second one; `rgw:2` means both; see lab/services/.
     """
 
     name: str
@@ -161,13 +161,13 @@ class Node:
 
     @property
     def has_daemons(self) -> bool:
-        """Whether it has a part in the cluster. One that only looks on (ONLOOKERS) is a client all the same."""
+        """Whether it is part of the cluster. A node with ONLOOKERS only is a client."""
         return bool(self.osds or self.mon or self.mgr or set(self.services) - ONLOOKERS)
 
 
 @dataclass(frozen=True)
 class ClusterSpec:
-    """A whole cluster. options: ceph.conf settings beyond the lab's own; image: reference of a pulled image."""
+    """A whole cluster. options: ceph.conf settings in addition to the lab's own; image: reference of a pulled image."""
 
     nodes: tuple[Node, ...]
     release: str = DEFAULT_RELEASE
@@ -212,13 +212,13 @@ class ClusterSpec:
 
 
 def spelt_out(services: Sequence[str]) -> tuple[str, ...]:
-    """`rgw`, `rgw.b` for `rgw:2`; others as they are. Misfit where the count is none, or beyond the alphabet."""
+    """Turn `rgw:2` into `rgw`, `rgw.b`; leave others as they are. Misfit for a count that is not 1 to 26."""
     named: list[str] = []
     for text in services:
         kind, colon, count = text.partition(":")
         if colon and not (count.isdecimal() and 1 <= int(count) <= len(ascii_lowercase)):
             raise Misfit(
-                f"{text!r} is no count of daemons",
+                f"{text!r} is not a valid count of daemons",
                 f"got {count!r}, wanted: 1 to {len(ascii_lowercase)}",
                 "write KIND:2 for two of a kind",
                 key="nodes.*.services",
@@ -229,15 +229,15 @@ def spelt_out(services: Sequence[str]) -> tuple[str, ...]:
 
 
 def refuse_image(release: str | None, image: str | None) -> None:
-    """SpecError if it names none, or if both are given: a pulled image has its own release."""
+    """SpecError if `image` is not a reference, or if both are given: a pulled image has its own release."""
     if image is not None and not _REFERENCE.fullmatch(image):
         wanted = "wanted: [REGISTRY/]NAME[:TAG] or NAME@DIGEST, of letters, digits and . _ - / : @"
-        raise SpecError(f"--image: {image!r} names no image", wanted, "write quay.io/ceph/ceph:v18")
+        raise SpecError(f"--image: {image!r} is not the name of an image", wanted, "write e.g. quay.io/ceph/ceph:v18")
     if release is not None and image is not None:
         raise SpecError(
             "--release and --image cannot be given together",
             f"got --release {release} and --image {image}",
-            "leave --release out: a pulled image's own programs say which it is",
+            "leave --release out: the pulled image's own programs report the release",
         )
 
 
@@ -247,7 +247,7 @@ def without_daemons(node: Node) -> Node:
 
 
 def _misfits(spec: ClusterSpec) -> Iterator[Misfit]:
-    """All that keeps a spec from making a cluster."""
+    """All errors in a spec."""
     if not spec.nodes:
         yield Misfit(
             "a cluster needs at least one node",
@@ -285,11 +285,11 @@ def _misfits(spec: ClusterSpec) -> Iterator[Misfit]:
 
 
 def _no_room(owner: str, table: str, limits: Mapping[str, float | None]) -> Iterator[Misfit]:
-    """Limits that leave nothing. limits: key of the table -> figure."""
+    """Limits that are not above 0. limits: key of the table -> figure."""
     for name, figure in limits.items():
         if figure is not None and not 0 < figure < math.inf:
             yield Misfit(
-                f"{owner} cannot do with {name} = {figure}",
+                f"{owner} cannot have {name} = {figure}",
                 f"got {figure}, wanted: a number above 0",
                 "leave it out for no limit",
                 key=f"{table}.{name}",
@@ -346,7 +346,7 @@ def _odd_pages(key: str, node: Node) -> Iterator[Misfit]:
     yield Misfit(
         f"node {node.name}: no {node.arch} kernel has pages of {node.page_bytes} bytes",
         f"got {node.page_bytes}, wanted: {' or '.join(map(str, PAGE_BYTES[node.arch]))}",
-        "leave it out for what the provider gives",
+        "leave it out for the provider's default",
         key=f"{key}.page_bytes",
     )
 
@@ -356,8 +356,8 @@ def _odd_names(kind: str, names: Mapping[str, str], longest: int, pattern: re.Pa
     for key, name in names.items():
         if len(name) > longest or not pattern.fullmatch(name):
             yield Misfit(
-                f"{name!r} cannot name a {kind}",
-                f"wanted: 1 to {longest} letters, digits, - and _, beginning with a letter or digit",
+                f"{name!r} is not a valid name for a {kind}",
+                f"wanted: 1 to {longest} letters, digits, - and _, starting with a letter or digit",
                 "choose another name",
                 key=key,
             )
@@ -368,13 +368,13 @@ def _twice(kind: str, names: Mapping[str, str]) -> Iterator[Misfit]:
     for key, name in names.items():
         if name in seen:
             yield Misfit(
-                f"two things are called {name!r}", f"both are a {kind}", "give each a name of its own", key=key
+                f"{kind} {name!r} is there more than once", "wanted: each name once", "choose another name", key=key
             )
         seen.add(name)
 
 
 def number_of(release: str) -> int | None:
-    """14 for nautilus: a release's name begins with the letter of its number. None if it is no name.
+    """14 for nautilus: a release's name begins with the letter of its number. None if it is not a name.
 
     Source: https://docs.ceph.com/en/latest/releases/, from argonaut on.
     """

@@ -1,4 +1,4 @@
-"""The inventory file: existing machines, how to enter them, their roles, and how to reach their Ceph."""
+"""The inventory file: existing machines, how to log in to them, their roles, and how to reach their Ceph."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -15,20 +15,20 @@ from cephlab.lab.spec.clusterspec import MAX_NODE_NAME
 from cephlab.lab.spec.specfile import TomlTable, load_model
 
 INVENTORY_VARIABLE = "CEPHLAB_INVENTORY"
-"""Path of the inventory, unless `--inventory` gives it."""
+"""Environment variable with the path of the inventory, unless `--inventory` gives it."""
 
 NVMEOF_PORT = 5500
-"""Of the gRPC API of ceph-nvmeof; its own default."""
+"""Port of the gRPC API of ceph-nvmeof; its own default."""
 
 EXPORTER_PORT = 9100
-"""Of prometheus-node-exporter; its own default."""
+"""Port of prometheus-node-exporter; its own default."""
 
 SSH_PORT = 22
-"""Unless the inventory or ssh's own settings give another."""
+"""Port of ssh, unless the inventory or ssh's own settings give another."""
 
 DEFAULT_DIRECTORY = "/var/tmp"
 MAX_DIRECTORY = 20
-"""Sockets lie below it, and a socket's path holds 107 bytes."""
+"""Sockets are below the directory, and a socket's path has at most 107 bytes."""
 
 HINT = "see docs/attach.md for the keys"
 
@@ -45,11 +45,11 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine. address: for ssh; cluster_address: of its Ceph daemons.
+    """One machine. address: where ssh connects; cluster_address: address of its Ceph daemons.
 
-    user, port, key, known_hosts: for ssh, None for its own settings; the last two are files on this machine.
+    user, port, key, known_hosts: for ssh; None for its own settings. The last two are files on this machine.
     directory, python, path: on that machine; python is 3.9 or later, path is put before the user's PATH.
-    sudo: whether systemctl needs `sudo -n`. exporter: port of the node exporter that it may have.
+    sudo: whether systemctl needs `sudo -n`. exporter: port of its node exporter, if it has one.
     """
 
     name: str
@@ -79,7 +79,7 @@ class CephAccess:
 
 @dataclass(frozen=True)
 class S3Access:
-    """How S3 is reached. endpoints: `ADDRESS:PORT`, plain HTTP; keys: a file of a user's access_key and secret_key."""
+    """How S3 is reached. endpoints: `ADDRESS:PORT`, plain HTTP; keys: file with a user's access_key and secret_key."""
 
     endpoints: tuple[str, ...]
     keys: Path
@@ -87,9 +87,9 @@ class S3Access:
 
 @dataclass(frozen=True)
 class NvmeofAccess:
-    """How gateways of ceph-nvmeof are reached. pool: where Ceph keeps what they were told; port: of their gRPC API.
+    """How ceph-nvmeof gateways are reached. pool: where Ceph keeps their configuration; port: of their gRPC API.
 
-    certificates: with mTLS, files of the gateways' certificate, the client's, and the client's key.
+    certificates: with mTLS, the files with the gateways' certificate, the client's certificate and the client's key.
     """
 
     pool: str
@@ -113,7 +113,7 @@ class Inventory:
 
 
 def with_port(address: str, port: int) -> str:
-    """ADDRESS:PORT, with brackets around an address of IPv6."""
+    """ADDRESS:PORT, with brackets around an IPv6 address."""
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
@@ -162,7 +162,7 @@ _Name = Annotated[
     str,
     matching(
         rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{MAX_NODE_NAME - 1}}}",
-        f"1 to {MAX_NODE_NAME} letters, digits, - and _, beginning with a letter or digit",
+        f"1 to {MAX_NODE_NAME} letters, digits, - and _, starting with a letter or digit",
     ),
 ]
 _Address = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9.:_-]*", "a name or an address")]
@@ -175,7 +175,7 @@ _Path = Annotated[str, matching(r"/[^:\0\n]*(:/[^:\0\n]*)*", "absolute paths, se
 _Entity = Annotated[str, matching(r"client\.[A-Za-z0-9_.-]+", "client.NAME")]
 _Directory = Annotated[
     str,
-    matching(rf"/[A-Za-z0-9_./-]{{1,{MAX_DIRECTORY - 1}}}", f"an absolute path, at most {MAX_DIRECTORY} letters"),
+    matching(rf"/[A-Za-z0-9_./-]{{1,{MAX_DIRECTORY - 1}}}", f"an absolute path, at most {MAX_DIRECTORY} characters"),
 ]
 
 
@@ -271,7 +271,7 @@ def _machine(path: Path, host: _InventoryHost, defaults: _Defaults, number: int)
 def _refuse(inventory: Inventory) -> None:
     """SpecError if names, addresses or files cannot be used."""
     names = [machine.name for machine in inventory.machines]
-    wrong = [f"hosts: {name!r} is there twice, wanted: a name of its own" for name in _twice(names)]
+    wrong = [f"hosts: {name!r} is there twice, wanted: each name once" for name in _twice(names)]
     places = [f"{machine.address} port {machine.port or SSH_PORT}" for machine in inventory.machines]
     wrong += [f"hosts: {place} is there twice, wanted: each machine once" for place in _twice(places)]
     files: list[tuple[str, str | Path | None]] = []
@@ -284,7 +284,7 @@ def _refuse(inventory: Inventory) -> None:
     if inventory.nvmeof is not None:
         files += [("nvmeof", file) for file in inventory.nvmeof.certificates or ()]
     if (inventory.nvmeof is None) is bool(inventory.with_role(Role.NVMEOF)):
-        wrong += ["nvmeof: wanted: a table [nvmeof] and the role nvmeof of each gateway's machine, or neither"]
+        wrong += ["nvmeof: wanted: a table [nvmeof] and the role nvmeof for each machine with a gateway, or neither"]
     wrong += [
         f"{key}: got {path}, wanted: an existing file" for key, path in files if path and not Path(path).is_file()
     ]

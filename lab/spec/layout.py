@@ -55,7 +55,7 @@ class Daemons:
 
 @dataclass(frozen=True)
 class CephSetup:
-    """The Ceph of a cluster, and its settings beyond the lab's own."""
+    """The Ceph of a cluster, and settings in addition to the lab's own."""
 
     release: str = DEFAULT_RELEASE
     image: str | None = None
@@ -78,7 +78,7 @@ def build_spec(
 ) -> ClusterSpec:
     """Lay out a cluster: nodes n0.. in the given order, monitors spread over architectures, managers on the first.
 
-    bare: a machine of each of these, c0.., without daemons. Clients on it outlive every node.
+    bare: architectures of machines without daemons, c0... Clients on these machines outlive every node.
     """
     archs = [arch for arch, count in groups for _ in range(count)]
     mon_nodes = set(_spread(archs, daemons.mons))
@@ -90,9 +90,9 @@ def build_spec(
 
 
 def with_gateways(spec: ClusterSpec, gateways: int, *, balancer: bool) -> ClusterSpec:
-    """The spec with so many gateways, over both architectures in turn, and HAProxy on the first node.
+    """The spec with so many gateways, alternately on each architecture, and HAProxy on the first node.
 
-    More gateways than nodes with OSDs: some nodes get several.
+    With more gateways than nodes with OSDs, some nodes get several.
     """
     able = [index for index, node in enumerate(spec.nodes) if node.osds]
     turns = [able[turn] for turn in _spread([spec.nodes[index].arch for index in able], min(gateways, len(able)))]
@@ -105,9 +105,9 @@ def with_gateways(spec: ClusterSpec, gateways: int, *, balancer: bool) -> Cluste
 
 
 def with_metrics(spec: ClusterSpec) -> ClusterSpec:
-    """The spec with an exporter on every node, and one Prometheus; as it is where it has a Prometheus.
+    """The spec with an exporter on every node, and one Prometheus; unchanged if it has a Prometheus already.
 
-    It is on the first node without daemons, so that it outlives those that fail, else on the first node.
+    Prometheus is on the first node without daemons, so that it outlives nodes that fail, else on the first node.
     """
     if not spec.nodes or any("prometheus" in node.services for node in spec.nodes):
         return spec

@@ -28,25 +28,25 @@ Count = Annotated[int, Field(ge=1, strict=True)]
 
 
 class TomlTable(BaseModel):
-    """A table of a file. An unknown key is refused, as it is a typing error."""
+    """A table of a file. An unknown key is refused, because it is a typing error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def refuse_twice(what: str, names: Sequence[str]) -> None:
-    """ValueError where a name stands more than once."""
+    """ValueError if a name is there more than once."""
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise ValueError(f"{what}: got more than once: {', '.join(twice)}; wanted: each name once")
 
 
 for _part in (ClusterSpec, Node, Osd, Disk, DiskLimits):
-    # A key that nobody knows is a typing error; pydantic would pass over it in a plain dataclass.
+    # An unknown key is a typing error, but pydantic would ignore it in a plain dataclass.
     setattr(_part, "__pydantic_config__", ConfigDict(extra="forbid"))  # noqa: B010
 
 _KEYS = "see docs/adding.md for the keys"
 _STAND_INS = {"arch": "x86_64"}
-"""Of keys that a table cannot do without."""
+"""Values for keys that a table must have."""
 _ADAPTER: TypeAdapter[ClusterSpec] = TypeAdapter(ClusterSpec)
 _Model = TypeVar("_Model")
 
@@ -58,15 +58,15 @@ def load_toml(path: Path, hint: str = "") -> dict[str, Any]:
     except OSError as error:
         raise unreadable(path, error, hint) from error
     except UnicodeDecodeError as error:
-        raise SpecError(f"{path} is not TOML", f"it is no text: {error}", "is that the file you mean?") from error
+        raise SpecError(f"{path} is not TOML", f"it is not text: {error}", "is that the file you mean?") from error
     except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"{path} is not TOML", str(error), "mend the line that is named") from error
+        raise SpecError(f"{path} is not TOML", str(error), "fix the line that is named") from error
 
 
 def load_model(path: Path, model: type[_Model], *, what: str, hint: str) -> _Model:
     """A TOML file as a pydantic model or dataclass; SpecError also names each key that does not fit.
 
-    what: what the file should be, as in `a lock`.
+    what: what the file should be, e.g. `a lock`.
     """
     return as_model(load_toml(path, hint), model, source=path, what=what, hint=hint)
 
@@ -85,7 +85,7 @@ def spec_to_json(spec: ClusterSpec) -> dict[str, Any]:
 
 
 def spec_from_json(raw: Mapping[str, Any], source: str = "spec") -> ClusterSpec:
-    """A spec from JSON values; SpecError names source, and each key that does not fit, with what was got and wanted."""
+    """A spec from JSON values; SpecError names source and each key that does not fit, with the value got and wanted."""
     try:
         return _ADAPTER.validate_python(raw)
     except ValidationError as error:
@@ -94,7 +94,7 @@ def spec_from_json(raw: Mapping[str, Any], source: str = "spec") -> ClusterSpec:
     except Misfit as error:
         if error.others:
             lines = [*map(_misfit_line, (error, *error.others))]
-            raise SpecError(f"{source} makes no cluster", "\n".join(lines), _KEYS) from None
+            raise SpecError(f"{source} does not describe a valid cluster", "\n".join(lines), _KEYS) from None
         raise SpecError(f"{source}: {error.what}", f"{error.key}: {error.detail}", error.in_file) from None
 
 
@@ -103,9 +103,9 @@ def _misfit_line(misfit: Misfit) -> str:
 
 
 def _misfits_beside(raw: Mapping[str, Any], error: ValidationError) -> Sequence[Misfit]:
-    """What else keeps a spec from making a cluster, by its values that pydantic takes.
+    """Further errors in a spec, found without the values that pydantic refused.
 
-    Rules about several tables (`nodes.*.mon`) are left out: they might miss what was dropped.
+    Rules about several tables (`nodes.*.mon`) are left out, because they might need the values that were dropped.
     """
     rest = copy.deepcopy(dict(raw))
     for loc in (problem["loc"] for problem in error.errors()):
@@ -121,7 +121,7 @@ def _misfits_beside(raw: Mapping[str, Any], error: ValidationError) -> Sequence[
     try:
         _ADAPTER.validate_python(rest)
     except Misfit as misfit:
-        return [each for each in (misfit, *misfit.others) if "*" not in each.key]
+        return [other for other in (misfit, *misfit.others) if "*" not in other.key]
     except ValidationError:
         pass
     return ()
@@ -143,7 +143,7 @@ def _refuse_release(path: Path, raw: Mapping[str, Any]) -> None:
         raise SpecError(
             f"{path}: release and image cannot be given together",
             f"release: got {raw['release']!r}; image: got {raw['image']!r}",
-            "leave release out: a pulled image's own programs say which it is",
+            "leave release out: the pulled image's own programs report the release",
         )
 
 
@@ -180,10 +180,10 @@ def plainly(wanted: str) -> str:
 
 
 def explain(error: ValidationError) -> str:
-    """pydantic's findings as lines `key: got ..., wanted ...`.
+    """pydantic's errors as lines `key: got ..., wanted ...`.
 
     A rule about a whole table names its keys itself, so the table is not shown. A list that is too short only because
-    its entries do not fit is not reported beside those entries.
+    its entries do not fit is not reported in addition to those entries.
     """
     errors = error.errors()
     # Keys of all tables and lists in which something does not fit.

@@ -12,7 +12,7 @@ _HEAD = """# A cluster for `cephlab up --spec`. docs/reference/files.md has ever
 
 
 def spec_to_toml(spec: ClusterSpec) -> str:
-    """The file's text. `load_spec` reads an equal spec from it. What is as by default is left out."""
+    """The file's text. `load_spec` reads an equal spec from it. Default values are left out."""
     lines = [_HEAD, ""]
     lines.append(f"image = {_text(spec.image)}" if spec.image else f"release = {_text(spec.release)}")
     if spec.options:
@@ -33,7 +33,7 @@ def _node(node: Node) -> Iterator[str]:
 
 
 def _lines(table: Node | Disk | DiskLimits | Osd, always: tuple[str, ...] = ()) -> Iterator[str]:
-    """One line for each value that is no table and not as by default."""
+    """One line for each value that is not a table and not the default."""
     for field in fields(table):
         value = getattr(table, field.name)
         tables = isinstance(value, tuple | DiskLimits | Mapping) and field.name != "services"

@@ -1,4 +1,4 @@
-"""How people write the values of a spec: sizes with units, numbers and truth values as options."""
+"""Reads the values of a spec as people write them: sizes with units, numbers and booleans as options."""
 
 import re
 from typing import Annotated, Any
@@ -10,7 +10,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?B)?", re.IGNORECASE)
 
 
 def size_bytes(text: str) -> int | None:
-    """Bytes from `4k`, `10GiB` or a plain number; None for another text. Units are powers of 1024."""
+    """Bytes from `4k`, `10GiB` or a plain number; None for any other text. Units are powers of 1024."""
     match = _SIZE.fullmatch(text.strip())
     return int(float(match[1]) * _UNITS[match[2].upper()]) if match else None
 

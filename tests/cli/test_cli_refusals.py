@@ -77,8 +77,8 @@ def world(tmp_path: Path, fake: FakeProvider) -> World:
         (["--timeout", "inf"], "--timeout: inf is no time to wait"),
         (["--timeout", "nan"], "--timeout"),
         (["--disk-size", "x"], "hint: write 10GiB"),
-        (["--image", "foo bar"], "--image: 'foo bar' names no image"),
-        (["--dry-run", "--image", "foo bar"], "--image: 'foo bar' names no image"),
+        (["--image", "foo bar"], "--image: 'foo bar' is not the name of an image"),
+        (["--dry-run", "--image", "foo bar"], "--image: 'foo bar' is not the name of an image"),
         (["--dry-run", "--name", "../x"], "'../x' is not a valid name for a cluster"),
         (["--spec", "absent.toml"], "absent.toml cannot be read"),
         (
@@ -207,7 +207,7 @@ osds = [{ block = "e" }]
         "nodes.0.arch: got 'sparc', wanted: 'x86_64' or 'aarch64'",
         "nodes.0.mon: got 'yes', wanted: true or false",
         "noodles: unknown key",
-        "nodes.0.cores: node n0 cannot do with cores = -1.0: got -1.0, wanted: a number above 0",
+        "nodes.0.cores: node n0 cannot have cores = -1.0: got -1.0, wanted: a number above 0",
         "nodes.0.osds.0.block: node n0: an OSD names disk 'e', which the node does not have: its disks: none",
     ):
         assert line in told
@@ -218,7 +218,7 @@ def test_all_that_keeps_a_spec_file_from_a_cluster_is_told_at_once(world: World,
     file = tmp_path / "spec.toml"
     file.write_text(f'[[nodes]]\nname = "n0"\narch = "{HERE}"\n' * 2)
     told = up(world, "--spec", str(file)).stderr
-    assert "nodes.1.name: two things are called 'n0'" in told
+    assert "nodes.1.name: node 'n0' is there more than once" in told
     assert "nodes.*.mon: a cluster needs 1 to 5 monitors" in told
     assert "nodes.*.mgr: a cluster needs a manager" in told
 
@@ -345,7 +345,7 @@ def test_a_full_disk_is_a_broken_lab_not_a_traceback(tmp_path: Path) -> None:
         (["--suite", "moon"], "there is no suite 'moon'"),
         (["--lab", "moon"], "unknown provider 'moon'"),
         (["--release", "reef", "--image", "some/ceph:1"], "--release and --image cannot be given together"),
-        (["--image", "foo bar"], "--image: 'foo bar' names no image"),
+        (["--image", "foo bar"], "--image: 'foo bar' is not the name of an image"),
         (["--rerun-failed", "nowhere"], "nowhere is not an archive"),
         (["--resume", "nowhere"], "nowhere is not an archive"),
     ],

@@ -64,7 +64,7 @@ def test_a_number_of_a_kind_is_spelt_out_and_each_has_a_port_of_its_own() -> Non
 
 @pytest.mark.parametrize("count", ["0", "27", "", "two"])
 def test_a_count_that_is_none_is_refused(count: str) -> None:
-    with pytest.raises(Misfit, match="is no count of daemons"):
+    with pytest.raises(Misfit, match="is not a valid count of daemons"):
         spec(f"rgw:{count}")
 
 

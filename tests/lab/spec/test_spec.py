@@ -19,9 +19,9 @@ def test_ordinary_names_are_taken() -> None:
 
 @pytest.mark.parametrize("name", ["", "/dev/sda", "../n0", "a/b", "a b", "-n0", "n.0", "x" * 61])
 def test_a_path_is_no_name(name: str) -> None:
-    with pytest.raises(SpecError, match="cannot name a disk"):
+    with pytest.raises(SpecError, match="is not a valid name for a disk"):
         spec(disk=name)
-    with pytest.raises(SpecError, match="cannot name a node"):
+    with pytest.raises(SpecError, match="is not a valid name for a node"):
         spec(node=name)
 
 

@@ -84,7 +84,7 @@ def test_a_file_that_is_no_text_has_no_line_to_mend(tmp_path: Path) -> None:
     (tmp_path / "cluster.toml").write_bytes(b"\x7fELF\xff")
     with pytest.raises(SpecError, match=r"cluster\.toml is not TOML") as error:
         load_spec(tmp_path / "cluster.toml")
-    assert "it is no text" in error.value.detail
+    assert "it is not text" in error.value.detail
     assert "line" not in error.value.hint
 
 
