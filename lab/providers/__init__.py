@@ -1,1 +1,1 @@
-"""Where hosts come from: one module a provider, listed here, chosen by capability."""
+"""Providers of hosts: one package for each, listed in `select`, chosen by capability."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from cephlab.lab.base.errors import LabBroken
 
 POOL = ipaddress.IPv4Network("10.77.0.0/16")
-FIRST_ADDRESS = 10  # the gateway has .1; the rest below is room for what tests put beside the nodes
+FIRST_ADDRESS = 10  # the gateway has .1; the others below are for what tests add to the network
 _ROUTES = Path("/proc/net/route")
 _ATTEMPTS = 16
 
@@ -16,7 +16,7 @@ _ATTEMPTS = 16
 def free_subnets(run_id: str, taken: Iterable[str]) -> Iterator[ipaddress.IPv4Network]:
     """The pool's /24 networks that overlap none of `taken` (CIDR texts; those that are not IPv4 are ignored).
 
-    Each run starts at another place of the pool, so that two runs that start together rarely want the same subnet.
+    Each run starts at another place in the pool, so that two runs that start together rarely try the same subnet.
     """
     used = [network for network in map(_ipv4, taken) if network is not None]
     pool = list(POOL.subnets(new_prefix=24))
@@ -44,7 +44,7 @@ def on_free_subnet(
                 break
         else:
             return subnet
-    raise LabBroken(f"no network for the run could be made in {POOL}", "\n".join(refusals), "run `cephlab prune`")
+    raise LabBroken(f"no network for the run could be made from {POOL}", "\n".join(refusals), "run `cephlab prune`")
 
 
 def free_address(subnet: ipaddress.IPv4Network, used: Iterable[str]) -> str:

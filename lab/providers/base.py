@@ -17,7 +17,7 @@ Images = Mapping[Arch, Image]
 
 
 class Silent(Unavailable):
-    """The engine of a provider exists and does not answer, so what it holds is unknown."""
+    """The engine of a provider exists but does not answer, so its content is unknown."""
 
 
 def nobody_listens(error: BaseException | None) -> bool:
@@ -117,7 +117,7 @@ class SlowsNetwork(Protocol):
         ...
 
     def held_packets(self, node: str) -> int:
-        """How many packets of a node had to wait because of the limit."""
+        """How many packets of a node the limit has delayed."""
         ...
 
 
@@ -139,7 +139,7 @@ class Unplugs(Protocol):
         ...
 
     def connect(self, name: str) -> None:
-        """Put it back."""
+        """Put a node back on the network."""
         ...
 
 
@@ -209,10 +209,10 @@ class Provider(Protocol):
 
 @runtime_checkable
 class LeavesUnsaid(Protocol):
-    """What a provider has beyond the rest whose nodes share more with this machine than those of others."""
+    """A provider whose nodes share so much with this machine that a run on them proves less than elsewhere."""
 
     unsaid: ClassVar[str]
-    """What a run on its nodes says nothing about, and why: one sentence for the report."""
+    """What a run on its nodes does not prove, and why: one sentence for the report."""
 
 
 @runtime_checkable
@@ -220,7 +220,7 @@ class KeepsImages(Protocol):
     """A provider that copies images into a store of its own."""
 
     def forget_image(self, image: Image) -> list[str]:
-        """Remove the unused copies of an image of ours; says in words what happened to each copy."""
+        """Remove the unused copies of an image of ours; returns in words what happened to each copy."""
         ...
 
     def other_images(self, keys: Collection[str]) -> list[str]:
@@ -267,10 +267,10 @@ class LabNodes(Generic[H]):
     def refuse(self, node: Node) -> None:
         """SpecError for a node whose name is taken."""
         if node.name in self._hosts:
-            raise SpecError(f"there is a node {node.name!r} already", hint="choose another name")
+            raise SpecError(f"a node {node.name!r} already exists", hint="choose another name")
 
     def refuse_at(self, node: Node, address: str) -> None:
         """As `refuse`, and SpecError when a running machine has the address."""
         self.refuse(node)
         if any(host.address == address and host.up() for host in self._hosts.values()):
-            raise SpecError(f"{node.name} cannot have {address}", "a running machine has it", "switch that one off")
+            raise SpecError(f"{node.name} cannot have {address}", "a running machine has it", "stop that machine")

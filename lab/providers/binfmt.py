@@ -91,14 +91,14 @@ def ensure(arch: Arch, progress: Progress, mount_point: Path = MOUNT_POINT) -> N
     if reason is not None:
         raise reason
     if not (mount_point / "register").exists():
-        progress(f"mounting binfmt_misc on {mount_point}, for containers of {arch}; it stays when the lab is gone")
+        progress(f"mounting binfmt_misc on {mount_point}, for containers of {arch}; it stays after the lab is removed")
         process.run(("mount", "-t", "binfmt_misc", "none", str(mount_point)))
     if served(arch, mount_point):
         return
     line = registration(arch)
     progress(
-        f"registering {arch.qemu_user} with this machine's kernel, for containers of {arch}; it stays when the lab is "
-        f"gone: {line}"
+        f"registering {arch.qemu_user} with this machine's kernel, for containers of {arch}; it stays after the lab is "
+        f"removed: {line}"
     )
     try:
         (mount_point / "register").write_text(line)

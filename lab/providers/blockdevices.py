@@ -1,4 +1,4 @@
-"""Finds the block device of this machine that holds a folder, because the kernel limits block devices."""
+"""Finds the block device of this machine that holds a folder, because the kernel limits I/O by block device."""
 
 import os
 from collections.abc import Iterable

@@ -108,7 +108,7 @@ class LineServer:
         return answer
 
     def _next_line(self, deadline: Deadline) -> bytes | None:
-        """The next line, None at the program's end; queue.Empty at the deadline. Watchers look on meanwhile."""
+        """The next line, None at the program's end; queue.Empty at the deadline. Watchers are called meanwhile."""
         while True:
             try:
                 return self._lines.get(timeout=deadline.slice_s())

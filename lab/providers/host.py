@@ -98,7 +98,7 @@ def files_are_here(host: Host) -> bool:
 
 
 def lacks_aio(host: Host) -> bool:
-    """Whether an emulator of single programs stands between the host's programs and this machine's kernel."""
+    """Whether a host's programs run under a user-mode emulator, which has no asynchronous I/O."""
     return host.emulated and not has_own_kernel(host)
 
 
@@ -117,7 +117,7 @@ class Distorting(Protocol):
 def cpu_time_distortion(host: Host) -> str:
     """Why the CPU time of a host's programs says nothing about hardware; empty if it is meaningful."""
     if host.emulated:
-        return "emulated processors: the time is the emulator's"
+        return "emulated processors: the time is that of the emulator"
     return host.distortion if isinstance(host, Distorting) else ""
 
 
@@ -237,7 +237,7 @@ _CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.a
 
 
 def reaches(host: Host, address: str, port: int) -> bool:
-    """Whether somebody listens there, by a connection from this host that waits for a second."""
+    """Whether something listens at an address: tries to connect from this host, with a timeout of 1 s."""
     return host.run(["python3", "-c", _CONNECT, address, str(port)], check=False).code == 0
 
 

@@ -149,4 +149,4 @@ def test_a_folder_that_takes_no_direct_io_is_named(tmp_path: Path) -> None:
     found = memory.obstacle(tmp_path / "missing")
     memory.obstacle.cache_clear()
     assert found is not None
-    assert "takes no direct I/O" in found
+    assert "does not support direct I/O" in found

@@ -1,4 +1,4 @@
-"""A machine with a kernel of its own, reached through its agent, and its clock set to this machine's."""
+"""A host with its own kernel, reached through its agent. Its clock is set to the clock of this machine."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _POLL_S = 0.02
 SILENCE_S = 60.0
 """Longest time that an agent may take for its own operations."""
 CLOCK_ENOUGH_S = 0.005
-"""A tenth of what Ceph's monitors tolerate between each other (mon_clock_drift_allowed, 0.05 s)."""
+"""A tenth of the clock difference that Ceph's monitors tolerate (mon_clock_drift_allowed, 0.05 s)."""
 _CLOCK_LOOKS = 5
-"""How often the clock is read before it is moved. The quickest answer is the best, as in NTP (RFC 5905, section 10)."""
+"""How often the clock is read before it is moved. The quickest answer is used, as in NTP (RFC 5905, section 10)."""
 _CLOCK_MOVES = 4
 
 
@@ -38,7 +38,7 @@ _CLOCK_MOVES = 4
 class AgentAccess:
     """How an agent is reached. connect: opens a connection; OSError when the agent does not answer.
 
-    running: whether its machine is on; patience: a factor on the agent's time for an answer.
+    running: whether its machine is on; patience: factor on the time that the agent has for an answer.
     """
 
     connect: Callable[[], socket.socket]
@@ -113,7 +113,7 @@ class AgentHost:
             raise LabBroken(f"{operation} on {self.name} failed", f"{down}{error}") from error
 
     def let_go(self) -> None:
-        """End every connection, also for waiting threads, because a machine without power closes none."""
+        """End every connection, also for waiting threads, because a machine without power does not close them."""
         with self._links_lock:
             links = list(self._links)
         for link in links:
@@ -162,7 +162,7 @@ class AgentHost:
             out, err = (bytes(outputs[kind]).decode(errors="replace") for kind in (b"1", b"2"))
             raise CommandTimedOut(argv, timeout_s, out, err, self.name) from None
         except OSError as error:
-            raise LabBroken(f"{self.name} went away while {argv[0]} ran on it", str(error)) from error
+            raise LabBroken(f"the connection to {self.name} was lost while {argv[0]} ran on it", str(error)) from error
         finally:
             link.close()
         result = Result(tuple(argv), code, bytes(outputs[b"1"]), bytes(outputs[b"2"]))
@@ -312,12 +312,12 @@ class AgentProcess:
 
 
 def set_clock(ask: Callable[..., Any], now: Callable[[], float] = time.time) -> float:
-    """Move the clock behind `ask("clock", step_s=...)` until it is as right as a message's round trip allows.
+    """Move the clock behind `ask("clock", step_s=...)` until it is as accurate as a message's round trip allows.
 
     Returns the remaining possible error, in s.
 
-    One step is not enough: a guest that waits for a CPU before it sets its clock is late by that time, and would stay
-    late. A monitor on it would warn about the clock until the guest is switched off.
+    One step is not enough: if a guest waits for a CPU before it sets its clock, the clock is late by that time and
+    stays late. A monitor on the guest would warn about clock skew until the guest is switched off.
     """
     behind, doubt = _best_look(ask, now)
     for _ in range(_CLOCK_MOVES):

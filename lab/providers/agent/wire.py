@@ -17,7 +17,7 @@ from cephlab.lab.providers.dialogue import Tail
 HEAD = struct.Struct(">cI")
 CHUNK = 1 << 17
 PORT = 7
-"""A guest's agent listens here. Its own file describes the frames."""
+"""Port of a guest's agent. The agent's own file describes the frames."""
 
 AGENT = Path(__file__).with_name("inside")
 """The agent: a folder that Python can run."""
@@ -80,7 +80,7 @@ class Link:
         while len(parts) < count:
             part = self.socket.recv(min(count - len(parts), CHUNK))
             if not part:
-                raise ConnectionResetError(f"{self.node} hung up")
+                raise ConnectionResetError(f"{self.node} closed the connection")
             parts += part
         return bytes(parts)
 
@@ -117,7 +117,7 @@ class Link:
         except BlockingIOError:
             return
         if not part:
-            raise ConnectionResetError(f"{self.node} hung up")
+            raise ConnectionResetError(f"{self.node} closed the connection")
         received += part
         while len(received) >= HEAD.size:
             kind, length = HEAD.unpack_from(received)

@@ -22,10 +22,10 @@ from cephlab.lab.providers.engine.answers import NoSocket, NotThere, refuse_sock
 from cephlab.lab.spec.arch import Arch, parse_arch
 
 _PATIENCE_S = 10.0  # systemd starts Podman at the first call: more than 3 s in an emulated machine
-_ANSWER_S = 10  # an engine may greet and then hang at the first question about its containers
+_ANSWER_S = 10  # an engine may answer a ping and then hang when asked about its containers
 _CALL_TIMEOUT_S = 300  # loading an image is one call
 _POOL = 32  # calls at once: every node's daemons start in parallel
-_START_IT = "start one (root: ci/engine, or `systemctl start docker`), or set DOCKER_HOST, or use --lab local"
+_START_IT = "start one (as root: ci/engine, or `systemctl start docker`), or set DOCKER_HOST, or use --lab local"
 _ENGINE_ERRORS = (docker.errors.DockerException, requests.exceptions.RequestException, OSError)
 
 
@@ -44,7 +44,7 @@ def candidates(environment: Mapping[str, str], uid: int) -> list[str]:
 
 
 def find_engine(environment: Mapping[str, str] = os.environ) -> Engine:
-    """The first engine that answers. Unavailable says in one sentence why none does, and what to do."""
+    """The first engine that answers. Unavailable says in one sentence why no engine answers, and what to do."""
     tried = []
     for endpoint in candidates(environment, os.getuid()):
         try:
@@ -100,9 +100,9 @@ def engine_errors(doing: str) -> Iterator[None]:
         yield
     except docker.errors.APIError as error:
         kind = NotThere if isinstance(error, docker.errors.NotFound) else LabBroken
-        raise kind(f"the engine failed at {doing}", str(error.explanation or error)) from error
+        raise kind(f"the engine failed while {doing}", str(error.explanation or error)) from error
     except _ENGINE_ERRORS as error:
-        raise LabBroken(f"the engine failed at {doing}", str(error), "is the engine still running?") from error
+        raise LabBroken(f"the engine failed while {doing}", str(error), "is the engine still running?") from error
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Engine:
 
     @property
     def limits_machines(self) -> bool:
-        """Whether it may limit CPU and memory. Podman claims so even when version 1 of cgroups forbids it."""
+        """Whether it may limit CPU and memory. Podman claims so even if version 1 of cgroups forbids it."""
         return not (self.rootless and str(self.info.get("CgroupVersion")) == "1")
 
     @property

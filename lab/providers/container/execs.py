@@ -116,7 +116,7 @@ def create(container: ContainerRef, command: NodeCommand, *, stdin: bool) -> str
 def inspect(client: docker.DockerClient, exec_id: str) -> dict[str, Any] | None:
     """{Running, ExitCode, Pid, ...}; None if the engine has forgotten the exec or the container is down."""
     try:
-        with engine_errors("looking at a command"):
+        with engine_errors("inspecting a command"):
             return dict(client.api.exec_inspect(exec_id))
     except LabBroken as error:
         if isinstance(error.__cause__, docker.errors.APIError):
@@ -182,7 +182,7 @@ def _result(container: ContainerRef, exec_id: str, argv: tuple[str, ...], stdout
     if state is None or code is None:
         raise LabBroken(f"{container.node} went down while {argv[0]} ran", stderr.decode(errors="replace"))
     if state["Pid"] == 0 and stdout.startswith(b"OCI runtime"):
-        # Nothing was started: standard output holds the runtime's complaint, not the program's output.
+        # Nothing was started: standard output has the runtime's error message, not the program's output.
         return Result(argv, _NOT_FOUND, b"", stdout + stderr)
     return Result(argv, code, stdout, stderr)
 

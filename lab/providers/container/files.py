@@ -67,7 +67,7 @@ def _open(container: ContainerRef, path: str) -> tuple[Iterator[bytes], dict[str
         with engine_errors(f"reading {path} on {container.node}"):
             chunks, facts = container.client.api.get_archive(container.name, path, chunk_size=_CHUNK)
     except NotThere as error:
-        raise LabBroken(f"{path} is not there on {container.node}", error.detail) from error
+        raise LabBroken(f"{path} does not exist on {container.node}", error.detail) from error
     return iter(chunks), dict(facts)
 
 

@@ -88,5 +88,5 @@ class ContainerHost(EngineHost):
         return pid
 
     def _state(self) -> dict[str, Any]:
-        with engine_errors(f"looking at {self.name}"):
+        with engine_errors(f"inspecting {self.name}"):
             return dict(self.engine.client.api.inspect_container(self.container)["State"])

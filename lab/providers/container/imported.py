@@ -1,4 +1,4 @@
-"""Images inside the engine: ours are loaded from the cache's export, a user's image is pulled if it is missing."""
+"""Images in the engine: ours are loaded from the cache's export; a user's image is pulled if it is missing."""
 
 import logging
 import re
@@ -61,7 +61,7 @@ def ensure(engine: Engine, image: Image, export: Export, progress: Progress = qu
 
 
 def forget(engine: Engine, image: Image) -> list[str]:
-    """Remove the unused copies of an image of ours from the engine; says in words what happened to each copy."""
+    """Remove the unused copies of an image of ours from the engine; returns in words what happened to each copy."""
     outcomes = []
     for key, name in _ours(engine):
         if key == image.key and _is_named(name, tag(image)):
@@ -108,19 +108,19 @@ def _pulled(engine: Engine, reference: str, arch: Arch, progress: Progress) -> E
         image = EngineImage(image.name, tuple(sorted({*image.digests, *digests})))
     if not image.has_digest(wanted):
         raise LabBroken(
-            f"the engine holds something else as {reference}",
+            f"the engine has another image as {reference}",
             f"wanted {wanted}, got {', '.join(image.digests) or 'no digest'} (image {image.name})",
             f"remove it ({engine.kind} rmi {image.name}) and try again; if it comes back, do not trust its registry",
         )
     if wanted is None:
-        digest = ", ".join(image.digests) or f"{image.name}, which no registry gave a digest"
+        digest = ", ".join(image.digests) or f"{image.name}, without a digest from a registry"
         progress(f"{reference} for {arch} is {digest}")
     return image
 
 
 def _look_up(engine: Engine, reference: str) -> EngineImage:
     # By id, because the name of a pulled image stands for one architecture at a time.
-    with engine_errors(f"looking at {reference}"):
+    with engine_errors(f"inspecting {reference}"):
         attrs = engine.client.images.get(reference).attrs
     return EngineImage(str(attrs["Id"]), tuple(sorted(attrs.get("RepoDigests") or ())))
 
@@ -156,7 +156,7 @@ def _pull(engine: Engine, reference: str, arch: Arch) -> list[str]:
 
 
 def _make_room(engine: Engine, reference: str) -> None:
-    """Take the digest from the image of another architecture, which stays under a tag: Docker gives it to one only."""
+    """Free the digest: its image, of another architecture, keeps a tag. In Docker only one image can have a digest."""
     other = _arch_of(engine, reference)
     if other is not None and engine.kind == "docker":
         with engine_errors(f"making room for {reference}"):

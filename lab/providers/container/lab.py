@@ -1,4 +1,4 @@
-"""The nodes of one run as containers: made, killed, given other disks, partitioned, removed."""
+"""The nodes of one run as containers: makes, kills, partitions and removes them, and moves their disks."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -61,7 +61,7 @@ class ContainerLab(EngineLab[ContainerHost]):
         return image.name, image.digests
 
     def with_image(self, node: str, image: Image) -> Host:
-        """A second container beside the node's: with its address, directory and disks, and that image's programs."""
+        """A second container for the node: same address, directory and disks, but the programs of that image."""
         host = self.host(node)
         refuse_foreign(host, image)
         loaded = imported.ensure(self._engine, image, exporter(self._home, "oci"))
@@ -80,7 +80,7 @@ class ContainerLab(EngineLab[ContainerHost]):
         for node in wanted:
             self.refuse(node)
         hosts = [self._open(node, self.free_address()) for node in wanted]
-        # Made before the threads start, because Podman refuses one of two that make the same volume at once.
+        # Made before the threads start, because Podman refuses one of two requests at once for the same volume.
         nodes.make_volume(self._engine, names.disks_volume(self._run.id), names.labels(self._run.id, self._home))
         with ThreadPoolExecutor(max_workers=_RAISE_AT_ONCE) as pool:
             list(pool.map(self._raise_with_disks, hosts))
@@ -110,7 +110,7 @@ class ContainerLab(EngineLab[ContainerHost]):
             return
         with engine_errors(f"killing {name}"):
             self._engine.client.api.kill(host.container, "SIGKILL")
-        clock.wait(host.up, lambda up: not up, what=f"the end of {name}", timeout_s=_DOWN_S, interval_s=0.02)
+        clock.wait(host.up, lambda up: not up, what=f"the shutdown of {name}", timeout_s=_DOWN_S, interval_s=0.02)
 
     def start_node(self, name: str) -> Host:
         host = self.host(name)
@@ -159,10 +159,10 @@ class ContainerLab(EngineLab[ContainerHost]):
         )
 
     def _commands(self, host: ContainerHost) -> int:
-        """How many commands run in a container, besides the one that keeps it up."""
+        """How many commands run in a container, without the one that keeps it up."""
         if not self._exists(host):
             return 0
-        with engine_errors(f"looking at {host.name}"):
+        with engine_errors(f"inspecting {host.name}"):
             known = self._engine.client.api.inspect_container(host.container).get("ExecIDs") or []
         # Podman still lists commands that have ended.
         states = [execs.inspect(self._engine.client, str(exec_id)) for exec_id in known]

@@ -37,7 +37,8 @@ def machine_options(node: Node) -> dict[str, Any]:
 def process_options(*, podman_as_root: bool) -> dict[str, Any]:
     """Limits on open files and processes, in the docker library's names: this machine's own for Podman as root.
 
-    Podman raises both for each container, which the kernel refuses without CAP_SYS_RESOURCE. Others pass on their own.
+    Podman raises both for each container, which the kernel refuses without CAP_SYS_RESOURCE. Other engines use the
+    limits of their own process.
     """
     if not podman_as_root:
         return {}
@@ -102,7 +103,7 @@ def loop_obstacle(disks: Sequence[Disk], devices: BlockDevices, *, local: bool) 
     """Why a node cannot have several limited disks here, or None."""
     needed = len(limited(disks))
     names = ", ".join(disk.name for disk in limited(disks))
-    hint = "limit one disk of the node only, or run as root on the engine's machine"
+    hint = "limit only one disk of the node, or run as root on the engine's machine"
     if not local:
         return Unavailable(f"limits on {names} need loop devices, and the engine is on another machine", hint=hint)
     if os.geteuid() != 0:
@@ -111,6 +112,6 @@ def loop_obstacle(disks: Sequence[Disk], devices: BlockDevices, *, local: bool) 
         return Unavailable(
             f"limits on {names} need {needed} loop devices",
             f"free: {devices.free_loops()}",
-            "free some (`losetup -a`, `cephlab prune`), or limit one disk of the node only",
+            "free some (`losetup -a`, `cephlab prune`), or limit only one disk of the node",
         )
     return None

@@ -1,4 +1,4 @@
-"""Names and labels of a run's things in the engine."""
+"""Names and labels of what a run makes in the engine."""
 
 from pathlib import PurePosixPath
 
@@ -12,7 +12,7 @@ DEVICES_DIRECTORY = PurePosixPath("/cephlab/devices")
 
 
 def labels(run_id: str, home: Home) -> dict[str, str]:
-    """On everything that a run makes in the engine. Things without both labels are never touched."""
+    """Labels of everything that a run makes in the engine. Things without both labels are never touched."""
     return {LABEL: run_id, HOME_LABEL: str(home.path)}
 
 
@@ -28,7 +28,7 @@ def container_name(run_id: str, node: str) -> str:
 
 
 def beside_name(run_id: str, node: str, key: str) -> str:
-    """A container beside a node's, of the image with that key."""
+    """A second container of a node, made from the image with that key."""
     return f"{container_name(run_id, node)}.{key[:12]}"
 
 

@@ -19,7 +19,7 @@ from cephlab.lab.providers.container.host import ContainerHost
 from cephlab.lab.providers.engine import places
 from cephlab.lab.spec.clusterspec import Disk
 
-# The shell is process 1 and reaps orphans of daemons. Not every machine has an engine with an init of its own.
+# The shell is process 1 and reaps orphans of daemons. Not every engine has its own init.
 _INIT = "while :; do sleep 2147483647 & wait; done"
 
 # Arguments: pairs of file and size. Existing files are left alone.
@@ -43,7 +43,7 @@ def making(what: str, run_id: str) -> Iterator[None]:
     except LabBroken as error:
         if getattr(error.__cause__, "status_code", None) == 409 or any(text in error.detail for text in _PODMAN_TAKEN):
             raise SpecError(
-                f"the engine has {what} already", error.detail, f"is there another cluster called {run_id!r}?"
+                f"the engine already has {what}", error.detail, f"is there another cluster called {run_id!r}?"
             ) from error
         raise
 

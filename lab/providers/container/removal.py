@@ -21,12 +21,12 @@ class ContainerRemoval(EngineRemoval):
         self._engine = engine
 
     def present(self) -> bool:
-        with engine_errors(f"looking for what {self._run_id} has"):
+        with engine_errors(f"looking for resources of {self._run_id}"):
             return bool(self._containers() or self._networks() or self._volumes())
 
     def sweep(self) -> None:
         api = self._engine.client.api
-        with engine_errors(f"looking for what {self._run_id} has"):
+        with engine_errors(f"looking for resources of {self._run_id}"):
             containers, networks, volumes = self._containers(), self._networks(), self._volumes()
         self._each("container", containers, lambda name: _remove(name, api.remove_container, force=True, v=True))
         self._each("network", networks, lambda name: _remove(name, api.remove_network))

@@ -49,7 +49,7 @@ class ContainerProcess(EngineProcess):
             state = clock.wait(
                 lambda: execs.inspect(self._container.client, self._exec),
                 lambda state: state is None or not state["Running"],
-                what="the engine's notice that a process ended",
+                what="the engine's report that a process ended",
                 timeout_s=_SETTLE_S,
                 interval_s=0.01,
             )

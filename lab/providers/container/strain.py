@@ -1,4 +1,4 @@
-"""Slows networks and disks of running containers and limits their memory, by the kernel, from outside of them."""
+"""Slows the networks and disks of running containers, and limits their memory, with kernel features of the host."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def slow_network(host: ContainerHost, bytes_s: int | None) -> None:
 
 
 def held_packets(host: ContainerHost) -> int:
-    """How many packets had to wait: the bucket's `overlimits`."""
+    """How many packets were delayed: the `overlimits` of the token bucket."""
     words = _tc(host, "-s", "qdisc", "show", "dev", _INTERFACE).replace(",", " ").split()
     return int(words[words.index("overlimits") + 1]) if "overlimits" in words else 0
 
@@ -125,7 +125,7 @@ class Group:
         try:
             (self.directory / name).write_text(text)
         except OSError as error:
-            raise LabBroken(f"{self.directory / name} does not take {text!r}", str(error)) from error
+            raise LabBroken(f"{self.directory / name} does not accept {text!r}", str(error)) from error
 
     def fields(self, name: str) -> Mapping[str, int]:
         """A file of lines `name number`."""

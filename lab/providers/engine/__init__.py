@@ -1,1 +1,1 @@
-"""What providers share whose nodes run in an engine: containers of Docker and Podman, instances of LXD."""
+"""Shared by providers whose nodes run in an engine: containers of Docker and Podman, instances of LXD."""

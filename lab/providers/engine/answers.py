@@ -1,4 +1,4 @@
-"""What an engine's answers mean: nobody listens, access denied, or a thing that it does not have."""
+"""What an engine's errors mean: nobody listens, access is denied, or something does not exist."""
 
 import os
 from pathlib import Path
@@ -21,7 +21,7 @@ def refuse_socket(path: Path, engine: str, absent: str, *, group: str, start_it:
     except PermissionError:
         present = True
     if not present:
-        raise NoSocket(absent, f"{path} is not there", start_it)
+        raise NoSocket(absent, f"{path} does not exist", start_it)
     if not os.access(path, os.R_OK | os.W_OK):
         raise Unavailable(
             f"this user may not use the {engine} at {path}",

@@ -1,4 +1,4 @@
-"""A node in an engine: the calls of a host, made from the few that each engine has of its own."""
+"""A node in an engine: the calls of a host, built on the few calls that each engine implements."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ class EngineHost(ABC):
     directory: ClassVar = places.NODE_DIRECTORY
     root: ClassVar = PurePosixPath("/")
 
-    # What each engine does in its own way.
+    # What each engine implements.
 
     @abstractmethod
     def execute(self, command: NodeCommand, timeout_s: float) -> Result:
@@ -55,7 +55,7 @@ class EngineHost(ABC):
     def first_process(self) -> int:
         """Process id of the node's first process on the engine's machine; LabBroken when the node is down."""
 
-    # What follows from that.
+    # What is built on that.
 
     @property
     def name(self) -> str:

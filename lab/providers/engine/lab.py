@@ -1,4 +1,4 @@
-"""The nodes of one run in an engine, and their form as JSON: what is the same for every engine."""
+"""The nodes of one run in an engine, and their JSON form: the part that is the same for every engine."""
 
 import ipaddress
 from abc import ABC, abstractmethod
@@ -44,7 +44,7 @@ class EngineLab(LabNodes[H], ABC):
         taken = {disk for host in self._hosts.values() for disk in host.disks}
         for disk in node.disks:
             if disk.name in taken:
-                raise SpecError(f"there is a disk {disk.name!r} already", hint="choose another name")
+                raise SpecError(f"a disk {disk.name!r} already exists", hint="choose another name")
 
     def free_address(self) -> str:
         return addresses.free_address(self._subnet, [host.address for host in self._hosts.values()])

@@ -1,4 +1,4 @@
-"""A command inside a node, and a daemon: known to the engine by an id, and here by pid and birth if it is visible."""
+"""A command, and a daemon, inside a node. The engine knows it by an id, this machine by pid and birth if visible."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class NodeCommand:
 
 
 class EngineProcess(ABC):
-    """Nothing is attached to it. If it is visible from here, polling it costs one look into /proc."""
+    """A daemon without attached streams. If it is visible from here, polling it costs one read of /proc."""
 
     def __init__(self, ref: Mapping[str, Any]) -> None:
         self._ref = dict(ref)

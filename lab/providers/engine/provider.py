@@ -1,4 +1,4 @@
-"""What providers share whose nodes run in an engine: finding the engine, its images, launching and removing."""
+"""Shared by providers whose nodes run in an engine: finding the engine, its images, launching and removing."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class EngineProvider(ABC, Generic[E, L]):
         self._find = find
         self._called = called
 
-    # What each engine does in its own way. usual: what such an engine can do, as far as is known without one.
+    # What each engine implements. usual: what such an engine can do, as far as is known without one.
 
     name: str
     cost: int
@@ -113,7 +113,7 @@ class EngineProvider(ABC, Generic[E, L]):
     @abstractmethod
     def hang_up(self, engine: E) -> None: ...
 
-    # What follows from that.
+    # What is built on that.
 
     @contextmanager
     def _connected(self) -> Iterator[E]:
@@ -149,7 +149,7 @@ class EngineProvider(ABC, Generic[E, L]):
         try:
             self._refuse_taken(engine, run)
         except BaseException:
-            # Whatever the engine has is another run's and stays.
+            # Whatever the engine has belongs to another run and stays.
             self.hang_up(engine)
             raise
         try:
@@ -159,7 +159,7 @@ class EngineProvider(ABC, Generic[E, L]):
                 try:
                     self._remove(engine, run)
                 except LabError as also:
-                    error.add_note(f"and cleaning up: {also}")
+                    error.add_note(f"and the clean-up failed: {also}")
             raise
         if not run.kept:
             self._remove(engine, run)
@@ -168,7 +168,7 @@ class EngineProvider(ABC, Generic[E, L]):
         removal = self.removal(engine, run.home, run.id)
         if removal.present():
             raise SpecError(
-                f"{self._called} has things of a cluster called {run.id!r} already",
+                f"{self._called} already has resources of a cluster called {run.id!r}",
                 f"labels: {removal.labels}",
                 f"choose another --name, or remove it: cephlab prune (or cephlab down {run.id})",
             )

@@ -19,7 +19,7 @@ CHUNK = 1 << 16
 
 
 def connect(folder: str, address: str, port: str) -> socket.socket:
-    """A connection in the run's network, which the keeper opens and hands over."""
+    """A connection in the run's network, which the keeper opens and passes back."""
     os.chdir(folder)
     with socket.socket(socket.AF_UNIX) as keeper:
         keeper.connect("keeper")
@@ -41,7 +41,7 @@ def exactly(link: socket.socket, count: int) -> bytes:
     while len(parts) < count:
         part = link.recv(count - len(parts))
         if not part:
-            sys.exit("the guest hung up")
+            sys.exit("the guest closed the connection")
         parts += part
     return parts
 

@@ -162,5 +162,7 @@ def refuse_odd_path(path: Path) -> None:
     """LabBroken for a path that cannot be part of a kernel's or an emulator's command line."""
     if any(sign in str(path) for sign in ' ,\t\n"'):
         raise LabBroken(
-            f"{path} contains a space, comma or quote", "machines are started with it", "set CEPHLAB_HOME to another"
+            f"{path} contains a space, comma or quote",
+            "it is part of the command that starts a machine",
+            "set CEPHLAB_HOME to another folder",
         )

@@ -1,4 +1,4 @@
-"""The guests of one run: raised, killed, disks moved between them, removed."""
+"""The guests of one run: raises, kills and removes them, and moves disks between them."""
 
 import json
 import signal
@@ -108,13 +108,13 @@ class GuestLab(LabNodes[GuestHost]):
                 str(make.page_bytes) for make in self._parts if make.arch is node.arch and make.page_bytes
             )
             raise SpecError(
-                f"{node.name} asks for pages of {node.page_bytes} bytes, which this lab was not raised with",
-                f"it has kernels for {sizes or 'no size that was asked for'}",
-                "give a node of the spec that size from the start",
+                f"{node.name} asks for pages of {node.page_bytes} bytes, and this lab has no kernel with them",
+                f"page sizes of its kernels: {sizes or 'none was asked for'}",
+                "give a node of the spec this page size from the start",
             )
         most = self._hypervisors[node.arch].slots - FIRST_DISK
         if len(node.disks) > most:
-            raise SpecError(f"{node.name} has {len(node.disks)} disks", f"a guest here takes {most}", "use more nodes")
+            raise SpecError(f"{node.name} has {len(node.disks)} disks", f"wanted: at most {most}", "use more nodes")
 
     def _open(self, node: Node, index: int, address: str) -> GuestHost:
         hypervisor = self._hypervisors[node.arch]
@@ -210,7 +210,7 @@ class GuestLab(LabNodes[GuestHost]):
         greeting = clock.wait(
             lambda: self._answer(guest),
             bool,
-            what=f"an answer of {guest.name}'s agent",
+            what=f"an answer from {guest.name}'s agent",
             timeout_s=_ANSWER_S * self._patience,
             timed_out=lambda what, seconds, _last: LabBroken(f"{what} did not come within {seconds:g} s"),
         )
@@ -260,7 +260,7 @@ class GuestLab(LabNodes[GuestHost]):
         source, goal = self.holder(disk), self.host(target)
         free = [slot for slot in range(FIRST_DISK, self._of(goal).slots) if slot not in goal.disks.values()]
         if not free:
-            raise SpecError(f"{target} has no room for another disk", f"it has {len(goal.disks)}")
+            raise SpecError(f"{target} has no room for another disk", f"it has {len(goal.disks)} already")
         slot = source.disks[disk]
         if source.running():
             self._of(source).unplug(self._live(source), slot)
@@ -328,7 +328,7 @@ def _guest_state(guest: GuestHost) -> dict[str, Any]:
 
 
 def marks(home: Home, run_id: str) -> Mapping[str, str]:
-    """In the environment of every process of a run."""
+    """Marks in the environment of every process of a run."""
     return {RUN_VARIABLE: run_id, HOME_MARK: str(home.path), GUEST_VARIABLE: "1"}
 
 

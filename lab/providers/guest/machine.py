@@ -55,7 +55,7 @@ class Interface:
 
 @dataclass(frozen=True)
 class Boot:
-    """Everything to start a machine with. fixed: (file, writable) in slots 0.. ; disks: slot -> file; words: for init.
+    """Everything that starts a machine. fixed: (file, writable) in slots 0.. ; disks: slot -> file; words: for init.
 
     inside: puts a command into the run's network.
     """

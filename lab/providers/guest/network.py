@@ -20,7 +20,7 @@ BRIDGE = "lab"
 PROGRAMS = ("unshare", "nsenter", "ip")
 """Programs of this machine that a network namespace for guests needs."""
 
-_FIRST = 10  # the bridge has .1; the rest below is room for what tests put beside the nodes
+_FIRST = 10  # the bridge has .1; the others below are for what tests add to the network
 _READY_S = 15.0
 _RECORD = "keeper.json"
 _SOCKET = "keeper"
@@ -39,7 +39,7 @@ def obstacle() -> Unavailable | None:
         )
     tried = process.run((*_unshare(), "ip", "tuntap", "add", "dev", "probe", "mode", "tap"), check=False)
     if tried.code != 0:
-        hint = "run it as root" if privileged() else "allow user namespaces to ordinary users, or run it as root"
+        hint = "run it as root" if privileged() else "let ordinary users make user namespaces, or run it as root"
         return Unavailable("a network namespace with an interface cannot be made", tried.stderr.strip(), hint)
     return None
 
@@ -69,7 +69,7 @@ class Network:
                 raise LabBroken("the network's keeper ended", log.read_text(errors="replace"))
             return log.read_bytes().startswith(b"ready")
 
-        clock.wait(ready, bool, what="the network's keeper", timeout_s=_READY_S, interval_s=0.01)
+        clock.wait(ready, bool, what="the start of the network's keeper", timeout_s=_READY_S, interval_s=0.01)
         self.ip(
             [
                 "link set lo up",
@@ -90,7 +90,7 @@ class Network:
         return keeper
 
     def inside(self, folder: Path | None = None) -> tuple[str, ...]:
-        """Puts a command into the network, and into a working directory: the words before it."""
+        """The words to put before a command so that it runs in the network, and in a working directory."""
         user = () if privileged() else ("--user", "--preserve-credentials")
         where = (f"--wd={folder}",) if folder else ()
         return ("nsenter", *user, "--net", "--target", str(self._keeper.pid), *where, "--")
@@ -132,7 +132,7 @@ class Network:
         finally:
             os.close(folder)
         if not descriptors:
-            raise ConnectionError(answer[1:].decode(errors="replace") or "the network's keeper hung up")
+            raise ConnectionError(answer[1:].decode(errors="replace") or "the network's keeper closed the connection")
         return socket.socket(fileno=descriptors[0])
 
 

@@ -89,7 +89,7 @@ class GuestProvider:
         boot.refuse_odd_path(run.directory)
         home = run.home
         archs = {*spec.archs, *(arch for arch in images if self.missing((arch,)) is None)}
-        # Kernels first, and the unusual ones before the others: a missing one is noticed before anything is made.
+        # Kernels first, and the unusual ones before the others: a missing kernel is noticed before anything is made.
         kernels = self._asked_for(home, spec) | {Make(arch): self._kernel(home, Make(arch)) for arch in archs}
         parts = {make: self._parts(home, kernel, images[make.arch]) for make, kernel in kernels.items()}
         self._prepare(home, parts)

@@ -1,4 +1,4 @@
-"""QEMU: whole machines of either architecture, with KVM if it boots one, else emulated."""
+"""QEMU: whole machines of either architecture, with KVM if it works here, else emulated."""
 
 import json
 import math
@@ -32,7 +32,7 @@ CPU = {
     Arch.AARCH64: Arch.AARCH64.qemu_cpu,
 }
 _HURRY = "nokaslr cryptomgr.notests rcupdate.rcu_expedited=1"
-"""Shortens the boot of an emulated kernel: no relocation, no tests of its ciphers, no long waits for its CPUs."""
+"""Shortens the boot of an emulated kernel: no relocation, no self-tests of ciphers, no long waits for its CPUs."""
 BOARD = {Arch.X86_64: "q35", Arch.AARCH64: "virt"}
 CONSOLE = {Arch.X86_64: "ttyS0", Arch.AARCH64: "ttyAMA0"}
 
@@ -121,10 +121,10 @@ class QemuHypervisor:
             clock.wait(
                 gone,
                 bool,
-                what=f"the end of disk {slot}",
+                what=f"the removal of disk {slot}",
                 timeout_s=_ANSWER_S,
                 interval_s=0.02,
-                timed_out=lambda what, seconds, _last: LabBroken(f"{what} did not come within {seconds:g} s"),
+                timed_out=lambda what, seconds, _last: LabBroken(f"{what} did not end within {seconds:g} s"),
             )
 
 
@@ -160,14 +160,14 @@ def monitor(folder: Path) -> Iterator[QEMUMonitorProtocol]:
         qmp.settimeout(_ANSWER_S)
         yield qmp
     except (OSError, QMPError) as error:
-        raise LabBroken("the machine's monitor failed", f"{type(error).__name__}: {error}") from error
+        raise LabBroken("the machine's QEMU monitor failed", f"{type(error).__name__}: {error}") from error
     finally:
         qmp.close()
         os.close(holder)
 
 
 def ask(qmp: QEMUMonitorProtocol, command: str, arguments: dict[str, Any]) -> Any:
-    """Run one command; LabBroken with QEMU's own words when it is refused."""
+    """Run one command; LabBroken with QEMU's own message when it is refused."""
     answer = qmp.cmd_raw(command, arguments)
     if "error" in answer:
         raise LabBroken(f"QEMU refused {command}", str(answer["error"]))

@@ -1,4 +1,4 @@
-"""Becomes a program that gets SIGALRM each second: User-Mode Linux, whose kernel can lose the one it waits for.
+"""Executes User-Mode Linux with a SIGALRM each second, because its kernel can lose the one that it waits for.
 
 Run as a script. Arguments: the program's. The timer and the ignored signal survive the exec. The kernel installs its
 own handler before it starts a timer, and treats a tick that it did not ask for like any other.

@@ -28,7 +28,7 @@ class UmlHypervisor:
     slots = 16  # MAX_DEV of arch/um/drivers/ubd_kern.c
     interface_names = ("vec0", "vec1")
     fixed_names = ("ubda", "ubdb", "ubdc")
-    distortion = "User-Mode Linux: the time includes its system calls, which cost many times a kernel's"
+    distortion = "User-Mode Linux: the time includes its system calls, which cost many times those of a kernel"
 
     def place(self, slot: int) -> str:
         return f"ubd{_letter(slot)}"
@@ -42,7 +42,7 @@ class UmlHypervisor:
         return False
 
     def prepare(self, home: Home, parts: Parts) -> None:
-        """Nothing to find out: it runs or says why not."""
+        """Nothing to find out: the kernel runs, or prints why it does not."""
 
     def start(self, boot: Boot) -> LocalProcess:
         disks = [f"ubd{_letter(slot)}{_flags(writable)}={path}" for slot, (path, writable) in enumerate(boot.fixed)]

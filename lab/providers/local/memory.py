@@ -1,4 +1,4 @@
-"""Disks in this machine's memory, so that no device of it influences what an operation costs."""
+"""Disks in this machine's memory, so that no storage device affects the cost of an operation."""
 
 import mmap
 import os
@@ -23,14 +23,14 @@ def obstacle(room: Path = ROOM) -> str | None:
         with os.fdopen(opened, "r+b", buffering=0) as file, mmap.mmap(-1, _BLOCK_BYTES) as block:
             file.write(block)
     except OSError as error:
-        return f"{room} takes no direct I/O: {error.strerror}"
+        return f"{room} does not support direct I/O: {error.strerror}"
     finally:
         probe.unlink(missing_ok=True)
     return None
 
 
 def folder(mark: str, room: Path = ROOM) -> Path:
-    """The folder of a run's disks. mark: of home and run; its colons are replaced."""
+    """The folder of a run's disks. mark: identifies home and run; its colons are replaced."""
     return room / mark.replace(":", "-")
 
 
@@ -40,7 +40,7 @@ def make(path: Path, mark: str, size_bytes: int, room: Path = ROOM) -> None:
     try:
         place.mkdir(mode=0o700)
     except FileExistsError:
-        # It may be the run's own, with its other disks, or anybody's: everybody can write there.
+        # It may be the run's own, with its other disks, or another user's, because everybody can write there.
         if not ours(place, stat.S_ISDIR):
             raise taken(place, "a folder of this user") from None
     target = place / path.name
@@ -64,6 +64,6 @@ def remove(mark: str, room: Path = ROOM) -> list[str]:
 
 
 def marked(own: str, room: Path = ROOM) -> frozenset[str]:
-    """Run ids of this user's folders of disks. own: the mark of a home, without a run."""
+    """Ids of the runs with a folder of disks of this user. own: the mark of a home, without a run."""
     prefix = own.replace(":", "-")
     return frozenset(path.name.removeprefix(prefix) for path in room.glob(f"{prefix}*") if ours(path, stat.S_ISDIR))

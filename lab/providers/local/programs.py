@@ -28,10 +28,10 @@ for round in $(seq 100); do
 done
 exit 127
 """
-"""Starts its arguments again when they end with 127.
+"""Starts its arguments again when they end with status 127.
 
 A program that executes itself uses /proc/self/exe, which is the image's loader here. The loader takes the program's
-first argument for a program and ends with 127.
+first argument for a program and ends with status 127.
 """
 
 

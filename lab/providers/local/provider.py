@@ -164,7 +164,7 @@ class LocalProvider:
     cost = 1
     unsaid = (
         "Nodes of the local provider share this machine's kernel and loopback network: "
-        "nothing is said about kernels, network cards or partitions."
+        "the run says nothing about kernels, network cards or partitions."
     )
 
     def capabilities(self) -> frozenset[Capability]:
@@ -283,21 +283,21 @@ def _short(run: Run) -> Path:
     if len(str(link)) > _MAX_PATH:
         raise LabBroken(
             f"{link} is too long for the sockets below it",
-            f"{len(str(link))} characters, at most {_MAX_PATH}; so is {nodes}",
+            f"got {len(str(link))} characters, wanted: at most {_MAX_PATH}; {nodes} is too long too",
             "set CEPHLAB_HOME or TMPDIR to a shorter path",
         )
     refuse_odd(str(link), "TMPDIR")
     try:
         link.symlink_to(nodes)
     except FileExistsError:
-        # Made by an earlier process of this run, or by anybody else: everybody can write there.
+        # Made by an earlier process of this run, or by another user, because everybody can write there.
         if not ours(link, stat.S_ISLNK) or link.resolve() != nodes.resolve():
             raise taken(link, f"a link of this user to {nodes}") from None
     return link
 
 
 def _free_subnet(run: Run) -> int:
-    """A 127.77.x that no run of this home claims and nothing listens on."""
+    """A subnet 127.77.x that no run of this home claims and nothing listens on."""
     claimed = {int(path.name.rpartition("-")[2]) for path in run.directory.parent.glob("*/subnet-*")}
     for connection in psutil.net_connections("tcp4"):
         address = connection.laddr.ip if connection.laddr else ""

@@ -88,7 +88,7 @@ def test_one_by_its_digest_is_taken_when_the_engine_has_just_that() -> None:
 
 @pytest.mark.parametrize("digests", [(OTHER,), ()])
 def test_one_by_its_digest_is_refused_when_the_engine_has_another(digests: tuple[str, ...]) -> None:
-    with pytest.raises(LabBroken, match=f"something else as {PINNED}") as refused:
+    with pytest.raises(LabBroken, match=f"another image as {PINNED}") as refused:
         ensured(Images(served={PINNED: attributes(*digests)}), PINNED)
     assert f"wanted {DIGEST}, got {'example/ceph@' + OTHER if digests else 'no digest'}" in refused.value.detail
     assert "docker rmi sha256:11" in refused.value.hint

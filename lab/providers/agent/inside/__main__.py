@@ -149,7 +149,7 @@ OPERATIONS = {
 
 
 def put(link, request):
-    """Receive a file. It appears complete, and is on the disk before the answer."""
+    """Receive a file. It appears only when it is complete, and is on the disk before the answer is sent."""
     path, scratch = request["path"], f"{request['path']}.{threading.get_ident()}.part"
     folder = os.path.dirname(path)
     os.makedirs(folder, exist_ok=True)

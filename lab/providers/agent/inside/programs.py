@@ -124,7 +124,7 @@ def opened(pid):
     try:
         return os.pidfd_open(pid)
     except OSError as error:
-        # Kernels differ: EINVAL is what Linux 6.1 says where the program was reaped during this call.
+        # Kernels differ: Linux 6.1 returns EINVAL if the program was reaped during this call.
         if error.errno not in (errno.ESRCH, errno.EINVAL):
             raise
         return -1
