@@ -1,4 +1,4 @@
-"""Marks in the environment of programs. By them, everything that a program started is found, signalled and killed."""
+"""Marks in the environment of programs, to find, signal and kill everything that a program started."""
 
 import secrets
 from collections.abc import Mapping, Sequence

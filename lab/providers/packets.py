@@ -67,6 +67,6 @@ def obstacle(programs: Iterable[str] = ("iptables",)) -> str | None:
     if missing:
         return f"{', '.join(missing)} is not installed"
     if os.geteuid() != 0:
-        return "only root may make them"
+        return "only root may make packet filter rules"
     listing = process.run(("iptables", "-w", _WAIT_S, "-S", "INPUT"), check=False)
     return None if listing.code == 0 else listing.stderr.strip()

@@ -73,8 +73,9 @@ def provider(name: str, providers: Mapping[str, Callable[[], Provider]] = PROVID
 
 def foreign_runs(name: str, providers: Mapping[str, Callable[[], Provider]] = PROVIDERS) -> bool:
     """Whether the named provider, or any provider for `auto`, can run nodes of the other architecture here."""
-    candidates = [provider(each, providers) for each in (providers if name == AUTO else [name])]
-    return any(each.unavailable() is None and Capability.FOREIGN_ARCH in each.capabilities() for each in candidates)
+    names = providers if name == AUTO else [name]
+    candidates = [provider(candidate, providers) for candidate in names]
+    return any(made.unavailable() is None and Capability.FOREIGN_ARCH in made.capabilities() for made in candidates)
 
 
 def choose(
@@ -92,9 +93,9 @@ def choose(
         reason = _obstacle(chosen, spec, needed)
         if reason is not None:
             raise reason
-        return Choice(chosen, f"{name}: asked for")
+        return Choice(chosen, f"{name}: chosen by name")
     refused: list[str] = []
-    for candidate in sorted((make() for make in providers.values()), key=lambda each: each.cost):
+    for candidate in sorted((make() for make in providers.values()), key=lambda made: made.cost):
         obstacle = _obstacle(candidate, spec, needed)
         if obstacle is None:
             why = f"; not {', '.join(refused)}" if refused else ""
@@ -110,10 +111,10 @@ def _obstacle(candidate: Provider, spec: ClusterSpec, needed: frozenset[Capabili
     lacking = sorted(needed - candidate.capabilities())
     if not lacking:
         return None
-    asked = [f"{node.name} asks for pages of {node.page_bytes} bytes" for node in spec.paged()]
-    told = f"{', '.join(asked)}; " if Capability.PAGE_SIZE in lacking and asked else ""
+    page_sizes = [f"{node.name} asks for pages of {node.page_bytes} bytes" for node in spec.paged()]
+    wanted = f"{', '.join(page_sizes)}; " if Capability.PAGE_SIZE in lacking and page_sizes else ""
     return Unavailable(
         f"the {candidate.name} provider has no {', '.join(lacking)}",
-        f"{told}it can: {', '.join(sorted(candidate.capabilities())) or 'nothing beyond the basics'}",
+        f"{wanted}it can: {', '.join(sorted(candidate.capabilities())) or 'nothing beyond the basics'}",
         "choose another --lab, or leave it at auto",
     )

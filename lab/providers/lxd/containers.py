@@ -37,7 +37,7 @@ done
 
 @dataclass(frozen=True)
 class Containers:
-    """A foreign architecture also needs qemu-user and binfmt_misc. export: gives the tarball of an image."""
+    """LXD containers. A foreign architecture also needs qemu-user and binfmt_misc. export: gives an image's tarball."""
 
     export: Export | None = None
     name = "lxd"
@@ -83,7 +83,7 @@ class Containers:
             if len(bounded) > 1:
                 raise Unavailable(
                     f"{node.name} has {len(bounded)} disks with limits",
-                    "LXD limits the block device below its storage, which all disks of an instance share",
+                    "LXD limits the block device below its storage, and all disks of an instance share that device",
                     "limit only one disk of a node, or use --lab container",
                 )
 
@@ -148,7 +148,7 @@ class Containers:
 
 
 def _emulates(server: Server) -> frozenset[Arch]:
-    """Architectures that a machine runs through binfmt_misc. Only known for this machine."""
+    """Architectures that a machine runs through binfmt_misc. Known only for this machine."""
     if not server.local:
         return frozenset()
     return frozenset(arch for arch in Arch if arch is not server.arch and binfmt.obstacle(arch) is None)

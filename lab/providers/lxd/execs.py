@@ -65,13 +65,13 @@ def look(instance: InstanceRef, operation: str) -> dict[str, Any] | None:
     """{status_code, metadata: {return}, ...}; None once LXD has forgotten it, seconds after its end."""
     node = instance.server.api(instance.project).operations[operation]
     try:
-        return dict(instance.server.get("looking at a command", node))
+        return dict(instance.server.get("inspecting a command", node))
     except NotThere:
         return None
 
 
 def running(instance: InstanceRef, operation: str) -> bool:
-    """Whether LXD knows the command and says that it is running."""
+    """Whether LXD knows the command and reports it as running."""
     state = look(instance, operation)
     return state is not None and state["status_code"] == RUNNING
 

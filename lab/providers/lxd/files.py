@@ -14,7 +14,7 @@ _CHUNK = 1 << 20
 _MAX_LINKS = 10
 _HELPER = "forkfile.sock"
 _HELPER_S = 15.0
-"""Time for LXD to notice that an instance's helper is gone, which it does at the next call."""
+"""Time for LXD to notice that an instance's helper has ended, which it does at the next call."""
 
 
 def put(instance: InstanceRef, source: Path | bytes, target: PurePosixPath, mode: int) -> None:
@@ -98,7 +98,7 @@ def _open(instance: InstanceRef, path: str) -> Any:
             lambda: instance.api.files.get(params={"path": path}, stream=True, is_api=False),
         )
     except NotThere as error:
-        raise LabBroken(f"{path} is not there on {instance.node}", error.detail) from error
+        raise LabBroken(f"{path} does not exist on {instance.node}", error.detail) from error
 
 
 def _helped(doing: str, call: Callable[[], Any]) -> Any:

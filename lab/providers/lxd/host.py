@@ -22,7 +22,7 @@ from cephlab.lab.providers.lxd.spawned import LxdProcess
 
 @dataclass
 class LxdHost(EngineHost):
-    """One instance. mtu: of its interface, if it has to be set from inside."""
+    """One instance. mtu: of its interface, if it must be set from inside."""
 
     server: Server
     project: str
@@ -64,7 +64,7 @@ class LxdHost(EngineHost):
         if socket is None:
             raise Unavailable(
                 f"{self.name} is on {self.server.address.url}",
-                "a terminal is possible on this machine's LXD only",
+                "a terminal is possible only on this machine's LXD",
                 f"lxc exec --project {self.project} REMOTE:{self.instance} -- {' '.join(argv)}",
             )
         options = ["--mode", "interactive" if terminal else "non-interactive"]
@@ -86,14 +86,14 @@ class LxdHost(EngineHost):
         return self.kind.facts(self.instance_ref, self.node)
 
     def first_process(self) -> int:
-        pid = int(self.server.get(f"looking at {self.name}", self.instance_ref.api.state)["pid"])
+        pid = int(self.server.get(f"inspecting {self.name}", self.instance_ref.api.state)["pid"])
         if pid <= 0:
             raise LabBroken(f"{self.name} is down")
         return pid
 
     def up(self) -> bool:
         try:
-            instance = self.server.get(f"looking at {self.name}", self.instance_ref.api)
+            instance = self.server.get(f"inspecting {self.name}", self.instance_ref.api)
         except NotThere:
             return False
         return bool(instance["status_code"] == RUNNING)

@@ -1,4 +1,4 @@
-"""Images of ours inside LXD: imported from the cache's export, and found again by their key."""
+"""Images of ours in LXD: imported from the cache's export, and found again by their key."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _relabelled(arch: Arch, archive: Path, whole: IO[bytes]) -> Iterator[bytes]:
 
 
 def forget(server: Server, image: Image, kind: str) -> list[str]:
-    """Remove an image of ours from LXD, and say so in words. Instances that were made from it do not need it."""
+    """Remove an image of ours from LXD; returns what was removed, in words. Instances made from it do not need it."""
     outcomes = []
     for copy in _ours(server, kind):
         if copy["properties"][_KEY] == image.key:

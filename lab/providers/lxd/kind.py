@@ -30,7 +30,7 @@ class Supply:
 
 
 class InstanceKind(Protocol):
-    """One type of instances: facts about it, and what to ask LXD for. Only `supply` and `settle` change anything.
+    """One type of instances: facts about it, and what to request from LXD. Only `supply` and `settle` change anything.
 
     name, cost: of the provider; type: LXD's word for it; usual: what it can do, as far as is known without an LXD.
     """
@@ -84,7 +84,7 @@ def disk_limits(limits: DiskLimits) -> dict[str, str]:
         iops, rate = getattr(limits, f"{direction}_iops"), getattr(limits, f"{direction}_bytes_s")
         if iops is not None and rate is not None:
             raise SpecError(
-                f"LXD limits {direction}s either in number or in bytes",
+                f"LXD limits either the number or the bytes of {direction}s, not both",
                 f"{direction}_iops is {iops}, {direction}_bytes_s is {rate}",
                 "leave one of them out, or use --lab container",
             )
@@ -114,11 +114,11 @@ def place_nodes(nodes: Sequence[Node], machines: Sequence[ServerCapacity]) -> di
         able = native or [index for index, machine in enumerate(machines) if node.arch in machine.emulates]
         if not able:
             raise Unavailable(
-                f"no machine runs {node.arch}, which {node.name} is",
+                f"no machine can run {node.name}, which is {node.arch}",
                 f"machines: {', '.join(f'{machine.name} ({machine.arch})' for machine in machines)}",
-                "add one of that architecture, or qemu-user and binfmt_misc on this one",
+                "add a machine of that architecture, or install qemu-user and binfmt_misc on this one",
             )
-        # Of equals the first, so that the same lab is always laid out the same way.
+        # The first of equals, so that the same lab is always laid out in the same way.
         best = max(able, key=lambda index: left[index])
         left[best] -= node.memory_bytes or _NODE_BYTES
         chosen[node.name] = best

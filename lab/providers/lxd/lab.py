@@ -1,4 +1,4 @@
-"""The nodes of one run as LXD instances: made, killed, given other disks, carried over if need be, removed."""
+"""The nodes of one run as LXD instances: makes, kills and removes them, and moves their disks, also between LXDs."""
 
 import logging
 import threading
@@ -67,7 +67,7 @@ class LxdLab(EngineLab[LxdHost]):
         self.refuse_at(node, address)
         for host in self._hosts.values():
             if host.address == address:
-                nodes.unwire(host)  # LXD refuses a hardware address that another interface has, even a stopped one
+                nodes.unwire(host)  # LXD refuses a hardware address of another interface, even of a stopped instance
         chosen = place_nodes([node], self.capacities())
         host = self._open(node, address, self._servers[chosen[node.name]])
         self._raise(host)
@@ -135,7 +135,7 @@ class LxdLab(EngineLab[LxdHost]):
             try:
                 nodes.plug(source, source.disks[disk])
             except LabError as also:
-                error.add_note(f"and putting it back: {also}")
+                error.add_note(f"and putting it back failed: {also}")
             raise
 
     def close(self) -> None:
@@ -149,11 +149,11 @@ class LxdLab(EngineLab[LxdHost]):
 def carry(source: Server, target: Server, project: str, volume: str) -> None:
     """Move a custom volume that no instance uses. After an error it stays where it was.
 
-    The LXD that listens on the network is connected to by the other, with its address, its certificate and secrets
-    that LXD makes for this one volume; neither needs to trust the other. The whole volume is read, including holes,
-    which stay holes (rsync --sparse, or the storage driver's own transfer between two of a kind).
+    The other LXD connects to the one that listens on the network, with its address, its certificate, and secrets that
+    LXD makes for this volume only. Neither needs to trust the other. The whole volume is read, including holes, which
+    stay holes (rsync --sparse, or the storage driver's own transfer between two of the same kind).
     """
-    doing = f"carrying {volume} from {source.address.url} to {target.address.url}"
+    doing = f"moving {volume} from {source.address.url} to {target.address.url}"
     node = _volumes(source, project)[volume]
     request = _copy_request(volume, source.get(doing, node))
     try:
@@ -164,7 +164,7 @@ def carry(source: Server, target: Server, project: str, volume: str) -> None:
     except BaseException:
         _forget(target, project, volume)
         raise
-    with lxd_errors(f"removing {volume} where it was"):
+    with lxd_errors(f"removing {volume} from its old place"):
         source.wait(doing, node.delete())
 
 
@@ -198,7 +198,7 @@ def _copy_request(volume: str, source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _endpoint(server: Server, waiting: Mapping[str, Any]) -> dict[str, Any]:
-    """Where the other LXD connects to an operation that waits."""
+    """What the other LXD needs to connect to a waiting operation."""
     certificate = server.address.server
     if certificate is None:
         raise LabBroken(f"no certificate of {server.address.url} is known")
@@ -216,7 +216,7 @@ def _volumes(server: Server, project: str) -> Any:
 def _forget(server: Server, project: str, volume: str) -> None:
     """Remove a partial copy, if any. An error here is only logged, because another one is being raised."""
     try:
-        with lxd_errors(f"removing what arrived of {volume}"):
+        with lxd_errors(f"removing the partial copy of {volume}"):
             server.wait("removing", _volumes(server, project)[volume].delete())
     except NotThere:
         return

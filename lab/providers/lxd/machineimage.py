@@ -105,8 +105,8 @@ def get(home: Home, image: Image, progress: Progress) -> MachineImage:
     with cache.scratch(f"export-lxd-vm-{image.key[:12]}", progress) as scratch:
         if not target.exists():
             needed = tree_bytes(image.root)
-            require_space(home, int(needed * _PEAK), f"making {image.release} for {image.arch} a disk that boots")
-            progress(f"{image.release} for {image.arch}: making a disk of {needed / 1e6:.0f} MB that boots by UEFI")
+            require_space(home, int(needed * _PEAK), f"making a bootable disk of {image.release} for {image.arch}")
+            progress(f"{image.release} for {image.arch}: making a disk of {needed / 1e6:.0f} MB that boots with UEFI")
             disk = bootdisk.make(tools, image, kernel, packed, size_bytes=DISK_BYTES, scratch=scratch)
             target.parent.mkdir(exist_ok=True)
             disk.replace(target)

@@ -74,7 +74,7 @@ FACTS = "uname -r; nproc; sed -n 's/^MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/mem
 
 @dataclass(frozen=True)
 class VirtualMachines:
-    """Need KVM and vhost-vsock on LXD's machine, and a node has the architecture of its machine."""
+    """LXD virtual machines. They need KVM and vhost-vsock on LXD's machine, and have its architecture."""
 
     name = "lxd-vm"
     cost = 5
@@ -172,7 +172,7 @@ class VirtualMachines:
 
 def _agent_answers(instance: InstanceRef) -> bool:
     """LXD counts a machine's processes as soon as the agent answers."""
-    state = instance.server.get(f"looking at {instance.node}", instance.api.state)
+    state = instance.server.get(f"inspecting {instance.node}", instance.api.state)
     if state["status_code"] != RUNNING:
         raise LabBroken(f"{instance.node} ended while it was starting", _log(instance))
     return int(state["processes"]) > 0
@@ -186,14 +186,16 @@ def _refusal(server: Server) -> Unavailable | None:
     """Why an LXD cannot make virtual machines: its own warnings, and missing devices of this machine."""
     if "qemu" not in str(server.environment.get("driver", "")).split(" | "):
         reasons = [*_absent(server), *_warnings(server)] or ["its server has no driver `qemu`"]
-        hint = "have /dev/kvm and /dev/vhost-vsock (modprobe vhost_vsock), QEMU and lxd-agent, then restart LXD"
+        hint = "provide /dev/kvm, /dev/vhost-vsock (modprobe vhost_vsock), QEMU and lxd-agent, then restart LXD"
         return Unavailable(
-            f"the LXD at {server.address.url} makes no virtual machines", "; ".join(reasons), f"{hint}; or {_INSTEAD}"
+            f"the LXD at {server.address.url} cannot make virtual machines",
+            "; ".join(reasons),
+            f"{hint}; or {_INSTEAD}",
         )
     types = server.environment.get("instance_types")
     if types is not None and VirtualMachines.type not in types:
         detail = f"its instance types: {', '.join(types)}"
-        return Unavailable(f"the LXD at {server.address.url} makes no virtual machines", detail, _INSTEAD)
+        return Unavailable(f"the LXD at {server.address.url} cannot make virtual machines", detail, _INSTEAD)
     return _no_kvm() if _kvm_failed(server) else None
 
 
@@ -203,14 +205,14 @@ def _absent(server: Server) -> list[str]:
 
 
 def _kvm_failed(server: Server) -> bool:
-    """Whether KVM failed on LXD's machine. Only known for this machine."""
+    """Whether KVM failed on LXD's machine. Known only for this machine."""
     return server.local and qemu.known_kvm(default_home()) is False
 
 
 def _warnings(server: Server) -> list[str]:
-    """LXD's own warnings about types of instances that it cannot make."""
+    """LXD's own warnings about instance types that it cannot make."""
     listed = server.get("listing its warnings", server.api().warnings, params={"recursion": 1})
-    return [f"LXD says: {warning['last_message']}" for warning in listed if warning.get("type") == _NOT_OPERATIONAL]
+    return [f"LXD warns: {warning['last_message']}" for warning in listed if warning.get("type") == _NOT_OPERATIONAL]
 
 
 def _missing_tool() -> Unavailable | None:

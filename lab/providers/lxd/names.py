@@ -1,4 +1,4 @@
-"""Names and labels of a run's things in LXD."""
+"""Names and labels of what a run makes in LXD."""
 
 import hashlib
 import re
@@ -11,7 +11,7 @@ _HOST = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
 
 
 def labels(run_id: str, home: Home) -> dict[str, str]:
-    """On the project, the network and everything else that a run makes. Things without both are never touched."""
+    """Labels of everything that a run makes, e.g. its project and network. Things without both are never touched."""
     return {f"user.{LABEL}": run_id, f"user.{HOME_LABEL}": str(home.path)}
 
 

@@ -1,4 +1,4 @@
-"""A run's own bridge on every machine, on a subnet that nothing else uses. Tunnels make them one network."""
+"""A run's own bridge on every machine, on a subnet that nothing else uses. Tunnels connect them to one network."""
 
 import ipaddress
 import socket
@@ -21,7 +21,7 @@ _VXLAN_PORT = "4789"
 def make_network(servers: Sequence[Server], run_id: str, home: Home) -> str:
     """Make the run's network; returns its subnet.
 
-    LabBroken when the pool has no free subnet, Unavailable where LXD lacks what its networks take.
+    LabBroken when the pool has no free subnet, Unavailable if LXD lacks dnsmasq, which its networks need.
     """
 
     def make(subnet: ipaddress.IPv4Network) -> None:
@@ -33,10 +33,10 @@ def make_network(servers: Sequence[Server], run_id: str, home: Home) -> str:
             _make(servers[0], run_id, home, config)
         except LabBroken as error:
             if "already exists" in error.detail and names.bridge_name(run_id) in error.detail:
-                raise SpecError(f"there is a network of a run {run_id!r} already", error.detail) from error
-            if '"dnsmasq": executable file not found' in error.detail:  # no subnet would do
+                raise SpecError(f"a network of a run {run_id!r} already exists", error.detail) from error
+            if '"dnsmasq": executable file not found' in error.detail:  # no subnet would help
                 hint = "install it on LXD's machine (root: apt-get install dnsmasq-base)"
-                raise Unavailable("LXD's networks take dnsmasq, which is not installed", error.detail, hint) from error
+                raise Unavailable("LXD's networks need dnsmasq, which is not installed", error.detail, hint) from error
             raise
 
     subnet = on_free_subnet(run_id, _taken(servers), make)
@@ -75,10 +75,10 @@ def _seen(server: Server, by: Server) -> str:
             return socket.gethostbyname(server.address.host)
     if not by.address.host:
         raise SpecError(
-            "two LXDs on this machine's sockets cannot be one lab", f"{server.address.url}, {by.address.url}"
+            "two LXDs with sockets on this machine cannot form one lab", f"{server.address.url}, {by.address.url}"
         )
     # This machine's address is the source address of packets to the other one.
-    with lxd_errors(f"finding the way to {by.address.host}"), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    with lxd_errors(f"routing to {by.address.host}"), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((by.address.host, by.address.port))
         return str(probe.getsockname()[0])
 

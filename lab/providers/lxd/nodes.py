@@ -25,7 +25,7 @@ def make_project(server: Server, run_id: str, marks: Mapping[str, str]) -> None:
     except LabBroken as error:
         if status_of(error) == _CONFLICT or "already exists" in error.detail:
             raise SpecError(
-                f"the LXD at {server.address.url} has a project of a cluster called {run_id!r} already",
+                f"the LXD at {server.address.url} already has a project of a cluster called {run_id!r}",
                 error.detail,
                 f"choose another --name, or remove it: cephlab prune (or cephlab down {run_id})",
             ) from error
@@ -73,7 +73,7 @@ def stop(host: LxdHost) -> None:
 
 
 def _act(host: LxdHost, action: str) -> None:
-    doing = f"the {action} of {host.name}"
+    doing = f"{'starting' if action == 'start' else 'stopping'} {host.name}"
     change = {"action": action, "force": action == "stop", "timeout": _STOP_S}
     with lxd_errors(doing):
         host.server.wait(doing, host.instance_ref.api.state.put(json=change))
@@ -92,7 +92,7 @@ def unplug(host: LxdHost, disk: str) -> None:
 
 def unwire(host: LxdHost) -> None:
     """Remove an instance's interface for good."""
-    _change_devices(host, {"eth0": None}, "taking the interface of")
+    _change_devices(host, {"eth0": None}, "removing the interface of")
 
 
 def _change_devices(host: LxdHost, changes: Mapping[str, dict[str, str] | None], what: str) -> None:
@@ -105,7 +105,7 @@ def _change_devices(host: LxdHost, changes: Mapping[str, dict[str, str] | None],
 
 
 def resettle(host: LxdHost) -> None:
-    """Let a running machine find its disks again. Containers see mounted volumes by themselves."""
+    """Let a running machine find its disks again. Containers see mounted volumes without help."""
     if host.kind.own_kernel and host.up():
         _settle(host)
 

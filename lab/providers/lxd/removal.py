@@ -18,7 +18,7 @@ _MADE_S = 180.0
 
 
 class InstanceRemoval(EngineRemoval):
-    """What one run has on some machines."""
+    """What one run has in the LXDs of some machines."""
 
     def __init__(self, servers: Sequence[Server], home: Home, run_id: str) -> None:
         super().__init__(run_id, names.labels(run_id, home))
@@ -67,7 +67,7 @@ def _remove_instance(server: Server, project: str, name: str) -> None:
     repeat_while(
         _BUSY,
         lambda: _remove_idle(server, project, name),
-        what=f"removing {name}, which it is still working on",
+        what=f"removing {name}, which it is still busy with",
         timeout_s=_MADE_S,
     )
 

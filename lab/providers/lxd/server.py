@@ -36,7 +36,7 @@ SERVERS_VARIABLE = "CEPHLAB_LXD"
 _PATIENCE_S = 3.0
 _CALL_TIMEOUT_S = 300
 _START_IT = (
-    "install and start one (root: apt-get install lxd, then ci/lxd or lxd init), or use --lab container or local"
+    "install and start one (as root: apt-get install lxd, then ci/lxd or lxd init), or use --lab container or local"
 )
 _SNAP_SOCKET = Path("/var/snap/lxd/common/lxd/unix.socket")
 _DEBIAN_SOCKET = Path("/var/lib/lxd/unix.socket")
@@ -56,7 +56,7 @@ _ERRORS = (
 )
 _EXTENSIONS = ("projects", "instances", "storage_api_project")
 _ON_BLOCK_DEVICE = {"dir", "btrfs", "lvm"}
-"""Storage drivers whose volumes lie on a block device that the kernel can limit."""
+"""Storage drivers whose volumes are on a block device that the kernel can limit."""
 
 
 def addresses(environment: Mapping[str, str]) -> list[Address]:
@@ -138,7 +138,7 @@ def lxd_errors(doing: str) -> Iterator[None]:
         yield
     except _ERRORS as error:
         kind = NotThere if _status(error) == 404 else LabBroken
-        raise kind(f"LXD failed at {doing}", str(error)) from error
+        raise kind(f"LXD failed while {doing}", str(error)) from error
 
 
 def status_of(error: LabBroken) -> int | None:
@@ -162,7 +162,7 @@ def repeat_while(refusal: str, call: Callable[[], T], *, what: str, timeout_s: f
             if refusal not in error.detail:
                 raise
             if last:
-                raise LabBroken(f"LXD failed at {what} for {timeout_s:g} s", error.detail) from error
+                raise LabBroken(f"LXD kept failing for {timeout_s:g} s while {what}", error.detail) from error
         deadline.pause(_RETRY_S)
 
 
@@ -199,7 +199,7 @@ class Server:
         with lxd_errors(doing):
             ended = self.api().operations[operation].wait.get().json()["metadata"]
         if ended["status_code"] != _SUCCESS:
-            raise LabBroken(f"LXD failed at {doing}", str(ended.get("err") or ended["status"]))
+            raise LabBroken(f"LXD failed while {doing}", str(ended.get("err") or ended["status"]))
         return dict(ended)
 
     def websocket(self, path: str) -> websocket.WebSocket:
@@ -229,14 +229,14 @@ class Server:
 
     def limits_disks(self) -> bool:
         """Whether the kernel can limit the block device below the storage pool."""
-        pool = self.get("looking at its storage", self.api().storage_pools[self.pool])
+        pool = self.get("inspecting its storage", self.api().storage_pools[self.pool])
         source = Path(str(pool["config"].get("source") or "/"))
         return pool["driver"] in _ON_BLOCK_DEVICE and self.sees_processes and BlockDevices().limits(source)
 
     @cached_property
     def pool(self) -> str:
         """The storage pool for instances and disks: the default profile's, else the first."""
-        profile = self.get("looking at its default profile", self.api().profiles["default"])
+        profile = self.get("inspecting its default profile", self.api().profiles["default"])
         roots = [device for device in profile["devices"].values() if device.get("path") == "/" and device.get("pool")]
         if roots:
             return str(roots[0]["pool"])
@@ -251,19 +251,21 @@ class Server:
         """Why a lab cannot use it, or None."""
         url = self.address.url
         if self.info.get("auth") != "trusted":
-            return Unavailable(f"the LXD at {url} does not trust this user", hint="lxc remote add, with a token of it")
+            what = f"the LXD at {url} does not trust this user"
+            return Unavailable(what, hint="run `lxc remote add` with a token from it")
         lacking = [name for name in _EXTENSIONS if name not in self.info["api_extensions"]]
         if lacking:
             version = self.environment.get("server_version")
-            return Unavailable(f"the LXD at {url} is too old", f"{version} has no {', '.join(lacking)}", "wanted: 5.0")
+            what, detail = f"the LXD at {url} is too old", f"{version} has no {', '.join(lacking)}"
+            return Unavailable(what, detail, "use LXD 5.0 or later")
         if self.environment.get("server_clustered"):
             return Unavailable(
-                f"the LXD at {url} is a member of a cluster, which a lab cannot be spread over",
+                f"the LXD at {url} is a member of a cluster, and a lab cannot span a cluster",
                 "a run's bridge network does not reach from one member to another",
                 f"use LXDs that are not clustered; {SERVERS_VARIABLE} may name several",
             )
         if not self.pool:
-            return Unavailable(f"the LXD at {url} is not set up: it has no storage pool", hint="ci/lxd, or lxd init")
+            return Unavailable(f"the LXD at {url} is not set up: it has no storage pool", hint="ci/lxd, or `lxd init`")
         return None
 
     def close(self) -> None:

@@ -53,7 +53,7 @@ class LxdProcess(EngineProcess):
             state = clock.wait(
                 lambda: execs.look(self._instance, self._operation),
                 lambda state: state is None or state["status_code"] != RUNNING,
-                what="LXD's notice that a process ended",
+                what="LXD's report that a process ended",
                 timeout_s=_SETTLE_S,
                 interval_s=0.01,
             )
@@ -65,7 +65,7 @@ class LxdProcess(EngineProcess):
         clock.wait(
             lambda: _leads(process),
             bool,
-            what="a daemon's session of its own",
+            what="a daemon's own session",
             timeout_s=_STARTED_S,
             interval_s=0.01,
             timed_out=lambda what, timeout_s, _last: LabBroken(f"{what} did not start within {timeout_s:g} s"),

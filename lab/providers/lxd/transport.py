@@ -93,7 +93,7 @@ def _socket(address: Address) -> socket.socket:
     shown = wrapped.getpeercert(binary_form=True) or b""
     if hashlib.sha256(shown).hexdigest() != _fingerprint(address):
         wrapped.close()
-        raise OSError(f"{address.url} presents another certificate than {address.server}")
+        raise OSError(f"{address.url} presents a different certificate from {address.server}")
     return wrapped
 
 
@@ -124,7 +124,7 @@ class _UnixPool(urllib3.HTTPConnectionPool):
 
 
 class _UnixAdapter(requests.adapters.HTTPAdapter):
-    """Every URL leads to the one socket."""
+    """Uses the one socket for every URL."""
 
     def __init__(self, path: Path) -> None:
         self._pool = _UnixPool(path)
@@ -141,7 +141,7 @@ class _UnixAdapter(requests.adapters.HTTPAdapter):
 
 
 class _PinnedAdapter(requests.adapters.HTTPAdapter):
-    """Accepts the one certificate and no other."""
+    """Accepts one certificate and no other."""
 
     def __init__(self, fingerprint: str) -> None:
         self._fingerprint_wanted = fingerprint

@@ -27,7 +27,7 @@ _SHORT_S = 60.0
 _WORD = b"cephlab"
 
 _NOBODY_ASKED = ("-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes")
-# Both would add to known_hosts: further keys of a known machine, and its address.
+# With either, ssh would add to known_hosts: further keys of a known machine, or its address.
 _NOTHING_WRITTEN = ("UpdateHostKeys=no", "CheckHostIP=no")
 _ALONE = (
     "ForwardAgent=no",
@@ -41,7 +41,7 @@ _WATCHED = (f"ConnectTimeout={CONNECT_S}", "ServerAliveInterval=5", "ServerAlive
 
 
 class Unreachable(LabBroken):
-    """A machine of the inventory cannot be entered; the hint says what to do."""
+    """ssh cannot log in to a machine of the inventory; the hint says what to do."""
 
 
 def ssh_words(machine: Machine) -> list[str]:
@@ -139,7 +139,7 @@ class SshConnection:
             answer = json.loads(done.stdout)
         except json.JSONDecodeError:
             raise LabBroken(
-                f"{self.machine.python} on {self.machine.name} does not run {source.name}",
+                f"{self.machine.python} on {self.machine.name} cannot run {source.name}",
                 f"status {done.code}\n{done.stdout}{done.stderr}".strip(),
                 "install Python 3.9 or later there, or name it as `python` in the inventory",
             ) from None
@@ -214,35 +214,35 @@ class SshConnection:
 
 
 def no_forwarding(machine: Machine, detail: str) -> LabBroken:
-    """The error for a machine that can be entered, but whose sockets cannot be reached."""
+    """The error for a machine that ssh can log in to, but whose sockets it cannot forward."""
     return LabBroken(
-        f"ssh forwards nothing to {machine.name}",
+        f"ssh cannot forward sockets of {machine.name}",
         detail,
-        "the sshd there has to allow it: AllowStreamLocalForwarding yes (its default), no DisableForwarding",
+        "its sshd must allow that: AllowStreamLocalForwarding yes (the default), no DisableForwarding",
     )
 
 
 _REMEDIES = (
     (
         "IDENTIFICATION HAS CHANGED",
-        "its host key is not the one that is known",
-        "find out why before you go on; only if the machine was installed again: `ssh-keygen -R {place}`, then as for "
-        "a new machine",
+        "its host key differs from the known one",
+        "find out why before you go on; only if the machine was installed again, run `ssh-keygen -R {place}` and go on "
+        "as for a new machine",
     ),
     (
         "Host key verification failed",
         "its host key is not known",
-        "`ssh-keyscan -p {port} {address}`, compare with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on the "
+        "run `ssh-keyscan -p {port} {address}`, compare with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on the "
         "machine itself, then add the line to {known_hosts}",
     ),
     (
         "Permission denied",
         "it does not let {user} in",
         "put the public key into ~/.ssh/authorized_keys there; name user and key in the inventory; a key with a "
-        "passphrase has to be in ssh-agent",
+        "passphrase must be in ssh-agent",
     ),
     ("Could not resolve", "its address cannot be resolved here", "write an address that this machine resolves"),
-    ("", "it does not answer at {address} port {port}", "is it on, is sshd running, is there a firewall between?"),
+    ("", "it does not answer at {address} port {port}", "check its power, its sshd, and firewalls on the path"),
 )
 
 
@@ -258,7 +258,7 @@ def unreachable(machine: Machine, message: str) -> Unreachable:
         "user": machine.user or "this user",
         "known_hosts": machine.known_hosts or "~/.ssh/known_hosts",
     }
-    what = f"{machine.name} cannot be entered: {why.format(**facts)}"
+    what = f"cannot log in to {machine.name}: {why.format(**facts)}"
     return Unreachable(what, message.strip(), remedy.format(**facts))
 
 

@@ -97,7 +97,7 @@ class SshHost(AgentHost):
     def reaching(self, other: Host, path: PurePosixPath, near: PurePosixPath) -> Iterator[None]:
         """Makes `near`, a socket on this host that leads through this process to `path` on the other host."""
         if not isinstance(other, SshHost):
-            raise LabBroken(f"{other.name} is not reached by ssh")
+            raise LabBroken(f"{other.name} is not reached through ssh")
         with self.connection.far(str(near), other.connection.near(str(path))):
             yield
 

@@ -55,7 +55,7 @@ class SshLab(LabNodes[SshHost]):
         return host
 
     def add_machine(self, machine: Machine) -> SshHost:
-        """A node on a certain machine, under the machine's own name."""
+        """A node on the given machine, under the machine's own name."""
         with self._claiming():
             self._record(machine.name, machine, self._taken())
         return self._begin(machine.name, machine)
@@ -137,7 +137,7 @@ class SshLab(LabNodes[SshHost]):
 
     def move_disk(self, disk: str, target: str) -> None:
         raise Unavailable(
-            f"disk {disk!r} cannot be moved to {target}", "somebody would have to carry it", "choose another --lab"
+            f"disk {disk!r} cannot be moved to {target}", "it belongs to a real machine", "choose another --lab"
         )
 
     def hang_up(self) -> None:
@@ -210,10 +210,10 @@ def folder_prefix(home: Home, run_id: str) -> str:
 
 
 def mark(home: Home, run_id: str, node: str) -> str:
-    """In the environment of every process of a node on its machine."""
+    """Mark in the environment of every process of a node on its machine."""
     return f"{_key(home, run_id)}/{node}"
 
 
 def marks(home: Home, run_id: str) -> dict[str, str]:
-    """In the environment of every ssh process of a run on this machine."""
+    """Marks in the environment of every ssh process of a run on this machine."""
     return {RUN_VARIABLE: run_id, HOME_MARK: str(home.path)}

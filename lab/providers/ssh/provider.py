@@ -46,13 +46,13 @@ class SshProvider:
         except SpecError as error:
             return Unavailable(error.what, error.detail, error.hint)
         if inventory is None:
-            hint = f"name a file by --inventory or {INVENTORY_VARIABLE}: docs/attach.md"
+            hint = f"name a file with --inventory or {INVENTORY_VARIABLE}; see docs/attach.md"
             return Unavailable("there is no inventory of machines", "", hint)
         if spec is not None:
             return Unavailable(
-                "no cluster is raised on existing machines",
+                "cephlab raises no clusters on existing machines",
                 "their disks hold other people's data",
-                "use the existing cluster: `cephlab gate --lab ssh --inventory FILE`, docs/attach.md",
+                "use the existing cluster: `cephlab gate --lab ssh --inventory FILE`; see docs/attach.md",
             )
         return None
 

@@ -64,7 +64,7 @@ class Machine:
 
     def wait_for(self, _doing: str, operation: str) -> None:
         if operation in self.broken:
-            raise LabBroken(f"LXD failed at {operation}")
+            raise LabBroken(f"LXD failed while {operation}")
 
 
 @pytest.fixture

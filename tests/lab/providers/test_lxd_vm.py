@@ -278,10 +278,10 @@ def test_an_lxd_without_the_driver_says_why_in_its_own_words(
     monkeypatch.setattr(machines, "KVM", tmp_path / "kvm")
     monkeypatch.setattr(machines, "VSOCK", tmp_path / "vhost-vsock")
     found = reason_of(endpoint)
-    assert "makes no virtual machines" in found.what
+    assert "cannot make virtual machines" in found.what
     assert f"this machine has no {tmp_path}/kvm" in found.detail
     assert f"this machine has no {tmp_path}/vhost-vsock" in found.detail
-    assert "LXD says: KVM support is missing (no /dev/kvm)" in found.detail
+    assert "LXD warns: KVM support is missing (no /dev/kvm)" in found.detail
     assert "--lab qemu" in found.hint
 
 
@@ -293,7 +293,7 @@ def test_doctor_names_the_reason_in_one_line(
     monkeypatch.setattr(machines, "VSOCK", tmp_path / "absent")
     [need] = provider_needs([LxdProvider(VirtualMachines(), lambda: [connect(Address(endpoint))])])
     assert (need.name, need.present) == ("provider lxd-vm", False)
-    assert need.detail.endswith(f"makes no virtual machines - this machine has no {tmp_path}/absent")
+    assert need.detail.endswith(f"cannot make virtual machines - this machine has no {tmp_path}/absent")
     assert "\n" not in need.detail
 
 
@@ -330,7 +330,7 @@ def test_a_missing_tool_is_named_with_its_package(endpoint: str, monkeypatch: py
 def test_a_foreign_architecture_is_not_emulated(endpoint: str) -> None:
     foreign = next(arch for arch in Arch if arch is not host_arch())
     found = reason_of(endpoint, ClusterSpec((Node("n0", foreign, mon=True, mgr=True),)))
-    assert f"no machine runs {foreign}" in found.what
+    assert f"which is {foreign}" in found.what
 
 
 def test_a_disks_limit_is_its_devices(server: Server) -> None:
