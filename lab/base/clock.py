@@ -66,7 +66,7 @@ def watched(*watchers: Watcher) -> Iterator[None]:
 def look_on(waited_s: float) -> None:
     """Call the watchers. Every wait does this, and so does code that waits in another way, e.g. for a command.
 
-    waited_s: seconds waited so far; 0 where a watcher must not talk to the cluster, because this wait already does.
+    waited_s: seconds waited so far; 0 if a watcher must not talk to the cluster, because this wait already does.
     """
     for watcher in tuple(_WATCHERS):
         watcher(waited_s)
@@ -125,7 +125,7 @@ def phase(what: str, clock: Clock = SYSTEM) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """How long something may take in total. of: the name of it; why: where the limit comes from, in words."""
+    """How long something may take in total. of: its name; why: where the limit comes from, in words."""
 
     of: str
     seconds: float

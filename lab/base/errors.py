@@ -112,7 +112,7 @@ class CleanupFailed(LabBroken):
         super().__init__(
             f"{how_many(len(errors), 'clean-up step')} failed",
             "\n".join(f"- {error}" for error in errors),
-            "fix what is named above, then run `cephlab prune`",
+            "fix the causes above, then run `cephlab prune`",
         )
 
 

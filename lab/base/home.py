@@ -63,7 +63,8 @@ class Home:
         """SpecError if the path of the home is not a folder, or if this user may not read it."""
         what = wanted = ""
         if not self.nearest.is_dir():
-            what, wanted = "is not a folder", "which is not one; wanted: a folder, or a path where one can be made"
+            what = "is not a folder"
+            wanted = "which is not a folder; wanted: a folder, or a path where one can be made"
         elif not os.access(self.nearest, os.R_OK | os.X_OK if self.nearest == self.path else os.X_OK):
             what, wanted = "cannot be read", "which this user may not read; wanted: a folder of this user"
         if what:

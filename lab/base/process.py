@@ -370,7 +370,7 @@ def recall(record: Mapping[str, Any]) -> LocalProcess:
 
 @contextmanager
 def _refusals(argv: Sequence[str]) -> Iterator[None]:
-    """Raise a LabError where the operating system refuses to start a program."""
+    """Raise a LabError when the operating system refuses to start a program."""
     try:
         yield
     except FileNotFoundError:

@@ -10,7 +10,7 @@ _TIMEOUT_S = 10.0
 
 
 def commit_of(root: Path) -> str | None:
-    """The commit of the checkout at root, 40 hexadecimal digits. None if it has changes or is no checkout."""
+    """The commit of the checkout at root, 40 hexadecimal digits. None if it has changes or is not a checkout."""
     if shutil.which("git") is None or not (root / ".git").exists():
         return None
     git = ("git", "-C", str(root), "-c", f"safe.directory={root}")

@@ -1,4 +1,4 @@
-"""The contract of a provider: what it can do, why it cannot serve, and a launched lab that always cleans up."""
+"""The contract of a provider: what it can do, why it cannot be used, and a launched lab that always cleans up."""
 
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
@@ -126,7 +126,7 @@ class SlowsDisks(Protocol):
     """A lab whose provider has SLOW_DISK."""
 
     def slow_disks(self, node: str, limits: DiskLimits | None) -> None:
-        """Limit a node's disks, all together; None restores the limits of the spec."""
+        """Limit all disks of a node together; None restores the limits of the spec."""
         ...
 
 
@@ -166,7 +166,7 @@ class SqueezesMemory(Protocol):
 
 
 class Provider(Protocol):
-    """Where hosts come from."""
+    """A source of hosts."""
 
     @property
     def name(self) -> str: ...
@@ -179,7 +179,7 @@ class Provider(Protocol):
     def capabilities(self) -> frozenset[Capability]: ...
 
     def unavailable(self, spec: ClusterSpec | None = None) -> Unavailable | None:
-        """Why it cannot serve here, or cannot serve this spec; else None. Changes nothing on the machine."""
+        """Why it cannot be used here, or not for this spec; None if it can. Changes nothing on the machine."""
         ...
 
     def launch(
@@ -187,7 +187,7 @@ class Provider(Protocol):
     ) -> AbstractContextManager[Lab]:
         """Raise the spec's nodes. Leaving the block removes them, unless the run is kept by then.
 
-        progress: is told what takes long, and what is changed on this machine itself.
+        progress: called for steps that take long, and for changes to this machine itself.
         """
         ...
 
@@ -220,11 +220,11 @@ class KeepsImages(Protocol):
     """A provider that copies images into a store of its own."""
 
     def forget_image(self, image: Image) -> list[str]:
-        """Remove the unused copies of an image of ours; returns in words what happened to each copy."""
+        """Remove the unused copies of a cephlab image; returns in words what happened to each copy."""
         ...
 
     def other_images(self, keys: Collection[str]) -> list[str]:
-        """Copies of images of ours that have none of these keys, in words, with how to remove them."""
+        """Copies of cephlab images that have none of these keys, in words, with how to remove them."""
         ...
 
 
@@ -242,7 +242,7 @@ H = TypeVar("H", bound=Addressable)
 
 
 class LabNodes(Generic[H]):
-    """What the labs of all providers share."""
+    """The part that the labs of all providers share."""
 
     def __init__(self) -> None:
         self._hosts: dict[str, H] = {}

@@ -83,7 +83,7 @@ def obstacle(arch: Arch, mount_point: Path = MOUNT_POINT) -> Unavailable | None:
 def ensure(arch: Arch, progress: Progress, mount_point: Path = MOUNT_POINT) -> None:
     """Register the emulator unless a handler serves `arch`. Raises the `obstacle`, if any.
 
-    progress: is told what is changed, because it affects the whole machine and remains after the lab.
+    progress: called for each change, because it affects the whole machine and remains after the lab.
     """
     if served(arch, mount_point):
         return

@@ -34,7 +34,7 @@ class BlockDevices:
             raise Unavailable(
                 f"disk limits need the engine's {directory} on a block device",
                 f"device number {os.major(number)}:{os.minor(number)} is not a block device",
-                "move the engine's data to ext4 or xfs on a disk of its own, or leave the limits out",
+                "move the engine's data to ext4 or xfs on its own disk, or leave the limits out",
             )
         real = entry.resolve()
         if (real / "partition").exists():

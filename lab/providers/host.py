@@ -115,7 +115,7 @@ class Distorting(Protocol):
 
 
 def cpu_time_distortion(host: Host) -> str:
-    """Why the CPU time of a host's programs says nothing about hardware; empty if it is meaningful."""
+    """Why the CPU time of a host's programs does not reflect hardware; empty if it is meaningful."""
     if host.emulated:
         return "emulated processors: the time is that of the emulator"
     return host.distortion if isinstance(host, Distorting) else ""
@@ -183,7 +183,7 @@ class Host(Protocol):
     def interactive(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, terminal: bool = True
     ) -> tuple[str, ...]:
-        """The command of this machine that runs argv on the host, connected to this machine's own streams.
+        """The command on this machine that runs argv on the host, connected to this machine's own streams.
 
         terminal: whether those streams are a terminal. A shell started this way finds the image's programs by name.
         """

@@ -141,8 +141,8 @@ ONLOOKERS = frozenset({"exporter", "prometheus"})
 class Node:
     """One machine of the lab. cores, memory_bytes: what it may use (None: all).
 
-    page_bytes: page size of its kernel (None: the provider's choice). services: other daemons than monitors, managers
-    and OSDs, e.g. `rgw`, or `rgw.b` for a second one; `rgw:2` means both; see lab/services/.
+    page_bytes: page size of its kernel (None: the provider's choice). services: daemons other than monitors,
+    managers and OSDs, e.g. `rgw`, or `rgw.b` for a second one; `rgw:2` means both; see lab/services/.
     """
 
     name: str
@@ -207,7 +207,7 @@ class ClusterSpec:
         return frozenset(capability for capability, wanted in needed.items() if wanted)
 
     def paged(self) -> tuple[Node, ...]:
-        """Nodes that ask for a page size where their architecture has several."""
+        """Nodes that ask for a page size and whose architecture has several."""
         return tuple(node for node in self.nodes if node.page_bytes and len(PAGE_BYTES[node.arch]) > 1)
 
 

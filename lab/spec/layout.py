@@ -143,7 +143,7 @@ def _spread(archs: Sequence[Arch], mons: int) -> list[int]:
     if len(chosen) < mons:
         raise SpecError(
             f"{mons} monitors do not fit on {how_many(len(archs), 'node')}",
-            "every monitor needs a node of its own",
+            "every monitor needs its own node",
             f"ask for at most {how_many(len(archs), 'monitor')} or for more nodes",
         )
     return chosen

@@ -37,7 +37,7 @@ class MultiplexedStream:
     def __init__(self, client: docker.DockerClient, exec_id: str) -> None:
         with engine_errors("starting a command"):
             raw: Any = client.api.exec_start(exec_id, socket=True)
-        # The library hands out the bare socket, without what its HTTP reader has already buffered.
+        # The library returns the bare socket, without the data that its HTTP reader has already buffered.
         self._response: Any = raw._response
         self._reader: Any = self._response.raw._fp.fp
         self._socket: socket.socket = getattr(raw, "_sock", raw)
@@ -125,7 +125,7 @@ def inspect(client: docker.DockerClient, exec_id: str) -> dict[str, Any] | None:
 
 
 def exit_code_of(state: dict[str, Any] | None) -> int | None:
-    """The status in what `inspect` returned; None if the engine does not know it."""
+    """The exit status in an answer of `inspect`; None if the engine does not know it."""
     return None if state is None or state["ExitCode"] is None else int(state["ExitCode"])
 
 

@@ -1,4 +1,4 @@
-"""Images in the engine: ours are loaded from the cache's export; a user's image is pulled if it is missing."""
+"""Images in the engine: cephlab's own come from the cache's export; a user's image is pulled if it is missing."""
 
 import logging
 import re
@@ -36,7 +36,7 @@ class EngineImage:
 
 
 def tag(image: Image) -> str:
-    """The name of an image of ours in the engine. It contains the key, so it always names the same content."""
+    """The name of a cephlab image in the engine. It contains the key, so it always names the same content."""
     return f"cephlab/{image.release}-{image.arch.debian}:{image.key[:12]}"
 
 
@@ -61,7 +61,7 @@ def ensure(engine: Engine, image: Image, export: Export, progress: Progress = qu
 
 
 def forget(engine: Engine, image: Image) -> list[str]:
-    """Remove the unused copies of an image of ours from the engine; returns in words what happened to each copy."""
+    """Remove the unused copies of a cephlab image from the engine; returns in words what happened to each copy."""
     outcomes = []
     for key, name in _ours(engine):
         if key == image.key and _is_named(name, tag(image)):
@@ -78,7 +78,7 @@ def forget(engine: Engine, image: Image) -> list[str]:
 
 
 def others(engine: Engine, keys: Collection[str]) -> list[str]:
-    """Images of ours in the engine that have none of the keys, in words."""
+    """Cephlab images in the engine that have none of the keys, in words."""
     return [
         f"the engine holds {name}, which is not in this cache; if no other home needs it: {engine.kind} rmi {name}"
         for key, name in _ours(engine)

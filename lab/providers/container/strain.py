@@ -17,7 +17,7 @@ from cephlab.lab.spec.clusterspec import Capability, DiskLimits
 
 _INTERFACE = "eth0"
 _QUEUE = ("burst", "32kbit", "limit", "1mb")
-"""32 kbit hold a frame of 1500 bytes; a queue of 1 MB holds what a TCP connection sends ahead."""
+"""32 kbit hold a frame of 1500 bytes; a queue of 1 MB holds the data that a TCP connection sends ahead."""
 _GROUPS = Path("/sys/fs/cgroup")
 _UNLIMITED = 0  # version 1: no ceiling
 _CEILINGS = {"read_iops": "riops", "write_iops": "wiops", "read_bytes_s": "rbps", "write_bytes_s": "wbps"}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 8
 
 Export = Callable[[Image], Path]
-"""Gives the file of an image of ours, made on first use."""
+"""Gives the file of a cephlab image, made on first use."""
 
 
 class EngineRemoval(ABC):
@@ -52,7 +52,7 @@ class EngineRemoval(ABC):
         return self.removed
 
     def _each(self, kind: str, names: Sequence[str], remove: Callable[[str], object]) -> None:
-        """Remove things of a kind, several at once. What was already gone is neither removed nor an error."""
+        """Remove things of a kind, several at once. Something already gone is neither removed nor an error."""
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
             removals = [(name, pool.submit(remove, name)) for name in names]
         for name, removal in removals:
@@ -131,7 +131,7 @@ class EngineProvider(ABC, Generic[E, L]):
             return without_engine
 
     def capabilities(self) -> frozenset[Capability]:
-        """What the engine here can do; without an engine (see `unavailable`), what one usually can."""
+        """What the engine here can do; without an engine (see `unavailable`), what it usually can."""
         return self._ask(self.capabilities_of, self.usual)
 
     def unavailable(self, spec: ClusterSpec | None = None) -> Unavailable | None:

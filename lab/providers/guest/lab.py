@@ -109,7 +109,7 @@ class GuestLab(LabNodes[GuestHost]):
             )
             raise SpecError(
                 f"{node.name} asks for pages of {node.page_bytes} bytes, and this lab has no kernel with them",
-                f"page sizes of its kernels: {sizes or 'none was asked for'}",
+                f"page sizes of its kernels: {sizes or 'none requested'}",
                 "give a node of the spec this page size from the start",
             )
         most = self._hypervisors[node.arch].slots - FIRST_DISK
@@ -206,7 +206,7 @@ class GuestLab(LabNodes[GuestHost]):
         return console.exists() and READY in console.read_bytes()
 
     def _meet(self, guest: GuestHost) -> None:
-        """Set the guest's clock, check its pages, and tell it where its disks are."""
+        """Set the guest's clock, check its page size, and tell it where its disks are."""
         greeting = clock.wait(
             lambda: self._answer(guest),
             bool,

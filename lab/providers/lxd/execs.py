@@ -26,7 +26,7 @@ _FROM_FILE = 'exec 0<"$1"; shift; exec "$@"'
 
 
 class ExecMode(Enum):
-    """Where a command's streams go: nowhere, into files of LXD's, or to us once we have opened all of them."""
+    """Where a command's streams go: nowhere, into LXD's files, or to this process once it has opened all of them."""
 
     SILENT = "silent"
     RECORDED = "recorded"

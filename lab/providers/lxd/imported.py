@@ -1,4 +1,4 @@
-"""Images of ours in LXD: imported from the cache's export, and found again by their key."""
+"""Cephlab images in LXD: imported from the cache's export, and found again by their key."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _relabelled(arch: Arch, archive: Path, whole: IO[bytes]) -> Iterator[bytes]:
 
 
 def forget(server: Server, image: Image, kind: str) -> list[str]:
-    """Remove an image of ours from LXD; returns what was removed, in words. Instances made from it do not need it."""
+    """Remove a cephlab image from LXD; returns what was removed, in words. Instances made from it do not need it."""
     outcomes = []
     for copy in _ours(server, kind):
         if copy["properties"][_KEY] == image.key:
@@ -141,7 +141,7 @@ def forget(server: Server, image: Image, kind: str) -> list[str]:
 
 
 def others(server: Server, keys: Collection[str], kind: str) -> list[str]:
-    """Images of ours in LXD that have none of the keys, in words."""
+    """Cephlab images in LXD that have none of the keys, in words."""
     return [
         f"the LXD at {server.address.url} holds {_words(copy)}, which is not in this cache; "
         f"if no other home needs it: lxc image delete {copy['fingerprint'][:12]}"

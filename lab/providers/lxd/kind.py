@@ -63,7 +63,7 @@ class InstanceKind(Protocol):
         ...
 
     def device_name(self, disk: str) -> str:
-        """The disk's name among an instance's devices, of which `root` and `eth0` are others."""
+        """The disk's name among an instance's devices, which include `root` and `eth0`."""
         ...
 
     def device(self, server: Server, disk: Disk) -> dict[str, str]:
@@ -106,7 +106,7 @@ class ServerCapacity:
 
 
 def place_nodes(nodes: Sequence[Node], machines: Sequence[ServerCapacity]) -> dict[str, int]:
-    """Node -> index of its machine: of its architecture, with the most free memory. Unavailable when there is none."""
+    """Node -> index of its machine: the one of its architecture with the most free memory. Unavailable if none fits."""
     left = [machine.free_bytes for machine in machines]
     chosen: dict[str, int] = {}
     for node in nodes:

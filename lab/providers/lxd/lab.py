@@ -54,7 +54,7 @@ class LxdLab(EngineLab[LxdHost]):
             self._open(node_from(name, known), str(known["address"]), servers[known["server"]])
 
     def capacities(self) -> list[ServerCapacity]:
-        """What the machines have now, for placement."""
+        """Free memory and architectures of the machines now, for placement."""
         capacities = []
         for server in self._servers:
             memory = server.resources()["memory"]

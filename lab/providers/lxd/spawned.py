@@ -42,7 +42,7 @@ class LxdProcess(EngineProcess):
     def exit_code(self) -> int | None:
         """Status once ended, 128 + N after signal N.
 
-        None while alive, if its instance went down with it, or if nobody looked within five seconds of its end.
+        None while alive, if its instance went down with it, or if nobody asked within five seconds of its end.
         """
         self.alive()
         return self._code

@@ -65,7 +65,7 @@ class SshLab(LabNodes[SshHost]):
         try:
             host.begin()
         except BaseException:
-            # Nothing was left there, so nothing has to be removed at the end.
+            # Nothing was left there, so nothing must be removed at the end.
             host.connection.close()
             del self._hosts[name]
             raise

@@ -1,4 +1,4 @@
-"""Provider `ssh`: what it can do, why it cannot serve, and how it finds what killed runs left on existing machines."""
+"""Provider `ssh`: what it can do, why it is unavailable, and how it finds what killed runs left on machines."""
 
 import os
 import shutil

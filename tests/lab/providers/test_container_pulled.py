@@ -123,7 +123,7 @@ def test_one_by_a_tag_is_told_by_the_digest_it_has_today() -> None:
 
 def test_one_that_was_loaded_is_told_by_its_id() -> None:
     _, said = ensured(Images({TAG: attributes()}), TAG)
-    assert said == [f"{TAG} for aarch64 is sha256:11, which no registry gave a digest"]
+    assert said == [f"{TAG} for aarch64 is sha256:11, without a digest from a registry"]
 
 
 def test_one_for_another_architecture_alone_is_refused() -> None:

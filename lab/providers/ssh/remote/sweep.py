@@ -1,7 +1,7 @@
 """Runs on an existing machine: kills every process with a mark, and removes this user's folders.
 
 Arguments: the mark, with `*` at its end for all marks that start so; a folder to remove with its content; a folder to
-remove if it is empty. Either folder may be an empty word. It prints one line of JSON: what was removed.
+remove if it is empty. Either folder may be an empty argument. It prints one line of JSON: what was removed.
 """
 
 import glob
