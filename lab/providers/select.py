@@ -73,8 +73,7 @@ def provider(name: str, providers: Mapping[str, Callable[[], Provider]] = PROVID
 
 def foreign_runs(name: str, providers: Mapping[str, Callable[[], Provider]] = PROVIDERS) -> bool:
     """Whether the named provider, or any provider for `auto`, can run nodes of the other architecture here."""
-    names = providers if name == AUTO else [name]
-    candidates = [provider(candidate, providers) for candidate in names]
+    candidates = [provider(candidate, providers) for candidate in (providers if name == AUTO else [name])]
     return any(made.unavailable() is None and Capability.FOREIGN_ARCH in made.capabilities() for made in candidates)
 
 
