@@ -14,7 +14,7 @@ from cephlab.lab.base.errors import SpecError
 
 HOME_VARIABLE = "CEPHLAB_HOME"
 
-_ODD = re.compile(r"""[\s\x00-\x1f\x7f#;$\\"',:]""")
+_FORBIDDEN = re.compile(r"""[\s\x00-\x1f\x7f#;$\\"',:]""")
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Home:
     @property
     def nearest(self) -> Path:
         """The home, or the nearest folder above it that exists."""
-        return next(path for path in (self.path, *self.path.parents) if _seen(path))
+        return next(path for path in (self.path, *self.path.parents) if _exists(path))
 
     def refuse_unfit(self) -> None:
         """SpecError if the path of the home is not a folder, or if this user may not read it."""
@@ -91,7 +91,7 @@ class Home:
         return shutil.disk_usage(self.path).free
 
 
-def _seen(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     try:
         return path.exists()
     except PermissionError:
@@ -121,7 +121,7 @@ def refuse_odd(path: str, source: str) -> None:
     `#`, `;`, `$`, backslash and newline have a meaning in ceph.conf. A comma separates keyrings there; a colon or a
     space separates the loader's libraries.
     """
-    if not path or _ODD.search(path):
+    if not path or _FORBIDDEN.search(path):
         raise SpecError(
             f"{source} does not name a folder that Ceph can run from",
             f"got {path!r}, wanted a path without spaces, control characters and any of # ; $ \\ \" ' , :",

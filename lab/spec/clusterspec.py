@@ -262,8 +262,8 @@ def _misfits(spec: ClusterSpec) -> Iterator[Misfit]:
     node_names = {f"{key}.name": node.name for key, node in nodes.items()}
     disk_names = {f"{key}.name": disk.name for key, disk in disks.items()}
     for kind, names, longest in (("node", node_names, MAX_NODE_NAME), ("disk", disk_names, MAX_DISK_NAME)):
-        yield from _odd_names(kind, names, longest)
-        yield from _twice(kind, names)
+        yield from _bad_names(kind, names, longest)
+        yield from _duplicates(kind, names)
     for key, disk in disks.items():
         if disk.size_bytes <= 0:
             yield Misfit(
@@ -275,13 +275,13 @@ def _misfits(spec: ClusterSpec) -> Iterator[Misfit]:
         yield from _no_room(f"disk {disk.name}", f"{key}.limits", vars(disk.limits))
     for key, node in nodes.items():
         yield from _no_room(f"node {node.name}", key, {"cores": node.cores, "memory_bytes": node.memory_bytes})
-        yield from _odd_pages(key, node)
+        yield from _bad_pages(key, node)
         services = {f"{key}.services.{index}": name for index, name in enumerate(node.services)}
-        yield from _odd_names("service", services, MAX_NODE_NAME, _SERVICE)
-        yield from _twice("service", services)
-    yield from _odd_counts(spec)
+        yield from _bad_names("service", services, MAX_NODE_NAME, _SERVICE)
+        yield from _duplicates("service", services)
+    yield from _bad_counts(spec)
     for key, node in nodes.items():
-        yield from _odd_osd_disks(key, node)
+        yield from _bad_osd_disks(key, node)
 
 
 def _no_room(owner: str, table: str, limits: Mapping[str, float | None]) -> Iterator[Misfit]:
@@ -296,7 +296,7 @@ def _no_room(owner: str, table: str, limits: Mapping[str, float | None]) -> Iter
             )
 
 
-def _odd_counts(spec: ClusterSpec) -> Iterator[Misfit]:
+def _bad_counts(spec: ClusterSpec) -> Iterator[Misfit]:
     mons = len(spec.mons)
     if not 1 <= mons <= MAX_MONS:
         yield Misfit(
@@ -321,7 +321,7 @@ def _odd_counts(spec: ClusterSpec) -> Iterator[Misfit]:
         )
 
 
-def _odd_osd_disks(key: str, node: Node) -> Iterator[Misfit]:
+def _bad_osd_disks(key: str, node: Node) -> Iterator[Misfit]:
     known = {disk.name for disk in node.disks}
     used = {
         f"{key}.osds.{index}.{part}": name
@@ -329,7 +329,7 @@ def _odd_osd_disks(key: str, node: Node) -> Iterator[Misfit]:
         for part, name in (("block", osd.block), ("db", osd.db), ("wal", osd.wal))
         if name
     }
-    yield from _twice(f"OSD disk on {node.name}", used)
+    yield from _duplicates(f"OSD disk on {node.name}", used)
     for place, name in used.items():
         if name not in known:
             yield Misfit(
@@ -340,7 +340,7 @@ def _odd_osd_disks(key: str, node: Node) -> Iterator[Misfit]:
             )
 
 
-def _odd_pages(key: str, node: Node) -> Iterator[Misfit]:
+def _bad_pages(key: str, node: Node) -> Iterator[Misfit]:
     if node.page_bytes is None or node.page_bytes in PAGE_BYTES[node.arch]:
         return
     yield Misfit(
@@ -351,7 +351,7 @@ def _odd_pages(key: str, node: Node) -> Iterator[Misfit]:
     )
 
 
-def _odd_names(kind: str, names: Mapping[str, str], longest: int, pattern: re.Pattern[str] = _NAME) -> Iterator[Misfit]:
+def _bad_names(kind: str, names: Mapping[str, str], longest: int, pattern: re.Pattern[str] = _NAME) -> Iterator[Misfit]:
     """Invalid names. They become parts of paths, socket names and container names."""
     for key, name in names.items():
         if len(name) > longest or not pattern.fullmatch(name):
@@ -363,7 +363,7 @@ def _odd_names(kind: str, names: Mapping[str, str], longest: int, pattern: re.Pa
             )
 
 
-def _twice(kind: str, names: Mapping[str, str]) -> Iterator[Misfit]:
+def _duplicates(kind: str, names: Mapping[str, str]) -> Iterator[Misfit]:
     seen = set()
     for key, name in names.items():
         if name in seen:

@@ -271,9 +271,9 @@ def _machine(path: Path, host: _InventoryHost, defaults: _Defaults, number: int)
 def _refuse(inventory: Inventory) -> None:
     """SpecError if names, addresses or files cannot be used."""
     names = [machine.name for machine in inventory.machines]
-    wrong = [f"hosts: {name!r} is there twice, wanted: each name once" for name in _twice(names)]
+    wrong = [f"hosts: {name!r} is there twice, wanted: each name once" for name in _duplicates(names)]
     places = [f"{machine.address} port {machine.port or SSH_PORT}" for machine in inventory.machines]
-    wrong += [f"hosts: {place} is there twice, wanted: each machine once" for place in _twice(places)]
+    wrong += [f"hosts: {place} is there twice, wanted: each machine once" for place in _duplicates(places)]
     files: list[tuple[str, str | Path | None]] = []
     for machine in inventory.machines:
         files += [(f"key of {machine.name}", machine.key), (f"known_hosts of {machine.name}", machine.known_hosts)]
@@ -292,5 +292,5 @@ def _refuse(inventory: Inventory) -> None:
         raise SpecError(f"{inventory.source} is not an inventory", "\n".join(wrong), HINT)
 
 
-def _twice(values: list[str]) -> list[str]:
+def _duplicates(values: list[str]) -> list[str]:
     return sorted({value for value in values if values.count(value) > 1})

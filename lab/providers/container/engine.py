@@ -66,7 +66,7 @@ def connect(endpoint: str, environment: Mapping[str, str] = os.environ, *, patie
     settings = {**environment, "DOCKER_HOST": endpoint}
     try:
         if path is not None:
-            _knock(path, patience_s)
+            _probe_socket(path, patience_s)
         _ping(settings, patience_s)
         client = docker.DockerClient.from_env(environment=settings, timeout=_CALL_TIMEOUT_S, max_pool_size=_POOL)
     except _ENGINE_ERRORS as error:
@@ -75,7 +75,7 @@ def connect(endpoint: str, environment: Mapping[str, str] = os.environ, *, patie
     return Engine(endpoint, settings, client)
 
 
-def _knock(path: Path, patience_s: float) -> None:
+def _probe_socket(path: Path, patience_s: float) -> None:
     # The docker library leaves its socket open when the connection is refused or not answered.
     with socket.socket(socket.AF_UNIX) as knock:
         knock.settimeout(patience_s)

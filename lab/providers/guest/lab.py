@@ -159,7 +159,7 @@ class GuestLab(LabNodes[GuestHost]):
         guest.process = self._of(guest).start(order)
         write_json(self._folder(guest) / _RECORD, guest.process.ref)
         clock.wait(
-            lambda: self._said_ready(guest, order.console),
+            lambda: self._is_ready(guest, order.console),
             bool,
             what=f"{guest.name}'s agent",
             timeout_s=_BOOT_S * self._patience,
@@ -169,7 +169,7 @@ class GuestLab(LabNodes[GuestHost]):
             ),
         )
         guest.hang_up()
-        self._meet(guest)
+        self._greet(guest)
 
     def _order(self, guest: GuestHost) -> Boot:
         parts, hypervisor, folder = self._parts[_make(guest.node)], self._of(guest), self._folder(guest)
@@ -200,12 +200,12 @@ class GuestLab(LabNodes[GuestHost]):
         )
 
     @staticmethod
-    def _said_ready(guest: GuestHost, console: Path) -> bool:
+    def _is_ready(guest: GuestHost, console: Path) -> bool:
         if not guest.running():
             raise LabBroken(f"{guest.name} ended while it was starting", boot.console_tail(console))
         return console.exists() and READY in console.read_bytes()
 
-    def _meet(self, guest: GuestHost) -> None:
+    def _greet(self, guest: GuestHost) -> None:
         """Set the guest's clock, check its page size, and tell it where its disks are."""
         greeting = clock.wait(
             lambda: self._answer(guest),

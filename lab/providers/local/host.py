@@ -95,21 +95,21 @@ class LocalHost:
         write_private(path, content, mode=mode)
 
     def pull(self, source: PurePosixPath, target: Path) -> None:
-        file = self._seen(source)
+        file = self._found_at(source)
         if not file.is_file():
             raise LabBroken(f"{source} is not a file on {self.name}")
         shutil.copyfile(file, target)
 
     def read(self, source: PurePosixPath) -> bytes:
         try:
-            return self._seen(source).read_bytes()
+            return self._found_at(source).read_bytes()
         except OSError as error:
             raise LabBroken(f"{source} cannot be read on {self.name}", str(error)) from error
 
     def exists(self, path: PurePosixPath) -> bool:
-        return self._seen(path).exists()
+        return self._found_at(path).exists()
 
-    def _seen(self, path: PurePosixPath) -> Path:
+    def _found_at(self, path: PurePosixPath) -> Path:
         """The file that a program on this host finds under a path. An emulator looks into the image first."""
         inside = self.programs.root / str(path).lstrip("/")
         return inside if self.emulated and inside.exists() else Path(path)

@@ -63,12 +63,12 @@ def _make(server: Server, run_id: str, home: Home, config: dict[str, str]) -> No
 
 def _tunnel(number: int, server: Server, other: Server) -> dict[str, str]:
     """One end of a VXLAN tunnel between two machines."""
-    near, far = _seen(server, other), _seen(other, server)
+    near, far = _address_seen_by(server, other), _address_seen_by(other, server)
     settings = {"protocol": "vxlan", "local": near, "remote": far, "id": str(number), "port": _VXLAN_PORT}
     return {f"tunnel.t{number}.{key}": value for key, value in settings.items()} | {"bridge.mtu": str(TUNNEL_MTU)}
 
 
-def _seen(server: Server, by: Server) -> str:
+def _address_seen_by(server: Server, by: Server) -> str:
     """The address under which another machine of the lab reaches a server."""
     if server.address.host:
         with lxd_errors(f"looking up {server.address.host}"):
