@@ -115,7 +115,7 @@ def test_a_changed_host_key_is_refused(inventory: Inventory, quirks: Yard, tmp_p
     other = (quirks.folder / "user_key.pub").read_text().split()[:2]
     where = place(quirks.spot("good").address, quirks.ground.port)
     (tmp_path / "other").write_text(f"{where} {' '.join(other)}\n")
-    with pytest.raises(Unreachable, match="not the one that is known"):
+    with pytest.raises(Unreachable, match="differs from the known one"):
         launch_on("good", inventory, home_in(tmp_path), known_hosts=str(tmp_path / "other"))
 
 

@@ -84,7 +84,7 @@ def disk_limits(limits: DiskLimits) -> dict[str, str]:
         iops, rate = getattr(limits, f"{direction}_iops"), getattr(limits, f"{direction}_bytes_s")
         if iops is not None and rate is not None:
             raise SpecError(
-                f"LXD limits either the number or the bytes of {direction}s, not both",
+                f"LXD limits {direction}s either in number or in bytes",
                 f"{direction}_iops is {iops}, {direction}_bytes_s is {rate}",
                 "leave one of them out, or use --lab container",
             )

@@ -165,7 +165,7 @@ def test_host_keys_are_never_taken_unseen(folder: Path) -> None:
         ),
         (
             "WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!\nHost key verification failed.",
-            "is not the one that is known",
+            "differs from the known one",
             "ssh-keygen -R 192.0.2.1",
         ),
         ("ceph@192.0.2.1: Permission denied (publickey).", "does not let ceph in", "authorized_keys"),
