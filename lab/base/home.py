@@ -60,13 +60,13 @@ class Home:
         return next(path for path in (self.path, *self.path.parents) if _exists(path))
 
     def refuse_unfit(self) -> None:
-        """SpecError if the path of the home is not a folder, or if this user may not read it."""
+        """SpecError if the path of the home is not a folder, or if this user has no right to read it."""
         what = wanted = ""
         if not self.nearest.is_dir():
             what = "is not a folder"
             wanted = "which is not a folder; wanted: a folder, or a path where one can be made"
         elif not os.access(self.nearest, os.R_OK | os.X_OK if self.nearest == self.path else os.X_OK):
-            what, wanted = "cannot be read", "which this user may not read; wanted: a folder of this user"
+            what, wanted = "cannot be read", "which this user has no right to read; wanted: a folder of this user"
         if what:
             hint = f"set {HOME_VARIABLE} to a folder of yours on a disk with free space"
             raise SpecError(f"the home {self.path} {what}", f"got {self.nearest}, {wanted}", hint)

@@ -340,7 +340,7 @@ def environments(*, of_all: bool = False) -> Iterator[tuple[LocalProcess, dict[s
 def run_attached(argv: Sequence[str]) -> int:
     """Run a command on this process's terminal and streams. Returns its status as a shell does.
 
-    Ctrl-C reaches the command, which decides what it means. This process goes on waiting.
+    Ctrl-C reaches the command, which decides what it means. This process keeps waiting.
     """
     # A handler and not SIG_IGN, which the command would inherit.
     before = signal.signal(signal.SIGINT, lambda _number, _frame: None)

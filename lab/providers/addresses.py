@@ -54,7 +54,7 @@ def free_address(subnet: ipaddress.IPv4Network, used: Iterable[str]) -> str:
 
 
 def mac_address(address: str) -> str:
-    """A node's hardware address, made from its IPv4 address so that neighbours recognise it after a restart."""
+    """A node's MAC address, made from its IPv4 address so that neighbours recognise it after a restart."""
     return "02:42:" + ipaddress.IPv4Address(address).packed.hex(":")
 
 

@@ -55,7 +55,7 @@ class Lab(Protocol):
         ...
 
     def close(self) -> None:
-        """Remove everything. Goes on after an error and raises CleanupFailed at the end."""
+        """Remove everything. Continues after an error and raises CleanupFailed at the end."""
         ...
 
 
@@ -185,7 +185,7 @@ class Provider(Protocol):
     def launch(
         self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = quiet
     ) -> AbstractContextManager[Lab]:
-        """Raise the spec's nodes. Leaving the block removes them, unless the run is kept by then.
+        """Raise the spec's nodes. Leaving the block removes them, unless the run is kept.
 
         progress: called for steps that take long, and for changes to this machine itself.
         """

@@ -90,7 +90,7 @@ def build_spec(
 
 
 def with_gateways(spec: ClusterSpec, gateways: int, *, balancer: bool) -> ClusterSpec:
-    """The spec with so many gateways, alternately on each architecture, and HAProxy on the first node.
+    """The spec with this number of gateways, alternating between architectures, and HAProxy on the first node.
 
     With more gateways than nodes with OSDs, some nodes get several.
     """

@@ -119,7 +119,7 @@ def _pulled(engine: Engine, reference: str, arch: Arch, progress: Progress) -> E
 
 
 def _look_up(engine: Engine, reference: str) -> EngineImage:
-    # By id, because the name of a pulled image stands for one architecture at a time.
+    # By id, because the name of a pulled image refers to one architecture at a time.
     with engine_errors(f"inspecting {reference}"):
         attrs = engine.client.images.get(reference).attrs
     return EngineImage(str(attrs["Id"]), tuple(sorted(attrs.get("RepoDigests") or ())))

@@ -128,7 +128,7 @@ class ContainerLab(EngineLab[ContainerHost]):
     def move_disk(self, disk: str, target: str) -> None:
         """Put a disk into another node, at once; the daemons of both nodes may keep running.
 
-        A disk with limits is different: the limits belong to the container. Both containers are made again, with
+        A disk with limits is different: the limits belong to the container. Both containers are recreated, with
         their directories and addresses, and nothing may run in them.
         """
         source, goal = self.holder(disk), self.host(target)
@@ -145,7 +145,7 @@ class ContainerLab(EngineLab[ContainerHost]):
             self._renew(goal)
 
     def _refuse_busy(self, host: ContainerHost) -> None:
-        # The engine notices the end of a process a moment later.
+        # The engine notices the end of a process with a short delay.
         clock.wait(
             lambda: self._commands(host),
             lambda commands: commands == 0,

@@ -78,7 +78,7 @@ def _start(container: ContainerRef, exec_id: str, program: str) -> None:
         with engine_errors(f"starting {program} on {container.node}"):
             container.client.api.exec_start(exec_id, detach=True)
         return
-    # Podman never notices the end of a detached exec, but does so for an exec whose streams were closed.
+    # Podman never notices the end of a detached exec, but notices that of an exec whose streams were closed.
     stream = MultiplexedStream(container.client, exec_id)
     try:
         clock.wait(

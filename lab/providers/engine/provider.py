@@ -42,7 +42,7 @@ class EngineRemoval(ABC):
 
     @abstractmethod
     def sweep(self) -> None:
-        """Remove nodes first, then what they used. Goes on after an error."""
+        """Remove nodes first, then what they used. Continues after an error."""
 
     def everything(self) -> list[str]:
         """Remove all of it and return what was removed, in words. CleanupFailed lists what could not be removed."""

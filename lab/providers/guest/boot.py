@@ -92,7 +92,7 @@ def packed(
     folders: Iterable[str],
     files: Mapping[str, tuple[bytes, int]],
 ) -> Path:
-    """An initramfs of these files, a busybox and modules of the kernel. Made again only when its content changes.
+    """An initramfs of these files, a busybox and modules of the kernel. It is rebuilt only when its content changes.
 
     It is not compressed, because an emulated guest unpacks it more slowly than this machine reads it.
     """

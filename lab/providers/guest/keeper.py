@@ -26,7 +26,7 @@ def serve(link: socket.socket) -> None:
 
 def main() -> None:
     """Listen on a socket in the given folder, and say so on standard output."""
-    os.chdir(sys.argv[1])  # a socket's path holds 107 bytes at most
+    os.chdir(sys.argv[1])  # a socket's path has at most 107 bytes
     server = socket.socket(socket.AF_UNIX)
     server.bind(sys.argv[2])
     server.listen(64)

@@ -47,7 +47,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class Interface:
-    """A network interface of a guest: the name of its tap here, and its hardware address."""
+    """A network interface of a guest: the name of its tap here, and its MAC address."""
 
     tap: str
     mac: str

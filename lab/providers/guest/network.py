@@ -147,7 +147,7 @@ def control_address(index: int) -> str:
 
 
 def mac(address: str) -> str:
-    """A hardware address made from an IPv4 address."""
+    """A MAC address made from an IPv4 address."""
     return "02:4c:" + ipaddress.IPv4Address(address).packed.hex(":")
 
 

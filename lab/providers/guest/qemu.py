@@ -153,7 +153,7 @@ def _disk(slot: int) -> dict[str, Any]:
 @contextmanager
 def monitor(folder: Path) -> Iterator[QEMUMonitorProtocol]:
     """A session with a guest's monitor; LabBroken when the monitor fails or does not answer."""
-    holder = os.open(folder, os.O_RDONLY)  # a socket's path holds 107 bytes at most
+    holder = os.open(folder, os.O_RDONLY)  # a socket's path has at most 107 bytes
     qmp = QEMUMonitorProtocol(f"/proc/self/fd/{holder}/{_SOCKET}")
     try:
         qmp.connect()

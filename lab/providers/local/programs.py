@@ -18,7 +18,7 @@ _MAX_LINKS = 16
 _WRAPPED = re.compile(r"uname|python3|fio|(ceph|rados|rbd|cephfs|crushtool|monmaptool|osdmaptool|mount\.ceph).*")
 
 RESPAWNING = frozenset({"ceph-mgr", "ceph-mds"})
-"""Programs that execute themselves again: a manager does so when it becomes a standby or gets other modules."""
+"""Programs that execute themselves again. A manager does when it becomes a standby or gets other modules."""
 
 _RESPAWN = """trap : TERM INT HUP
 for round in $(seq 100); do

@@ -41,7 +41,7 @@ _ALWAYS = (
     Capability.SHARED_NETWORK,
 )
 _SUBNET = "127.77"
-_MAX_PATH = 70  # a UNIX socket's path holds 107 bytes; daemons add a name and a suffix
+_MAX_PATH = 70  # a UNIX socket's path has at most 107 bytes; daemons add a name and a suffix
 _NODES = "nodes"
 
 
@@ -225,7 +225,7 @@ class LocalProvider:
 def remove_run(home: Home, run_id: RunId) -> list[str]:
     """Kill a run's processes, found by their environment, and remove what it has outside its directory.
 
-    Returns what was removed. Goes on after an error and raises CleanupFailed at the end.
+    Returns what was removed. Continues after an error and raises CleanupFailed at the end.
     """
     mark = _mark(home, run_id)
     steps: tuple[Callable[[], list[str]], ...] = (

@@ -67,7 +67,7 @@ class LxdLab(EngineLab[LxdHost]):
         self.refuse_at(node, address)
         for host in self._hosts.values():
             if host.address == address:
-                nodes.unwire(host)  # LXD refuses a hardware address of another interface, even of a stopped instance
+                nodes.unwire(host)  # LXD refuses a MAC address of another interface, even of a stopped instance
         chosen = place_nodes([node], self.capacities())
         host = self._open(node, address, self._servers[chosen[node.name]])
         self._raise(host)

@@ -29,7 +29,7 @@ _PEAK = 2.5
 """Peak disk space as a multiple of the tree's size: the raw disk, and the form for LXD. 0.78 GB took 1.89 GB."""
 
 # LXD's own lxd-agent-setup does the same for images with systemd: it copies the share, and the agent runs in the copy.
-# The address is part of the hardware address that the lab chose, so that the machine needs no help to find it.
+# The address is part of the MAC address that the lab chose, so that the machine needs no help to find it.
 _INIT = f"""{boot.FIRST}partition() {{
   until found=$(grep -l "^PARTNAME=$1$" /sys/class/block/*/uevent 2>/dev/null); do sleep 0.01; done
   set -- $found

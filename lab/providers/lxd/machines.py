@@ -125,7 +125,7 @@ class VirtualMachines:
         return Supply(fingerprints, frozenset())
 
     def settings(self, server: Server, node: Node, interface: ipaddress.IPv4Interface) -> dict[str, str]:
-        """Without an address: the machine derives it from its interface's hardware address."""
+        """Without an address: the machine derives it from its interface's MAC address."""
         cores = node.cores or min(_CORES, int(server.resources()["cpu"]["total"]))
         unsigned = {"boot.mode": "uefi-nosecureboot"}
         if _BOOT_MODE not in server.info["api_extensions"]:

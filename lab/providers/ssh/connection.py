@@ -83,7 +83,7 @@ class SshConnection:
         return ["-o", f"ControlPath={self._own_folder() / 'control'}"]
 
     def _own_folder(self) -> Path:
-        """A folder with a short path, because a socket's path holds 107 bytes."""
+        """A folder with a short path, because a socket's path has at most 107 bytes."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix=self._prefix))
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)

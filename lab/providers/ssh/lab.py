@@ -174,7 +174,7 @@ def recorded(directory: Path) -> dict[str, Machine]:
 def sweep(home: Home, run_id: str, machines: Iterable[Machine]) -> list[str]:
     """Remove what a run has on machines, and the folders of its connections here. Returns what was removed, in words.
 
-    Goes on after a machine that fails, and raises CleanupFailed at the end.
+    Continues after a machine that fails, and raises CleanupFailed at the end.
     """
     removed: list[str] = []
     errors = []
