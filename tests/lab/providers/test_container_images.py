@@ -125,6 +125,6 @@ def test_an_engine_is_let_go_when_a_runs_name_is_taken_in_it(tmp_path: Path) -> 
     labels = {**OURS["Labels"], "cephlab.home": str(tmp_path)}
     client = Client(Api(containers_of_run=[{"Names": ["/cephlab-mine.n0"], "Labels": labels}]))
     spec = build_spec([(Arch.X86_64, 1)])
-    with pytest.raises(SpecError, match="things of a cluster called 'mine'"), provider(client).launch(spec, {}, run):
+    with pytest.raises(SpecError, match="resources of a cluster called 'mine'"), provider(client).launch(spec, {}, run):
         pytest.fail("it must not get here")
     assert client.closed
