@@ -70,7 +70,7 @@ def belongs(path: Path) -> str:
         return f"a link to {path.readlink()}"
     number = path.lstat().st_uid
     try:
-        return f"of user {pwd.getpwuid(number).pw_name}" if number != os.geteuid() else "no run"
+        return f"of user {pwd.getpwuid(number).pw_name}" if number != os.geteuid() else "not a run"
     except KeyError:
         return f"of user {number}"
 
