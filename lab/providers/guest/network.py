@@ -39,7 +39,11 @@ def obstacle() -> Unavailable | None:
         )
     tried = process.run((*_unshare(), "ip", "tuntap", "add", "dev", "probe", "mode", "tap"), check=False)
     if tried.code != 0:
-        hint = "run it as root" if privileged() else "let ordinary users make user namespaces, or run it as root"
+        hint = (
+            "give root the capabilities CAP_SYS_ADMIN and CAP_NET_ADMIN"
+            if privileged()
+            else "allow user namespaces for ordinary users, or run it as root"
+        )
         return Unavailable("a network namespace with an interface cannot be made", tried.stderr.strip(), hint)
     return None
 
