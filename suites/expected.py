@@ -1,6 +1,6 @@
-"""Log lines of daemons that a scenario causes by taking a part of the cluster away: pattern -> why it is expected.
+"""Log lines that daemons write because a scenario takes a part of the cluster away: pattern -> why it is expected.
 
-A suite's table has these and its own.
+A suite adds these to its own table.
 """
 
 HEALTH_TOLD = {
@@ -8,9 +8,9 @@ HEALTH_TOLD = {
         "The cluster log reports what the scenario did; the health check at the end finds what stays wrong."
     ),
 }
-"""All of the cluster log, for scenarios that break so much that a list of checks would say nothing."""
+"""Allows the whole cluster log, for scenarios that break so much that a list of single checks would tell nothing."""
 
-DEAD_COUNT = {r"definitely_dead \d+$": "The monitor logs the number of OSDs dead for good, here 0, at error level."}
+DEAD_COUNT = {r"definitely_dead \d+$": "The monitor logs at error level how many OSDs are dead for good, here 0."}
 
 MON_TERMINATED = {
     r"\*\*\* Got Signal Terminated \*\*\*": "The scenario stopped that monitor, which logs it at error level."
@@ -25,6 +25,6 @@ OSD_STOPPED = {
 PEERS_MISSED = {
     r"heartbeat_check: no reply from": "The OSD misses a peer that the scenario stopped or restarted.",
     r"(lease_timeout|lease_expire|collect timeout|accept timeout)": (
-        "Monitors miss a peer that the scenario stopped or restarted."
+        "A monitor misses a peer that the scenario stopped or restarted."
     ),
 }

@@ -1,6 +1,7 @@
-"""Limits of ratios by the model: the gain of a cache before slow disks, and that of several clients over one.
+"""Limits that the model sets for ratios: the gain of a cache over slow disks, and of several clients over one.
 
-They follow the run's profile where its hosts are machines of it. Elsewhere the scenario's own limit stands.
+They come from the run's profile if the run's hosts are machines of that profile. Otherwise the scenario's own limit
+applies.
 """
 
 from collections.abc import Sequence
@@ -21,28 +22,30 @@ from cephlab.tuning.profile import Profile
 from cephlab.tuning.workload import Flow, Shape
 
 NO_CACHE = "none"
-"""The history's name of no cache."""
+"""What the history calls a run without a cache."""
 BLOCK_BYTES = 4096
-"""Of a database's requests: InnoDB's log and what the kernel merged of its pages were measured as 3.7 kB each."""
+"""Size of a database's request. Writes of InnoDB's log, and of its pages as the kernel merged them, measured 3.7 kB."""
 
 
 def of_tier(stage: Stage, shape: Shape, hits: float, here: Bound) -> Bound:
-    """The limit of what a tier gains over its base. hits: share of the operations; here: the limit elsewhere."""
+    """The limit of a tier's gain over its base. hits: share of operations that hit; here: limit without a profile."""
     profile = profile_of_disks(stage)
     if profile is None:
         return here
     try:
-        slow, fast = (gain.on_cluster(_demands(stage), each, shape) for each in gain.classes_of(profile))
+        slow, fast = (gain.on_cluster(_demands(stage), disks, shape) for disks in gain.classes_of(profile))
         made = gain.of_cache(slow, fast, hits)
     except LabError as error:
         return _none(error)
-    return _bound(profile, made, f"with {hits:.3g} of {shape.operation} that hit")
+    return _bound(profile, made, f"when {hits:.3g} of {shape.operation} hit")
 
 
 @dataclass(frozen=True)
 class OverCache:
-    """A cache under a database. name: in the history; keeps: what it answers alone; on_cluster: a tier, else a disk of
-    the client."""
+    """A cache under a database. name: in the history; keeps: the requests that it answers alone.
+
+    on_cluster: True for a cache tier, False for a disk of the client.
+    """
 
     name: str
     keeps: frozenset[Flow] = frozenset(Flow)
@@ -53,15 +56,15 @@ _KEEPS = {DmCacheMode.WRITEBACK: frozenset(Flow), DmCacheMode.WRITETHROUGH: froz
 
 
 def of_mode(mode: DmCacheMode) -> OverCache:
-    """dm-cache in one of its modes: writes of writethrough wait for both devices, passthrough keeps nothing."""
+    """dm-cache in one mode: with writethrough, writes wait for both devices; passthrough caches nothing."""
     return OverCache(mode.value, _KEEPS.get(mode, frozenset()))
 
 
 def of_database(stage: Stage, over: OverCache, threads: int, here: Bound) -> Bound:
-    """The limit of what a database gains by a cache, from this scenario's runs with it and without; one copy of all.
+    """The limit of a database's gain from a cache, from this scenario's runs with and without it; with one replica.
 
-    A cache that keeps no writes is held to the most that its reads may give, if all of them hit: with more, its writes
-    would not wait for the slow disks.
+    A cache that keeps no writes must not gain more than its reads can give if all of them hit: with a higher gain, its
+    writes cannot have waited for the slow disks.
     """
     profile = profile_of_disks(stage)
     if profile is None:
@@ -75,13 +78,13 @@ def of_database(stage: Stage, over: OverCache, threads: int, here: Bound) -> Bou
         made = gain.of_cache(slow, fast, hits, plain.took_s)
     except LabError as error:
         return _none(error)
-    found = _bound(profile, made, f"with {hits:.3g} of {plain} that hit {over.name}")
-    return replace(found, least=None, most=made.high) if writes_wait else found
+    limit = _bound(profile, made, f"when {hits:.3g} of {plain} hit {over.name}")
+    return replace(limit, least=None, most=made.high) if writes_wait else limit
 
 
 @dataclass(frozen=True)
 class _Plain:
-    """One transaction without a cache, by several threads. took_s: over all of them together."""
+    """One transaction without a cache, by several threads. took_s: seconds divided by the transactions of all threads."""
 
     took_s: float
     reads: float
@@ -95,7 +98,7 @@ class _Plain:
 def _without(done: Sequence[OltpRun]) -> _Plain:
     plain = [run for run in done if run.cache == NO_CACHE and any(run.tps)]
     if not any(run.reads + run.writes for run in plain):
-        raise SpecError("the model speaks of requests, and none of a transaction reached the image")
+        raise SpecError("the model predicts from requests, but no request of a transaction reached the image")
     rates = [rate for run in plain for rate in run.tps]
     reads, writes = (sum(counts) / len(plain) for counts in ([r.reads for r in plain], [r.writes for r in plain]))
     return _Plain(len(rates) / sum(rates), reads, writes, plain[0].threads)
@@ -105,12 +108,12 @@ def _hits(done: Sequence[OltpRun], over: OverCache) -> float:
     """Share of the requests that hit, over the seconds of all runs with the cache."""
     shares = [share for run in done if run.cache == over.name for share in run.hits]
     if not shares:
-        raise SpecError(f"nothing says how many requests hit {over.name}")
+        raise SpecError(f"no run recorded how many requests hit {over.name}")
     return sum(shares) / len(shares)
 
 
 def _waits(demands: Sequence[Demand], profile: Profile, plain: _Plain, over: OverCache) -> tuple[Wait, Wait]:
-    """How long a transaction waits for its requests: of the slow disks all, and with all that the cache keeps there."""
+    """How long a transaction waits for its requests: with all on the slow disks, and with the cache."""
     slow_disks, fast_disks = gain.classes_of(profile) if over.on_cluster else (profile, profile)
     slow, fast = [], []
     for kind, count in (("randread", plain.reads), ("randwrite", plain.writes)):
@@ -128,9 +131,9 @@ def _waits(demands: Sequence[Demand], profile: Profile, plain: _Plain, over: Ove
 
 
 def of_clients(stage: Stage, one: Shape, several: Shape, here: Bound) -> Bound:
-    """The limit of the rate of several clients over that of one: the model's, and never below the scenario's own.
+    """The limit of the rate of several clients divided by that of one: the model's, but at least the scenario's own.
 
-    No queue does less with more in flight, whatever the model's error. Without a prediction the scenario's own stands.
+    No queue does less with more in flight, whatever the model's error. Without a prediction the scenario's own applies.
     """
     profile = profile_of_disks(stage)
     if profile is None:
@@ -140,8 +143,8 @@ def of_clients(stage: Stage, one: Shape, several: Shape, here: Bound) -> Bound:
         made = gain.of_clients(predict(demands, profile, one), predict(demands, profile, several))
     except LabError as error:
         return replace(here, why=f"{here.why}; the model has no limit: {error.what}")
-    found = _bound(profile, made, f"{several}; {here.why}")
-    return replace(found, least=max(made.low, here.least or 0.0))
+    limit = _bound(profile, made, f"{several}; {here.why}")
+    return replace(limit, least=max(made.low, here.least or 0.0))
 
 
 def _demands(stage: Stage) -> tuple[Demand, ...]:
@@ -149,7 +152,7 @@ def _demands(stage: Stage) -> tuple[Demand, ...]:
 
 
 def _bound(profile: Profile, made: Gain, load: str) -> Bound:
-    why = f"{profile.name} should gain {made.value:.3g} times ({made.low:.3g} to {made.high:.3g}), {load}"
+    why = f"{profile.name} should gain a factor of {made.value:.3g} ({made.low:.3g} to {made.high:.3g}), {load}"
     return Bound(why, least=made.low, derivation=made.derivation.lines(), basis=Basis.PROFILE)
 
 

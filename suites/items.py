@@ -9,7 +9,7 @@ from cephlab.lab.scenario.scenario import Scenario, Stage, refuse_swallowing, ru
 
 
 def one_item_each(scenarios: Sequence[Scenario]) -> Callable[[Scenario, Stage], None]:
-    """A test function for a suite's `test_scenario`, from which pytest makes an item for each scenario.
+    """Make a suite's `test_scenario`: a test function from which pytest makes one item for each scenario.
 
     SpecError for a suite whose source swallows errors.
     """

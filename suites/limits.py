@@ -1,4 +1,4 @@
-"""Limits of service: no errors, and no wait longer than noticing a dead OSD and copying what it missed take."""
+"""Limits of service: no errors, and no wait longer than it takes to notice a dead OSD and copy what it missed."""
 
 from dataclasses import dataclass
 
@@ -18,13 +18,13 @@ from cephlab.tuning.units import Measure, show
 
 
 def no_errors(recorder: Recorder, why: str) -> None:
-    """Limit the errors of clients to none. why: the reason that the verdict shows."""
+    """Allow clients no errors. why: the reason that the verdict shows."""
     recorder.limit("client_errors", 0, "", why)
 
 
 @dataclass(frozen=True)
 class Copying:
-    """seconds: what copying may take on the machines of the run's profile, 0 without one; why, derivation: of it."""
+    """seconds: what copying may take on the profile's machines, 0 without a profile; why, derivation: of that limit."""
 
     seconds: float = 0.0
     why: str = "no profile says how fast its machines copy"
@@ -32,10 +32,10 @@ class Copying:
 
 
 def copying(stage: Stage, data_bytes: float, kind: PoolKind = REPLICATED) -> Copying:
-    """What the model allows the run's profile for copying one machine's part of some data again.
+    """The time that the model allows the profile's machines to copy one machine's part of some data again.
 
-    data_bytes: before copies or shards, spread over the machines with OSDs. Recovery gets the share of disks and
-    network that the profile's requirement of recovery leaves it, else all of it.
+    data_bytes: before replication or erasure coding, spread over the machines with OSDs. Recovery gets the share of
+    disks and network that the profile's recovery requirement gives it, or all of it if there is no such requirement.
     """
     hardware, cluster = hardware_of(stage), stage.cluster
     if hardware is None:
@@ -52,13 +52,13 @@ def copying(stage: Stage, data_bytes: float, kind: PoolKind = REPLICATED) -> Cop
     allowed = made.seconds * factor
     why = (
         f"{allowed:.3g} s for copying {show(part, Measure.BYTES)} on a machine of {hardware.profile.name}, limited by "
-        f"{made.limit}; the model is trusted to {factor:.3g}"
+        f"{made.limit}; the model is trusted to a factor of {factor:.3g}"
     )
     return Copying(allowed, why, tuple(made.derivation.lines()))
 
 
 def wait_until_noticed(stage: Stage, peering_s: float, copied: Copying) -> None:
-    """Limit every wait to the time that noticing a dead OSD takes, peering without it, and copying what clients use.
+    """Limit every wait to the time for noticing a dead OSD, peering without it, and copying the data that clients use.
 
     peering_s: for peering and the first operations afterwards, before patience.
     """
@@ -72,11 +72,11 @@ def wait_until_noticed(stage: Stage, peering_s: float, copied: Copying) -> None:
 
 
 def stop_noted(cluster: Cluster, recorder: Recorder, name: str) -> None:
-    """Stop a daemon; where it had to be killed, see `Cluster.stop_or_kill`, the history has it as a defect."""
+    """Stop a daemon. If it had to be killed (`Cluster.stop_or_kill`), record that in the history as a defect."""
     if not cluster.stop_or_kill(name):
         note_killed(recorder, name)
 
 
 def note_killed(recorder: Recorder, name: str) -> None:
-    """Record a daemon that did not stop: a defect of Ceph's, which the scenario outlives."""
+    """Record a daemon that did not stop. This is a defect in Ceph, and the scenario goes on after it."""
     recorder.record("defect", daemon=name, seen=f"it did not stop in {STOP_S:g} s", done="killed")

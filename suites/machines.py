@@ -1,4 +1,4 @@
-"""The profile that a run is compared with, whether its hosts are machines of that profile, and which hold OSDs."""
+"""The profile that a run is compared with, whether its hosts match that profile, and which of them hold OSDs."""
 
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.providers.base import Provider
@@ -14,18 +14,18 @@ def profile_of(stage: Stage) -> Profile | None:
 
 
 def hardware_of(stage: Stage) -> Hardware | None:
-    """That profile with its requirements."""
+    """The profile that the user named, with its requirements."""
     return find_hardware(stage.profile, stage.cluster.run.home.profiles, stage.changes) if stage.profile else None
 
 
 def are_machines_of(provider: Provider, profile: Profile) -> bool:
-    """Whether native hosts of a provider are machines of a profile: this machine, or the user's hardware."""
+    """Whether a provider's native hosts are the profile's own machines: this machine, or the user's hardware."""
     needed = Capability.THIS_MACHINE if profile.name == THIS_MACHINE else Capability.HARDWARE
     return needed in provider.capabilities()
 
 
 def profile_of_disks(stage: Stage) -> Profile | None:
-    """The named profile where the run's hosts are its machines, and no limit of the lab makes their disks others."""
+    """The named profile if the run's hosts are its machines and the lab does not throttle their disks, else None."""
     profile = profile_of(stage)
     if profile is None or not are_machines_of(stage.cluster.provider, profile):
         return None
@@ -34,10 +34,10 @@ def profile_of_disks(stage: Stage) -> Profile | None:
 
 
 def machine_of_osds(cluster: Cluster) -> dict[int, str]:
-    """OSD -> the machine it runs on."""
+    """OSD -> the machine that it runs on."""
     return {osd: cluster.host_of(f"osd.{osd}").name for osd in cluster.osd_ids()}
 
 
 def machines_with_osds(cluster: Cluster) -> int:
-    """How many machines have any."""
+    """How many machines have OSDs."""
     return len(set(machine_of_osds(cluster).values()))
