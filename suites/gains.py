@@ -84,7 +84,7 @@ def of_database(stage: Stage, over: OverCache, threads: int, here: Bound) -> Bou
 
 @dataclass(frozen=True)
 class _Plain:
-    """One transaction without a cache, by several threads. took_s: seconds divided by the transactions of all threads."""
+    """One transaction without a cache, by several threads. took_s: seconds over the transactions of all threads."""
 
     took_s: float
     reads: float

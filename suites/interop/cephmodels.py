@@ -1,4 +1,4 @@
-"""Ceph's own model workloads: checked random operations, with client and primaries on different architectures."""
+"""Ceph's own model workloads: random operations with checks, with client and primaries on different architectures."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -20,17 +20,17 @@ FSX = "ceph_test_librbd_fsx"
 SEQUENCE = "ceph_test_rados_io_sequence"
 MODEL_OPERATIONS = 300
 FSX_OPERATIONS = 300
-LIMIT_S = 180.0  # each takes ten seconds natively; more is a hang
+LIMIT_S = 180.0  # each program takes ten seconds natively; more means that it hangs
 IMAGE_BYTES = 10_000_000
 TAIL_LINES = 20
 SAYING = {"CEPH_ARGS": "--log_to_stderr=true"}
-"""What it does it says in its log alone."""
+"""Makes the program report its operations, which it writes only to its log."""
 SHORT, LONG = "1,1", "1,6"
-"""Smallest and largest object of a sequence, in blocks of 2 KiB: 45 operations, and about 1,260."""
+"""Sizes of the smallest and the largest object of a sequence, in blocks of 2 KiB: 45 operations, and about 1,260."""
 LEAST_SEQUENCE = 1000
 CODE = ("--plugin", "jerasure", "--technique", "reed_sol_van", "--km", "2,1", "--chunksize", "4096")
 MOST_NAMES = 200
-"""Tried until one's PG is led by the wanted architecture, which one in three PGs is or more."""
+"""How many names are tried until the PG of one is led by the wanted architecture, as at least one PG in three is."""
 
 WEIGHTS = {
     "read": 100,
@@ -60,11 +60,11 @@ def model(stage: Stage, client: Arch) -> None:
     for operation, weight in WEIGHTS.items():
         argv += ["--op", operation, str(weight)]
     done = len(_DONE.findall(run_model(stage, client, MODEL, lambda pool: ["--pool", pool, *argv])))
-    stage.recorder.witness("operations that ended", got=done, least=MODEL_OPERATIONS * 0.9)
+    stage.recorder.witness("completed operations", got=done, least=MODEL_OPERATIONS * 0.9)
 
 
 def fsx(stage: Stage, client: Arch) -> None:
-    """Run ceph_test_librbd_fsx, which reads, writes, truncates, punches and clones an image and compares a file."""
+    """Run ceph_test_librbd_fsx, which reads, writes, truncates, punches and clones an image and checks it by a file."""
     host = stage.cluster.host_with(client)
     files = host.directory / "fsx"
     host.remove(files)
@@ -82,16 +82,16 @@ def fsx(stage: Stage, client: Arch) -> None:
 def io_sequence(stage: Stage, client: Arch, *, fast: bool) -> None:
     """Run ceph_test_rados_io_sequence, which permutes offsets and lengths of an object and compares what it reads.
 
-    Of a pool that exists already 20.2.4 asks `osd pool get` for the profile, and aborts. So the program makes its own,
-    by a first short run, and then is told an object that the wanted architecture leads.
+    In 20.2.4 the program aborts on an existing pool, because it asks `osd pool get` for the profile. So a first short
+    run makes the program create its own pool, and the second run gets an object that the wanted architecture leads.
     """
     cluster, primary = stage.cluster, client.other
     host = cluster.host_with(client)
     require_programs(cluster, host, [SEQUENCE])
     observe_client(stage, client)
     argv = [SEQUENCE, *CODE]
-    # Without these it turns off for the whole cluster what it might meet.
-    argv += [f"--allow_pool_{what}" for what in ("autoscaling", "balancer", "deep_scrubbing", "scrubbing")]
+    # Without these options the program turns these features off for the whole cluster.
+    argv += [f"--allow_pool_{feature}" for feature in ("autoscaling", "balancer", "deep_scrubbing", "scrubbing")]
     if not fast:
         argv.append("--disable_pool_ec_optimizations")
     with pools.none_left(cluster):
@@ -106,25 +106,28 @@ def io_sequence(stage: Stage, client: Arch, *, fast: bool) -> None:
         scrubbed = deep_scrub(cluster, pool)
         damaged = rados_json(cluster, "list-inconsistent-pg", pool)
     total = sum(int(number) for number in _TOTAL.findall(output))
-    stage.recorder.witness("operations of all sequences", got=total, least=LEAST_SEQUENCE)
+    stage.recorder.witness("operations in all sequences", got=total, least=LEAST_SEQUENCE)
     stage.recorder.observe("PGs whose shards differ afterwards", got=damaged, wanted=[], of=len(scrubbed))
 
 
 def led_name(cluster: Cluster, pool: str, primary: Arch) -> str:
-    """The name of an object that an OSD of this architecture leads.
+    """The name of an object whose primary OSD has this architecture.
 
-    With fast erasure coding not every shard may lead, so that no affinity moves all primaries.
+    With fast erasure coding not every shard may be primary, so no affinity setting can move all primaries.
     """
     wanted = cluster.osd_ids(primary)
     for number in range(MOST_NAMES):
         name = f"sequence{number}"
         if pools.locate(cluster, pool, name)["acting_primary"] in wanted:
             return name
-    raise LabBroken(f"no PG of {pool} is led by {primary}", f"{MOST_NAMES} names were tried")
+    raise LabBroken(f"no PG of {pool} is led by {primary}", f"tried {MOST_NAMES} object names")
 
 
 def run_model(stage: Stage, client: Arch, program: str, arguments: Callable[[str], Sequence[str]]) -> str:
-    """Run a program on a pool led by the other architecture. Returns its output. arguments: from the pool's name."""
+    """Run a program on a pool led by the other architecture. Returns its output.
+
+    arguments: makes the program's arguments from the pool's name.
+    """
     cluster, host, primary = stage.cluster, stage.cluster.host_with(client), client.other
     require_programs(cluster, host, [program])
     observe_client(stage, client)
@@ -133,25 +136,26 @@ def run_model(stage: Stage, client: Arch, program: str, arguments: Callable[[str
 
 
 def run_to_end(stage: Stage, host: Host, argv: Sequence[str], more: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Run a program, and observe that it ended well. Returns its output. more: variables that it reads."""
+    """Run a program, and observe that it succeeded. Returns its output. more: environment variables for it."""
     try:
         timeout_s = LIMIT_S * stage.cluster.patience
         ended = host.run(argv, env={**environment(host), **more}, timeout_s=timeout_s, check=False)
         output, ending = ended.stdout + ended.stderr, f"status {ended.code}"
     except CommandTimedOut as error:
-        output, ending = error.stdout + error.stderr, "killed at its time limit"
+        output, ending = error.stdout + error.stderr, "killed at the time limit"
     tail = output.splitlines()[-TAIL_LINES:]
     stage.recorder.observe(f"how {argv[0]} ended", got=ending, wanted="status 0", tail=tail)
     return output
 
 
 def sequence(client: Arch, *, fast: bool) -> Scenario:
-    ways = "with" if fast else "without"
+    with_or_without = "with" if fast else "without"
     variant = f"client={client},primary={client.other},code={'fast' if fast else 'plain'}"
     return Scenario(
         name=f"interop.cephmodels-io-sequence[{variant}]",
         goal=f"Reads and writes of an erasure-coded object at every offset pass the checks of {SEQUENCE}.",
-        method=f"Runs it on {client} for an object led by {client.other}, {ways} allow_ec_optimizations; deep-scrubs.",
+        method=f"Runs it on {client} on an object led by {client.other}, {with_or_without} allow_ec_optimizations; then "
+        "deep-scrubs.",
         run=partial(io_sequence, client=client, fast=fast),
         check="witnessed",
         tier=Tier.FULL,
@@ -163,7 +167,7 @@ SCENARIOS: tuple[Scenario, ...] = tuple(
     Scenario(
         name=f"interop.cephmodels-{program.removeprefix('ceph_test_')}[client={client},primary={client.other}]",
         goal=f"Random operations between architectures pass the checks of {program}.",
-        method=f"Runs it on {client} against a pool led by {client.other}; it reads back and compares all it does.",
+        method=f"Runs it on {client} against a pool led by {client.other}; it reads all its writes back and compares.",
         run=partial(run, client=client),
         check="witnessed",
         tier=Tier.FULL,

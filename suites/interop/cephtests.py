@@ -1,4 +1,4 @@
-"""Ceph's own test programs, the client on one architecture, every primary on the other; cases known not to pass."""
+"""Ceph's own test programs, with the client on one architecture and every primary on the other."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class _KnownFile(TomlTable):
 
 
 def read_known(path: Path = LIST) -> tuple[Known, ...]:
-    """The `[[known]]` tables of a file; SpecError names the key that does not fit."""
+    """The `[[known]]` tables of a file. SpecError names a wrong key."""
     return load_model(path, _KnownFile, what="a list of known cases", hint="see its other entries").known
 
 
@@ -65,16 +65,16 @@ def reason_for(known: Sequence[Known], program: str, case: str) -> str | None:
 
 
 def selection(known: Sequence[Known], program: str, select: str) -> str:
-    """A gtest filter with the cases taken away that must not run."""
+    """A gtest filter without the cases that must not run."""
     left_out = [entry.case for entry in known if entry.program == program and not entry.run]
     if not left_out:
         return select
-    # A filter has one dash. All behind it is taken away.
+    # A filter has one dash. All patterns after it are excluded.
     return ":".join([select if "-" in select else f"{select}-", *left_out]).replace("-:", "-")
 
 
 AT_ONCE = 3
-"""Programs at once in the core: their cases mostly wait, for new pools and for watches that time out."""
+"""Programs that run at once: their cases mostly wait for new pools and for watches that time out."""
 
 
 @dataclass(frozen=True)
@@ -110,12 +110,12 @@ TIERS_EXPECT = (
     (r"\(CACHE_POOL_NEAR_FULL\)", "Cases give a cache tier a target of a few objects and exceed it."),
     (
         r"snap_mapper\.add_oid found existing snaps mapped on \S+, removing",
-        "The cache tier gets a clone again, and every OSD that holds it corrects its mapping.",
+        "The cache tier gets a clone again, and every OSD that holds the clone corrects its mapping.",
     ),
 )
 
 API = (
-    # The longest of the core come first, so that none runs on alone at the end.
+    # The longest programs of the core come first, so that no long one runs alone at the end.
     UpstreamProgram("ceph_test_rados_api_list", core="*"),
     UpstreamProgram("ceph_test_rados_api_watch_notify", core="*"),
     UpstreamProgram("ceph_test_rados_api_io", core="*"),
@@ -190,18 +190,18 @@ ENCRYPTED_FLATTEN = (
     "luks2-under-luks2",
     "luks2-under-luks1",
 )
-"""The cases of EncryptedFlattenTest/0 to /7. Each takes as long as many other suites together."""
+"""The cases of EncryptedFlattenTest/0 to /7. Each takes as long as many of the other suites together."""
 
 LIBRBD_PARTS = {
     "api": "TestLibRBD.*",
     "diff": "DiffIterateTest*",
-    **{f"encrypted-{what}": f"EncryptedFlattenTest/{number}.*" for number, what in enumerate(ENCRYPTED_FLATTEN)},
+    **{f"encrypted-{topic}": f"EncryptedFlattenTest/{number}.*" for number, topic in enumerate(ENCRYPTED_FLATTEN)},
 }
-# The cases that only other releases have.
+# Cases that exist only in other releases.
 LIBRBD_PARTS["rest"] = f"*-{':'.join(LIBRBD_PARTS.values())}"
 
-# Without RBD_FEATURES the program makes images of the first format and skips every case that needs a feature. 61 is
-# the default of images: layering, exclusive-lock, object-map, fast-diff, deep-flatten.
+# Without RBD_FEATURES the program makes images of format 1 and skips every case that needs a feature. 61 is the default
+# for images: layering, exclusive-lock, object-map, fast-diff, deep-flatten.
 LIBRBD = tuple(
     UpstreamProgram("ceph_test_librbd", limit_s=3600, part=part, select=select, environ=(("RBD_FEATURES", "61"),))
     for part, select in LIBRBD_PARTS.items()
@@ -215,10 +215,10 @@ OTHERS = (
 PROGRAMS = (*API, *CLASSES, *OTHERS)
 
 ALL_CLASSES = Topology(options=(("osd_class_default_list", "*"), ("osd_class_load_list", "*")))
-"""By default OSDs load only the classes that clients normally need. Tests of cls_lua and cls_sdk need theirs."""
+"""By default OSDs load only the classes that clients normally need. The tests of cls_lua and cls_sdk need those too."""
 
 EXPECTS = {
-    r"Health check (failed|update): .*\(POOL_APP_NOT_ENABLED\)": "The test programs' pools name no application.",
+    r"Health check (failed|update): .*\(POOL_APP_NOT_ENABLED\)": "Pools of the test programs have no application set.",
     r"\(POOL_PG_NUM_NOT_POWER_OF_TWO\)": "A case makes such a pool on purpose.",
     r"\(CACHE_POOL_NO_HIT_SET\)": "Cases make cache tiers without hit sets.",
     r"\(POOL_FULL\)|pool '.*' is full \(reached quota's": "A case fills a pool up to its quota on purpose.",
@@ -226,12 +226,12 @@ EXPECTS = {
 
 
 def run(stage: Stage, programs: Sequence[UpstreamProgram], client: Arch, *, core: bool = False) -> None:
-    """Run programs on a host of the client's architecture while the other one has every primary."""
+    """Run programs on a host of the client's architecture while every primary has the other architecture."""
     cluster, host = stage.cluster, stage.cluster.host_with(client)
     require_programs(cluster, host, [program.name for program in programs])
     observe_client(stage, client)
     with (
-        # One program leaves its pool, and Ceph complains about it after five minutes.
+        # One program leaves its pool behind, and Ceph warns about it after five minutes.
         pools.none_left(cluster),
         pools.led_by(cluster, client.other),
         counted_operations(stage, client.other, wanted=any(program.objects for program in programs)),
@@ -242,7 +242,7 @@ def run(stage: Stage, programs: Sequence[UpstreamProgram], client: Arch, *, core
 
 
 def run_program(cluster: Cluster, host: Host, program: UpstreamProgram, *, core: bool) -> GtestRun:
-    """Run one program on `host`. A native host lists its cases, which is quicker."""
+    """Run one program on `host`. A native host lists the cases first, which is quicker than an emulated one."""
     known = known_on(host, cluster.provider_name)
     select = selection(known, program.name, program.core or "*" if core else program.select)
     lister = cluster.client.host
@@ -268,14 +268,14 @@ def record_run(recorder: Recorder, ran: GtestRun, known: Sequence[Known]) -> Non
 
 
 def environment(host: Host) -> dict[str, str]:
-    # CEPH_CLIENT_ID: without it some programs connect as client.0, which has no key.
+    # Without CEPH_CLIENT_ID some programs connect as client.0, which has no key.
     return {"CEPH_CONF": str(conf.conf_path(host)), "CEPH_CLIENT_ID": "admin"}
 
 
 def require_programs(cluster: Cluster, host: Host, programs: Sequence[str]) -> None:
-    """Raise Unavailable with their names when the image lacks programs."""
+    """Raise Unavailable with the names of the programs that the image lacks."""
     paths = [str(host.root / "usr/bin" / name) for name in programs]
-    # A program opens them: an emulated one finds the image's files, where this process sees the machine's own.
+    # `head` runs on the host, so that it sees the image's files. This process would see the machine's own.
     opened = host.run(["head", "-v", "-c", "0", *paths], check=False, timeout_s=60 * cluster.patience).stdout
     absent = [path for path in paths if f"==> {path} <==" not in opened]
     if absent:
@@ -290,7 +290,8 @@ def core_scenario(client: Arch) -> Scenario:
     return Scenario(
         name=f"interop.cephtests-core[client={client},primary={client.other}]",
         goal="The core of upstream's librados tests passes between architectures.",
-        method=f"Runs the tests of io, aio, snapshots, lock, list, stat and watch on {client}, led by {client.other}.",
+        method=f"Runs the tests of io, aio, snapshots, lock, list, stat and watch on {client} with all primaries on "
+        f"{client.other}.",
         run=partial(run, programs=[program for program in PROGRAMS if program.core], client=client, core=True),
         check="gtest",
         expects=EXPECTS,
@@ -301,7 +302,7 @@ def program_scenario(program: UpstreamProgram, client: Arch) -> Scenario:
     return Scenario(
         name=f"interop.cephtests-{program.topic}[client={client},primary={client.other}]",
         goal=f"Upstream's {program.name} passes between architectures.",
-        method=f"Runs its every case on {client} with all primaries on {client.other}.",
+        method=f"Runs all its cases on {client} with all primaries on {client.other}.",
         run=partial(run, programs=[program], client=client),
         check="gtest",
         tier=Tier.FULL,

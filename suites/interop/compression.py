@@ -1,4 +1,4 @@
-"""BlueStore compression and checksum types: one architecture's primary writes, the other's reads."""
+"""BlueStore compression and checksum types: a primary of one architecture writes, a primary of the other reads."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -38,12 +38,12 @@ EXPECTED = {
 
 
 def compressed(stage: Stage, writer: Arch) -> None:
-    """Write an object per algorithm with the primaries on `writer`; read all with the primaries on the other."""
+    """Write an object per algorithm with primaries on `writer`; read all with primaries on the other."""
     cluster = stage.cluster
     with pools.pool(cluster, "packed", pg_num=PG_NUM, options={"compression_mode": "force"}) as pool:
         mirror = Mirror(cluster.client, pool)
         with pools.primary_on(cluster, writer, pool):
-            # All get the same content, so that only the algorithm can make a difference in size.
+            # All objects get the same content, so that only the algorithm can change the compressed size.
             content, patch = wordy(stage.rng, OBJECT_BYTES), wordy(stage.rng, PATCH_BYTES)
             growth = [write(cluster, mirror, "compression_algorithm", name, content, patch) for name in COMPRESSION]
         for osd in cluster.osd_ids():
@@ -56,7 +56,7 @@ def compressed(stage: Stage, writer: Arch) -> None:
 
 
 def checksummed(stage: Stage, writer: Arch, algorithms: Sequence[str]) -> None:
-    """Write an object per checksum type with the primaries on `writer`; read all with the primaries on the other."""
+    """Write an object per checksum type with primaries on `writer`; read all from primaries of the other."""
     cluster = stage.cluster
     with pools.pool(cluster, "summed", pg_num=PG_NUM) as pool:
         with pools.primary_on(cluster, writer, pool):
@@ -84,7 +84,7 @@ def filled(stage: Stage, pool: str, option: str, algorithms: Sequence[str]) -> M
 
 
 def look_inside(stage: Stage, osd: int, pool: str) -> None:
-    """Observe the checksum types of each object in an OSD's store. The tool of its architecture reads them."""
+    """Observe the checksum types of each object in an OSD's store, read by the tool of the OSD's own architecture."""
     cluster = stage.cluster
     where = {name: str(pools.locate(cluster, pool, name)["pgid"]) for name in CHECKSUM_NUMBERS}
     cluster.stop(f"osd.{osd}")
@@ -95,7 +95,7 @@ def look_inside(stage: Stage, osd: int, pool: str) -> None:
             stage.recorder.observe(f"checksum types of {name} in the store", got=sorted(types), wanted=[number])
     finally:
         cluster.start(f"osd.{osd}")
-    stage.recorder.witness("objects looked at in the store", got=len(where), least=len(ALL_CHECKSUMS))
+    stage.recorder.witness("objects checked in the store", got=len(where), least=len(ALL_CHECKSUMS))
     pools.wait_clean(cluster)
 
 
@@ -107,10 +107,10 @@ def checksum_types(dump: Mapping[str, Any]) -> set[int]:
 def write(
     cluster: Cluster, mirror: Mirror, option: str, algorithm: str, content: bytes, patch: bytes
 ) -> dict[int, Counter[str]]:
-    """Set the pool's algorithm and write an object. Returns what that added to each OSD's counters."""
+    """Set the pool's algorithm and write an object. Returns how much each OSD's counters grew."""
     cluster.client.mon("osd pool set", pool=mirror.pool, var=option, val=algorithm)
-    # An OSD reports a map before its PGs use it, and until then they compress as before. Its next statistics come
-    # after that, so it is enough to wait for them.
+    # An OSD reports a map before its PGs use it, and until then they compress as before. Its next statistics come only
+    # after its PGs use the map, so waiting for them is enough.
     cluster.settle()
     pools.wait_clean(cluster)
     before = counters(cluster)
@@ -121,7 +121,7 @@ def write(
 
 
 def read_by_other(stage: Stage, mirror: Mirror, writer: Arch) -> Counter[str]:
-    """Read all with the primaries on the other architecture. Returns what that added to its OSDs' counters."""
+    """Read all with primaries on the other architecture. Returns how much the counters of its OSDs grew."""
     cluster = stage.cluster
     reader = writer.other
     with pools.primary_on(cluster, reader, mirror.pool):
@@ -154,24 +154,25 @@ def scenarios(writer: Arch) -> tuple[Scenario, ...]:
             method=f"Writes an object for each of {', '.join(ALL_CHECKSUMS)}; stops an OSD and dumps their onodes.",
             run=partial(stored, on=writer),
             check="witnessed",
-            # The tool takes tenths of a second natively, but emulated as long as the rest of the scenario.
+            # The tool takes tenths of a second natively. Emulated, it takes as long as the rest of the scenario.
             tier=Tier.QUICK if writer is host_arch() else Tier.FULL,
             expects=EXPECTED,
         ),
         Scenario(
             name=f"interop.compression[writer={writer},reader={reader}]",
-            goal="BlueStore of each architecture unpacks what it packed itself, whichever led the writes. Whether one "
-            "reads what the other packed, moved and messenger-compressed show.",
-            method=f"Forces {', '.join(COMPRESSION)} led by {writer}, overwrites a part, reads from {reader}.",
+            goal="BlueStore of each architecture decompresses what it compressed itself, whichever led the writes.",
+            method=f"Writes with forced {', '.join(COMPRESSION)} led by {writer}, overwrites a part, reads from "
+            f"{reader}. The scenarios moved and messenger-compressed test data compressed by the other architecture.",
             run=partial(compressed, writer=writer),
             check="witnessed",
         ),
         *(
             Scenario(
                 name=f"interop.checksums{suffix}[writer={writer},reader={reader}]",
-                goal="Data with each checksum type from one architecture's primary is intact under the other's.",
-                method=f"Sets {', '.join(types)} on a pool led by {writer}; reads from {reader}, which verifies. The "
-                "scenario checksum-types checks the types in a store.",
+                goal="Data written with each checksum type through a primary of one architecture reads back intact "
+                "through a primary of the other.",
+                method=f"Writes with {', '.join(types)} in a pool led by {writer}; reads from {reader}, which verifies "
+                "the checksums. The scenario checksum-types checks the types in a store.",
                 run=partial(checksummed, writer=writer, algorithms=types),
                 check="witnessed",
                 tier=tier,

@@ -1,4 +1,4 @@
-"""Every type of ceph-dencoder: one architecture encodes it, the other must decode the same JSON."""
+"""Every type of ceph-dencoder: one architecture encodes it, and the other must decode it to the same JSON."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ def run(stage: Stage) -> None:
             if not names:
                 raise Unavailable(
                     f"the {arch} image's ceph-dencoder has no type modules",
-                    "`ceph-dencoder list_types` names no type",
+                    "`ceph-dencoder list_types` lists no types",
                     "use a release whose packages have the directory ceph/denc, or upstream's container image",
                 )
         first, *others = types
@@ -56,8 +56,8 @@ def run(stage: Stage) -> None:
             for arch, texts in written.items()
         }
         for arch in others:
-            what = f"instances that {arch} cannot encode"
-            stage.recorder.observe(what, got=refused[arch], wanted=refused[first], of=len(written[arch]))
+            title = f"instances that {arch} cannot encode"
+            stage.recorder.observe(title, got=refused[arch], wanted=refused[first], of=len(written[arch]))
 
         def read(side: ArchSide) -> dict[str, str]:
             unpack(side, archives[side.arch.other])
@@ -75,7 +75,7 @@ def run(stage: Stage) -> None:
 
 
 def differing(decoded: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
-    """Instances whose JSON differs, except those that their own architecture refuses."""
+    """Instances whose JSON differs, without those that the encoding architecture itself refuses."""
     return sorted(
         label for label, text in wanted.items() if not text.startswith(REFUSED) and decoded.get(label) != text
     )
@@ -98,7 +98,7 @@ def enumerate_instances(side: ArchSide, types: Sequence[str]) -> list[Instance]:
 
 
 def encoding(side: ArchSide, instance: Instance) -> list[str]:
-    # It decodes its own bytes before the dump: a field that the type does not encode cannot reach the other side.
+    # Decode the encoded bytes before the dump, because a field that is not encoded cannot reach the other side.
     path = str(side.path(instance.file))
     return ["type", instance.kind, "select_test", str(instance.number), "encode", "export", path, "decode", "dump_json"]
 
@@ -108,7 +108,7 @@ def decoding(side: ArchSide, instance: Instance) -> list[str]:
 
 
 def dump(side: ArchSide, instances: Sequence[Instance], commands: Commands) -> dict[str, str]:
-    """Label -> JSON text, or the reason of the refusal."""
+    """Label -> JSON text, or the reason why ceph-dencoder refused."""
     side.host.make_directory(side.path("files"))
     texts: dict[str, str] = {}
     for start in range(0, len(instances), BATCH):
@@ -117,7 +117,7 @@ def dump(side: ArchSide, instances: Sequence[Instance], commands: Commands) -> d
 
 
 def _dump_batch(side: ArchSide, batch: Sequence[Instance], commands: Commands) -> dict[str, str]:
-    """Dump a batch in one process. Where an instance crashes it, the batch is halved until that one is alone."""
+    """Dump a batch in one process. If an instance crashes it, halve the batch until that instance is alone."""
     try:
         texts = documents(dencoder(side, [word for instance in batch for word in commands(side, instance)]))
     except CommandFailed as error:
@@ -157,7 +157,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         name="interop.encoding-types",
         goal="Every structure that Ceph stores or sends means the same to both architectures.",
-        method="Each encodes every instance of every type by ceph-dencoder, the other decodes it; compares the JSON.",
+        method="Encodes every instance of every type by ceph-dencoder on each, decodes it on the other, compares JSON.",
         run=run,
         sees=tuple(f"instances that {arch} decodes differently" for arch in Arch),
     ),

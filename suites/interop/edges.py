@@ -1,6 +1,6 @@
-"""Names, keys, values, sizes and counts, drawn over all that Ceph takes, the edges of it first.
+"""Random names, keys, values, sizes and counts from all that Ceph accepts, edge cases first.
 
-Whoever draws passes its scenario's own `rng`, so that the scenario's seed gives the same inputs again.
+The caller passes its scenario's `rng`, so that the scenario's seed gives the same inputs again.
 """
 
 from collections.abc import Sequence
@@ -15,23 +15,23 @@ ALL_NAMESPACES = "\x01"
 XATTR_NAME_BYTES = 100
 """osd_max_attr_name_len."""
 OMAP_PAGE = 1024
-"""osd_max_omap_entries_per_request: a reader of more has to ask again."""
+"""osd_max_omap_entries_per_request: a client that reads more entries needs several requests."""
 OBJECT_BYTES = 128 << 20
 """osd_max_object_size."""
 
 PG_NUM = 12
-"""Of pools whose objects are named by this: no power of two, so that a hash's PG is no plain remainder."""
+"""PGs of pools with such names. It is no power of two, so that the PG is not simply the low bits of the hash."""
 ODD_PG_NUM = {
     r"log_channel\(cluster\) log \[WRN\] : Health check failed: .*\(POOL_PG_NUM_NOT_POWER_OF_TWO\)": (
-        "The scenario's pool has such a number on purpose."
+        "The scenario's pool has such a number of PGs on purpose."
     ),
 }
 
 BLOCK = 4096
-"""BlueStore's allocation unit on the lab's disks; a chunk of an erasure-coded pool."""
+"""Bytes of BlueStore's allocation unit on the lab's disks, and of a chunk of an erasure-coded pool."""
 
 HASHED = 12
-"""ceph_str_hash_rjenkins mixes so many bytes at a time, and the rest of them, 0 to 11, in its own way."""
+"""ceph_str_hash_rjenkins mixes this many bytes at a time, and treats the last 0 to 11 bytes differently."""
 
 LENGTHS = (
     *(1, 2, 3),
@@ -45,30 +45,30 @@ SIZES = (
     *(BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK - 1, 2 * BLOCK, 2 * BLOCK + 1),
     *(65535, 65536, 65537),
 )
-"""Bytes of an object, an attribute or a value of an omap."""
+"""Sizes of an object, an attribute or an omap value, in bytes."""
 
 COUNTS = (0, 1, 255, 256, 257, 1000, OMAP_PAGE - 1, OMAP_PAGE, OMAP_PAGE + 1)
-"""Keys of an omap."""
+"""Numbers of keys in an omap."""
 
 PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 AWKWARD = "!\"#$%&'()*+,:;<=>?@[\\]^`{|}~ /\n\t\x01\x7f"
-"""BlueStore writes characters up to # and from ~ on otherwise, in the keys that it keeps objects by."""
+"""BlueStore escapes characters up to # and from ~ on in its keys for objects."""
 FOREIGN = "éßøĐŁñ中文字日本語Ж\u0301\u200d😀🦑\U0010fffd"
-"""Two, three and four bytes of UTF-8, and marks that combine."""
+"""Characters of two, three and four bytes in UTF-8, and combining marks."""
 
 ALPHABETS = (PLAIN, AWKWARD, FOREIGN, PLAIN + AWKWARD + FOREIGN)
 
 
 def text(rng: Random, size: int, alphabet: str) -> str:
-    """Text of just so many bytes of UTF-8."""
+    """Text of exactly `size` bytes in UTF-8."""
     made = "".join(rng.choices(alphabet, k=size)).encode()[:size].decode(errors="ignore")
     return made + "".join(rng.choices(PLAIN, k=size - len(made.encode())))
 
 
 def texts(rng: Random, count: int, most: int, *, but: str = "") -> list[str]:
-    """Different texts: each length of LENGTHS up to `most` bytes and each alphabet, then whatever is drawn.
+    """Distinct texts: first each length of LENGTHS up to `most` bytes, in each alphabet, then random lengths.
 
-    but: characters that may not be in them.
+    but: characters that must not occur.
     """
     alphabets = ["".join(letter for letter in alphabet if letter not in but) for alphabet in ALPHABETS]
     lengths = [length for length in LENGTHS if length < most] + [most]
@@ -83,15 +83,15 @@ def texts(rng: Random, count: int, most: int, *, but: str = "") -> list[str]:
 
 
 def namespaces(rng: Random, count: int) -> list[str]:
-    """Different names of namespaces, none of them the one that stands for all."""
+    """Distinct names of namespaces, never the name that means all namespaces."""
     drawn = texts(rng, count + 1, NAMESPACE_BYTES)
     return [name for name in drawn if name != ALL_NAMESPACES][:count]
 
 
 def binary_keys(rng: Random, count: int) -> list[bytes]:
-    """Different keys of any bytes but NUL, where librados for C ends them, the lowest and the highest among them.
+    """Distinct keys of any bytes except NUL, which ends a key in librados' C API. The lowest and highest are included.
 
-    One is the beginning of the next, and some differ in their last byte alone: their order is what a reader sees.
+    Some keys are prefixes of others or differ only in the last byte, so that a wrong sort order shows to a reader.
     """
     stem = bytes(rng.randrange(1, 256) for _ in range(30))
     edges = [b"\x01", b"\xff", b"\x7f", b"\x80", b"\xff" * 255, b"a", b"a.", b"a.b", b"a~", b"A", b"-", b"~", b"_"]
@@ -104,11 +104,11 @@ def binary_keys(rng: Random, count: int) -> list[bytes]:
 
 
 def as_text(key: bytes) -> str:
-    """A key as the client takes it: bytes that are no UTF-8 become lone surrogates, and bytes again on the host."""
+    """A key as the client takes it. Bytes that are not UTF-8 become lone surrogates, and turn back on the host."""
     return key.decode("utf-8", "surrogateescape")
 
 
 def sizes(rng: Random, count: int, edges: Sequence[int] = SIZES) -> list[int]:
-    """Every edge in a drawn order, then sizes between them."""
+    """Every edge in random order, then random sizes up to the largest edge."""
     drawn = rng.sample(list(edges), k=len(edges))
     return [drawn[number] if number < len(drawn) else rng.randrange(max(edges) + 1) for number in range(count)]

@@ -1,6 +1,6 @@
 """Monitor and OSD maps: both architectures make the same bytes from the same input and read each other's maps.
 
-`placement` compares CRUSH maps.
+For CRUSH maps see `placement`.
 """
 
 import re
@@ -17,14 +17,14 @@ from cephlab.suites.interop.sides import ArchSide, agree, each, sides
 
 TREE = Tree(racks=3, hosts=2, osds=2)  # small, because printing an OSD map maps all its PGs several times
 FSID = "0a1b2c3d-0000-4000-8000-00000000cafe"  # any value, the same for both
-NO_CONF = ("-c", "/dev/null")  # monmaptool puts a configuration's fsid into every map, even one that it only prints
+NO_CONF = ("-c", "/dev/null")  # monmaptool writes the configured fsid into every map, even one that it only prints
 _CRC_BYTES = 4
 _TIME = re.compile(r"^(?:created|modified|last_changed) (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class MapKind:
-    """A kind of map and its tool. pinned: clears what the clock put into a new map; the printed map shows it."""
+    """A kind of map and its tool. pinned: clears the times in a new map, given the map and its printed form."""
 
     name: str
     live: str
@@ -52,9 +52,9 @@ def run(stage: Stage, kind: MapKind) -> None:
     new = {arch: kind.pinned(made[arch], printed[arch]) for arch in between}
     agree(stage.recorder, f"bytes of a new {kind.name} map without times", new)
     agree(stage.recorder, f"bytes of the same {kind.name} map after the same change", changed)
-    for index, what in ((1, "the other's changed"), (2, "the cluster's")):
+    for index, which in ((1, "changed by the other architecture"), (2, "of the cluster")):
         texts = {arch: text[index].encode() for arch, text in shown.items()}
-        agree(stage.recorder, f"{what} {kind.name} map printed", texts)
+        agree(stage.recorder, f"printed {kind.name} map {which}", texts)
     stage.recorder.observe(f"architectures that made the {kind.name} map", got=sorted(made), wanted=sorted(Arch))
 
 
@@ -96,7 +96,7 @@ def print_osdmap(side: ArchSide, content: bytes) -> str:
 
 
 def without_times(content: bytes, printed: str) -> bytes:
-    """A map with zeros in place of the printed times (seconds, then nanoseconds, 32 bits each)."""
+    """The map with zeros in place of the printed times (seconds, then nanoseconds, 32 bits each)."""
     for text in set(_TIME.findall(printed)):
         seconds = struct.pack("<I", int(datetime.fromisoformat(text).timestamp()))
         content = re.sub(re.escape(seconds) + b".{4}", bytes(8), content, flags=re.DOTALL)
@@ -104,7 +104,7 @@ def without_times(content: bytes, printed: str) -> bytes:
 
 
 def without_times_and_sum(content: bytes, printed: str) -> bytes:
-    """An OSD map without times and without its last bytes, a CRC that the other's tool has verified."""
+    """The OSD map without times and without its last bytes, a CRC that the other architecture's tool has verified."""
     return without_times(content, printed)[:-_CRC_BYTES]
 
 
@@ -115,7 +115,8 @@ SCENARIOS: tuple[Scenario, ...] = tuple(
     Scenario(
         name=f"interop.encoding-map[kind={kind.name.lower()}]",
         goal=f"Both architectures encode the same {kind.name} map, and it means the same to both.",
-        method="Each makes a map, changes the same one, prints the other's and the cluster's; compares all of it.",
+        method="Makes a map on each, changes the same map on each, prints the other's maps and the cluster's; compares "
+        "all results.",
         run=partial(run, kind=kind),
     )
     for kind in (MONITOR, OSD)

@@ -1,4 +1,4 @@
-"""Erasure codes: both architectures encode the same chunks and decode each other's after every loss."""
+"""Erasure codes: both architectures encode the same chunks and decode each other's chunks after every loss."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,15 +13,15 @@ from cephlab.suites.interop.mirror import difference
 from cephlab.suites.interop.sides import ArchSide, agree, each, sides
 
 OBJECT_BYTES = 100_001  # several stripes of every profile, the last one partial
-WORKERS = 2  # a decode is a short process: two at once hide an emulator's start-up
+WORKERS = 2  # each decode is a short process: two at once hide the start-up time of an emulator
 _SHOWN = 5
 
 
 @dataclass(frozen=True)
 class ErasureCode:
-    """One erasure code. tolerated: how many chunks, any of them, may be lost; local: chunks beyond k+m.
+    """One erasure code. tolerated: number of chunks of which any may be lost; local: number of chunks beyond k+m.
 
-    stripe_unit: bytes of a chunk in one stripe; tried: the most chunks that a scenario takes away, 0 for `tolerated`.
+    stripe_unit: bytes of a chunk in one stripe; tried: the most chunks that a scenario removes, 0 means `tolerated`.
     """
 
     plugin: str
@@ -39,7 +39,7 @@ class ErasureCode:
 
     @property
     def losses(self) -> list[tuple[int, ...]]:
-        """The sets of chunks that a scenario takes away."""
+        """The sets of chunks that a scenario removes."""
         return list(lost_chunks(len(self.chunks), self.tried or self.tolerated))
 
     @property
@@ -60,7 +60,7 @@ def plain(plugin: str, technique: str, k: int, m: int) -> ErasureCode:
 
 
 def bit_matrix(technique: str, k: int, m: int, w: int) -> ErasureCode:
-    """A jerasure technique on a bit matrix. Its chunks are whole sets of w packets of 32-bit words."""
+    """A jerasure technique on a bit matrix. A chunk is a multiple of w packets of 32-bit words."""
     more: dict[str, str | int] = {"technique": technique, "w": w, "packetsize": PACKET}
     return ErasureCode("jerasure", k, m, m, more, stripe_unit=w * PACKET * 4)
 
@@ -70,10 +70,10 @@ def clay(k: int, m: int, d: int) -> ErasureCode:
 
 
 def lrc(k: int, m: int, group: int) -> ErasureCode:
-    """Any m chunks may be lost: the global code restores data, then each group its own parity. Needs two groups.
+    """Any m chunks may be lost: the global code restores data, then each group restores its parity. Needs two groups.
 
-    With one group Ceph (up to 18.2.7 at least) never computes the global parity: ErasureCodeLrc::encode_chunks takes
-    the group, which holds every chunk, for the only layer to encode.
+    With one group Ceph (at least up to 18.2.7) never computes the global parity, because ErasureCodeLrc::encode_chunks
+    treats that group, which holds every chunk, as the only layer to encode.
     """
     return ErasureCode("lrc", k, m, m, {"l": group}, local=(k + m) // group)
 
@@ -90,7 +90,7 @@ QUICK = (
     plain("jerasure", "reed_sol_van", 4, 2),
     plain("isa", "reed_sol_van", 2, 1),
     plain("isa", "reed_sol_van", 4, 2),
-    replace(SMALL_LRC, tried=1),  # a group restores one alone; erasure-pairs loses two, which may need the global code
+    replace(SMALL_LRC, tried=1),  # a group restores one chunk; erasure-pairs loses two, which may need the global code
     shec(2, 1, 1),
     clay(2, 1, 2),
 )
@@ -111,7 +111,7 @@ FULL = (
 
 
 def run(stage: Stage, profile: ErasureCode) -> None:
-    """Encode on both, compare, then let each decode the other's chunks."""
+    """Encode on both architectures, compare, then let each decode the chunks of the other."""
     data = stage.rng.randbytes(OBJECT_BYTES)
     with sides(stage.cluster, "erasure") as between:
         require_plugin(between, profile.plugin)
@@ -139,7 +139,7 @@ def require_plugin(between: Mapping[Arch, ArchSide], plugin: str) -> None:
     """Unavailable where an image has no such plugin."""
     for arch, side in between.items():
         library = f"usr/lib/{arch.triplet}/ceph/erasure-code/libec_{plugin}.so"
-        # A program of the image looks, because only those see an emulated host's root.
+        # `test` runs on the host, because only the host's own programs see an emulated host's root.
         if side.host.run(["test", "-e", str(side.host.root / library)], check=False).code != 0:
             raise Unavailable(
                 f"the {arch} image has no erasure code plugin {plugin}", library, "use a release whose packages have it"
@@ -159,7 +159,7 @@ def decode_all(
     losses: Sequence[tuple[int, ...]],
     data: bytes,
 ) -> list[str]:
-    """The losses, in words, after which the other chunks do not restore the data."""
+    """Descriptions of the losses after which the remaining chunks do not restore the data."""
 
     def worker(number: int) -> list[str]:
         own = replace(side, directory=side.directory / f"worker{number}")
@@ -189,10 +189,11 @@ def scenario(tier: Tier, profile: ErasureCode, topic: str = "erasure") -> Scenar
     most = profile.tried or profile.tolerated
     return Scenario(
         name=f"interop.{topic}[{profile.label}]",
-        goal="Both architectures encode the same chunks and decode each other's after every loss of "
+        goal="Both architectures encode the same chunks and decode each other's chunks after every loss of "
         f"{'one chunk' if most == 1 else f'up to {most} chunks'}.",
-        method=f"Both encode the same bytes by {profile.text}; each decodes the other's without every 1 to {most} "
-        f"chunks; the code tolerates the loss of any {profile.tolerated}.",
+        method=f"Encodes the same bytes with {profile.text} on both; each decodes the other's chunks without every set "
+        f"of {'1 chunk' if most == 1 else f'1 to {most} chunks'}. The code tolerates the loss of any "
+        f"{profile.tolerated}.",
         run=partial(run, profile=profile),
         sees=("chunk .* against .*", *(f"losses that {arch} does not restore" for arch in Arch)),
         tier=tier,
