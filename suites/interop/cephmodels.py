@@ -154,8 +154,8 @@ def sequence(client: Arch, *, fast: bool) -> Scenario:
     return Scenario(
         name=f"interop.cephmodels-io-sequence[{variant}]",
         goal=f"Reads and writes of an erasure-coded object at every offset pass the checks of {SEQUENCE}.",
-        method=f"Runs it on {client} on an object led by {client.other}, {with_or_without} allow_ec_optimizations; then "
-        "deep-scrubs.",
+        method=f"Runs it on {client} on an object led by {client.other}, {with_or_without} "
+        "allow_ec_optimizations; then deep-scrubs.",
         run=partial(io_sequence, client=client, fast=fast),
         check="witnessed",
         tier=Tier.FULL,

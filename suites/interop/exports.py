@@ -1,4 +1,4 @@
-"""PG exports: a PG moves from an OSD of one architecture into an OSD of the other, in both directions."""
+"""PG exports: a PG moves from an OSD of one architecture to an OSD of the other, in both directions."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +19,9 @@ from cephlab.suites.interop.pg_export import Exported, read_export
 from cephlab.suites.interop.recovery import PAIRS
 from cephlab.suites.interop.sides import ArchSide, sha, sides
 
-PG_NUM = 16  # enough that each direction finds a PG
+PG_NUM = 16  # enough that there is a PG to move in each direction
 OBJECTS = 40  # two or three in each PG
-OMAP_KEYS = 25  # the edges of edges.binary_keys and some between
+OMAP_KEYS = 25  # the edge cases of edges.binary_keys and some random keys
 NAME_BYTES = 1000
 OBJECT_BYTES = 10_000
 HEAD_SNAP = -2  # ceph-objectstore-tool's value for an object that is not a clone
@@ -29,7 +29,7 @@ HEAD_SNAP = -2  # ceph-objectstore-tool's value for an object that is not a clon
 
 @dataclass(frozen=True)
 class Journey:
-    """One PG's way from the store of one OSD into that of another, which lacks it."""
+    """The move of one PG from the store of one OSD into that of another OSD, which lacks the PG."""
 
     pgid: str
     giver: Daemon
@@ -42,7 +42,7 @@ class Journey:
 
 @dataclass(frozen=True)
 class Given:
-    """What an object was given. data: sha256 of its content; omap: key in hexadecimal -> sha256 of its value."""
+    """What was written to an object. data: sha256 of its content; omap: key in hexadecimal -> sha256 of its value."""
 
     data: str
     omap: Mapping[str, str]
@@ -50,7 +50,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Travelled:
-    """sent, kept: the exports of giver and taker; listed: the taker's objects as `name@snap`."""
+    """sent, kept: the exports from giver and taker; listed: the taker's objects as `name@snap`."""
 
     sent: Mapping[str, Exported]
     listed: list[str]
@@ -66,17 +66,17 @@ def run(stage: Stage) -> None:
         sides(cluster, "exports") as between,
     ):
         wanted = fill(stage, pool)
-        cluster.settle()  # all OSDs at one map: a store refuses an export with a newer one
+        cluster.settle()  # all OSDs at one map, because a store refuses an export with a newer map
         journeys = choose(cluster, pool)
         with stopped(cluster, [journey.giver for journey in journeys]):
             travelled = travel(journeys, between)
         for journey in journeys:
-            there = {name: given for (pgid, name), given in wanted.items() if pgid == journey.pgid}
-            note(stage.recorder, journey, travelled[journey.giver.name], there)
+            in_pg = {name: given for (pgid, name), given in wanted.items() if pgid == journey.pgid}
+            note(stage.recorder, journey, travelled[journey.giver.name], in_pg)
 
 
 def fill(stage: Stage, pool: str) -> dict[tuple[str, str], Given]:
-    """Objects of drawn names with attributes, omap and a clone each; (pgid, `name@snap`) -> what it was given."""
+    """Write objects of random names with attributes, omap and a clone each. (pgid, `name@snap`) -> what was written."""
     client, rng = stage.cluster.client, stage.rng
     first = {name: wordy(rng, OBJECT_BYTES + n) for n, name in enumerate(texts(rng, OBJECTS, NAME_BYTES))}
     omaps = {name: {key: wordy(rng, 300) for key in binary_keys(rng, OMAP_KEYS)} for name in first}
@@ -97,14 +97,14 @@ def fill(stage: Stage, pool: str) -> dict[tuple[str, str], Given]:
 
 
 def choose(cluster: Cluster, pool: str) -> list[Journey]:
-    """For each architecture, a PG that its first OSD holds and the other's first OSD lacks."""
+    """For each architecture, a PG that its first OSD holds and the first OSD of the other architecture lacks."""
     first = {arch: cluster.osd_ids(arch)[0] for arch in cluster.spec.archs}
     placed = cluster.client.mon("pg ls-by-pool", poolstr=pool)["pg_stats"]
     journeys = []
     for giver, taker in zip(first.values(), reversed(first.values()), strict=True):
         fitting = [pg for pg in placed if giver in pg["acting"] and taker not in pg["acting"]]
         if not fitting:
-            raise LabBroken(f"no PG of {len(placed)} is on osd.{giver} and not on osd.{taker}")
+            raise LabBroken(f"none of {len(placed)} PGs is on osd.{giver} but not on osd.{taker}")
         fullest = max(fitting, key=lambda pg: int(pg["stat_sum"]["num_objects"]))
         journeys.append(Journey(fullest["pgid"], cluster.daemon(f"osd.{giver}"), cluster.daemon(f"osd.{taker}")))
     return journeys
@@ -112,7 +112,7 @@ def choose(cluster: Cluster, pool: str) -> list[Journey]:
 
 @contextmanager
 def stopped(cluster: Cluster, daemons: Sequence[Daemon]) -> Iterator[None]:
-    """Stop OSDs at the same map and have them marked down. Afterwards they run and are healthy again."""
+    """Stop OSDs at the same map and mark them down. Afterwards start them and wait until the cluster is healthy."""
     client = cluster.client
     client.mon("osd set", key="nodown")
     try:
@@ -131,9 +131,10 @@ def stopped(cluster: Cluster, daemons: Sequence[Daemon]) -> Iterator[None]:
 
 
 def travel(journeys: Sequence[Journey], between: Mapping[Arch, ArchSide]) -> dict[str, Travelled]:
-    """Export, import, list, and export again from the new place. Returns giver's name -> results.
+    """Export, import, list, and export again from the new store. Returns giver's name -> results.
 
-    Both OSDs take each step at once: one PG's giver is the other's taker, and a store serves one tool at a time.
+    Both OSDs do each step at the same time. The giver of one PG is the taker of the other, and a store serves one tool
+    at a time.
     """
 
     def export(daemon: Daemon, pgid: str, file: str) -> bytes:
@@ -157,19 +158,20 @@ def travel(journeys: Sequence[Journey], between: Mapping[Arch, ArchSide]) -> dic
 
 
 def note(recorder: Recorder, journey: Journey, exports: Travelled, wanted: Mapping[str, Given]) -> None:
-    """Observe one PG's objects on their way. wanted: `name@snap` -> what was written."""
-    way, names = journey.label, sorted(wanted)
+    """Observe the objects of one PG before and after its move. wanted: `name@snap` -> what was written."""
+    direction, names = journey.label, sorted(wanted)
     recorder.observe(
-        f"objects in the PG, {way}", got=len(names) > 0, wanted=True, pgid=journey.pgid, objects=len(names)
+        f"objects in the PG, {direction}", got=len(names) > 0, wanted=True, pgid=journey.pgid, objects=len(names)
     )
-    for what, answers in (("exported", exports.sent), ("after the import", exports.kept)):
+    for when, answers in (("in the export", exports.sent), ("after the import", exports.kept)):
         contents = {name: exported.data for name, exported in answers.items()}
-        recorder.observe(f"content {what}, {way}", got=contents, wanted={name: wanted[name].data for name in names})
+        given = {name: wanted[name].data for name in names}
+        recorder.observe(f"content {when}, {direction}", got=contents, wanted=given)
         odd = [name for name in names if name not in answers or answers[name].omap != wanted[name].omap]
-        recorder.observe(f"objects whose omap is another {what}, {way}", got=odd, wanted=[], of=len(names))
-    recorder.observe(f"objects listed after the import, {way}", got=exports.listed, wanted=names)
+        recorder.observe(f"objects with a wrong omap {when}, {direction}", got=odd, wanted=[], of=len(names))
+    recorder.observe(f"objects listed after the import, {direction}", got=exports.listed, wanted=names)
     recorder.observe(
-        f"content, attributes and omap after the import, {way}",
+        f"content, attributes and omap after the import, {direction}",
         got={name: exported.everything for name, exported in exports.kept.items()},
         wanted={name: exported.everything for name, exported in exports.sent.items()},
     )
@@ -191,9 +193,9 @@ def listing(output: str) -> list[str]:
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         name="interop.encoding-pg-export",
-        goal="A PG exported from an OSD of one architecture lives on in an OSD of the other, unchanged.",
-        method="ceph-objectstore-tool exports, imports, lists and exports again, on a stopped OSD of each; contents, "
-        "which BlueStore had compressed, and omaps are compared with what was written.",
+        goal="A PG exported from an OSD of one architecture is unchanged after its import into an OSD of the other.",
+        method="Writes compressed objects, stops an OSD of each architecture; ceph-objectstore-tool exports, imports, "
+        "lists and exports again; compares contents and omaps with what was written.",
         run=run,
         sees=("objects in the PG, .*", "content, attributes and omap after the import, .*"),
         expects={

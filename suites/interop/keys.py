@@ -18,7 +18,7 @@ from cephlab.suites.interop.mirror import Mirror
 OBJECT_BYTES = 64 << 10
 PG_NUM = 4
 CONNECT_S = 20
-LEAST_LED = 2  # a write and a read of one object
+LEAST_LED = 2  # one write and one read of an object
 REFUSALS = {1, 13}
 """EPERM and EACCES: librados' errors for a wrong key."""
 
@@ -30,7 +30,7 @@ EXPECTED = {
 
 
 def client_key(stage: Stage, client: Arch) -> None:
-    """Give a client's entity a new key, work with the old and the new one, then try the old one again."""
+    """Write with a client's old key and with a new one, then try the old key again."""
     cluster = stage.cluster
     caps = {"mon": "allow r", "osd": "allow rw"}
     sample = own(cluster).deployment.admin.key
@@ -44,13 +44,13 @@ def client_key(stage: Stage, client: Arch) -> None:
                     mirror.full(f"under-{which}", stage.rng.randbytes(OBJECT_BYTES))
             mirror.verify(cluster.client_for(client.other), stage.recorder, f"read by {client.other}")
             answer = admitted(cluster, client, old.name, keyring.render([old]))
-            stage.recorder.observe("the old key after the exchange", got=answer, wanted="refused")
+            stage.recorder.observe("the old key after the change", got=answer, wanted="refused")
         finally:
             cluster.client.mon("auth rm", entity=old.name)
 
 
 def osd_key(stage: Stage, on: Arch) -> None:
-    """Give an OSD a new key and restart it, try the old key, and work through the OSD."""
+    """Give an OSD a new key and restart it, try the old key, then write and read through the OSD."""
     cluster = own(stage.cluster)
     osd = cluster.osd_ids(on)[0]
     name = f"osd.{osd}"
@@ -66,7 +66,7 @@ def osd_key(stage: Stage, on: Arch) -> None:
         cluster.start(name)
         pools.wait_clean(cluster)
         answer = admitted(cluster, on, name, old)
-        stage.recorder.observe(f"the old key of {name} after the exchange", got=answer, wanted="refused")
+        stage.recorder.observe(f"the old key of {name} after the change", got=answer, wanted="refused")
         mirror = Mirror(cluster.client_for(on.other), pool)
         with led_by_one(cluster, osd, (pool,)):
             before = operations(cluster)[osd]
@@ -94,7 +94,7 @@ def identified(cluster: Cluster, arch: Arch, name: str, key: bytes) -> Iterator[
     host = cluster.host_with(arch)
     path = host.directory / "interop.keyring"
     host.push(key, path, mode=0o600)
-    # Without these a daemon's name brings the daemon's log and socket along.
+    # Without the last two, a client with a daemon's name would use the daemon's log and socket.
     options = {"keyring": str(path), "log_file": "", "admin_socket": ""}
     client = RadosClient(host, conf.conf_path(host), name=name, patience=cluster.patience, options=options)
     try:
@@ -109,14 +109,15 @@ def scenarios(arch: Arch) -> tuple[Scenario, ...]:
         Scenario(
             name=f"interop.keys-client[client={arch}]",
             goal=f"A client of {arch} works with its new cephx key, and Ceph refuses the old one.",
-            method="Imports a new key for the client, works with both keys in turn, then tries the old one again.",
+            method="Writes with the old key, imports a new one and writes with it, reads all, then tries the old key.",
             run=partial(client_key, client=arch),
             expects=EXPECTED,
         ),
         Scenario(
             name=f"interop.keys-osd[on={arch}]",
             goal=f"An OSD of {arch} works with its new cephx key, and Ceph refuses the old one.",
-            method="Imports a new key, restarts the OSD with it, tries the old key, works through it as primary.",
+            method="Imports a new key, restarts the OSD with it, tries the old key, writes and reads with the OSD as "
+            "primary.",
             run=partial(osd_key, on=arch),
             check="witnessed",
             # The restart of an emulated OSD takes many seconds.

@@ -1,4 +1,4 @@
-"""Load on a standing mixed cluster: clients of both architectures write blocks with checksums; all are read back."""
+"""Load on a mixed cluster: clients of both architectures write blocks with checksums, and all blocks are read back."""
 
 from contextlib import ExitStack
 
@@ -11,24 +11,24 @@ from cephlab.lab.workloads.fioverify import FioVerify, Witness
 
 LOAD_S = {Tier.QUICK: 5.0, Tier.FULL: 180.0}
 RATE_IOPS = 40
-"""Of each client: what an emulated OSD serves beside others without operations that count as slow."""
+"""Of each client. At this rate an emulated OSD on a shared machine has no slow operations."""
 IMAGE_BYTES = 64 << 20
 LEAST_PER_S = 1.0
-"""Blocks of each client. With fewer there was no load to speak of."""
+"""Least blocks of each client per second. With fewer there was no real load."""
 PG_NUM = 16
 
 CLUSTERS = {"2+1": (2, 1), "1+2": (1, 2)}
-"""Nodes of this machine's architecture, and of the other."""
+"""Numbers of nodes of this machine's architecture and of the other."""
 
 
 def loaded(stage: Stage, load_s: float | None = None) -> None:
-    """Let fio write from a client of each architecture, read all back where it was written, and compare both views.
+    """Let fio write from a client of each architecture, read all back on that client, and compare the view of both.
 
-    load_s: instead of the tier's.
+    load_s: seconds of load, instead of the tier's.
     """
     cluster, seconds = stage.cluster, LOAD_S[stage.tier] if load_s is None else load_s
     with ExitStack() as made:
-        # A pool for each, because the first object in a pool is the sign that its client writes.
+        # Each client has its own pool, because the first object in the pool shows that its client has started to write.
         own = {arch: made.enter_context(pools.pool(cluster, f"load-{arch}", pg_num=PG_NUM)) for arch in Arch}
         loads = [FioVerify(cluster, stage.recorder, witness(stage, own[arch], arch)) for arch in Arch]
         for load in loads:
@@ -47,12 +47,12 @@ def loaded(stage: Stage, load_s: float | None = None) -> None:
 
 
 def examine(stage: Stage, load: FioVerify) -> None:
-    """Read back what a client wrote, and compare how a client of each architecture sees it."""
+    """Read back what a client wrote, and compare what the clients of both architectures read."""
     load.verify()
     image = load.witness.image
     views = {arch: stage.cluster.client_for(arch).rbd_digest(load.witness.pool, image, IMAGE_BYTES) for arch in Arch}
-    what = f"{image} as a client of {Arch.AARCH64} reads it"
-    stage.recorder.observe(what, got=views[Arch.AARCH64], wanted=views[Arch.X86_64])
+    title = f"{image} as a client of {Arch.AARCH64} reads it"
+    stage.recorder.observe(title, got=views[Arch.AARCH64], wanted=views[Arch.X86_64])
     load.clean()
 
 
@@ -68,12 +68,12 @@ def scenario(name: str) -> Scenario:
     native, foreign = CLUSTERS[name]
     return Scenario(
         name=f"interop.load[nodes={name}]",
-        goal="A standing mixed cluster takes load from clients of both architectures without an error or a wrong byte.",
-        method=f"fio writes from a client of each for {LOAD_S[Tier.QUICK]:.0f} s, in the full tier for "
-        f"{LOAD_S[Tier.FULL]:.0f} s, reads every block back by its checksum; both clients read equal images.",
+        goal="A mixed cluster takes load from clients of both architectures without an error or a wrong byte.",
+        method=f"Lets fio write from a client of each for {LOAD_S[Tier.QUICK]:.0f} s, in the full tier for "
+        f"{LOAD_S[Tier.FULL]:.0f} s; reads every block back by its checksum; compares what both clients read.",
         run=loaded,
         check="witnessed",
-        tier=Tier.QUICK if native > foreign else Tier.FULL,  # each raises a cluster of its own
+        tier=Tier.QUICK if native > foreign else Tier.FULL,  # each scenario raises its own cluster
         topology=Topology(native=native, foreign=foreign, clients=True),
     )
 

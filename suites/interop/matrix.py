@@ -1,4 +1,4 @@
-"""The two architectures: which one an OSD or a client has, and which one served the operations of clients."""
+"""Which architecture an OSD or a client has, and which architecture served the operations of clients."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,8 +13,8 @@ from cephlab.lab.telemetry import counters
 LEAD_S = 60.0
 
 LEAST_SHARE = 0.95
-"""Share of client operations that the wanted primaries must serve. A few of Ceph's own tests read from any replica on
-purpose, and the manager has a pool of its own."""
+"""Share of client operations that primaries of the wanted architecture must serve. It is not 1, because a few of Ceph's
+own tests read from any replica on purpose, and the manager has a pool of its own."""
 
 
 def arch_of(cluster: Cluster, osd: int) -> Arch:
@@ -28,7 +28,7 @@ def observe_primaries(stage: Stage, pool: str, primary: Arch) -> None:
 
 
 def observe_client(stage: Stage, client: Arch) -> None:
-    """Observe that the client for an architecture runs as a program of it."""
+    """Observe that the client for an architecture runs as a program of that architecture."""
     machine = stage.cluster.client_for(client).call("about")["machine"]
     stage.recorder.observe("architecture of the writing client", got=machine, wanted=client.value)
 
@@ -37,7 +37,7 @@ def observe_client(stage: Stage, client: Arch) -> None:
 def led_by_one(cluster: Cluster, osd: int, names: tuple[str, ...]) -> Iterator[None]:
     """Inside the block one OSD is the primary of all its PGs in some pools. names: of the pools.
 
-    With `pools.primary_on` any OSD of its architecture may lead, even one that the scenario never touched.
+    `pools.primary_on` would allow any OSD of that architecture as primary, even one that the scenario never touched.
     """
     others = [follower for follower in cluster.osd_ids() if follower != osd]
     try:
@@ -69,10 +69,10 @@ def counted_operations(stage: Stage, primary: Arch, *, wanted: bool = True) -> I
     yield
     after = operations(cluster)
     led = {osd: after[osd] - before[osd] for osd in after}
-    there, everywhere = sum(led[osd] for osd in cluster.osd_ids(primary)), sum(led.values())
-    stage.recorder.witness(f"client operations led by {primary} OSDs", got=there, least=1 if wanted else 0)
-    if everywhere:
-        share = there / everywhere
+    led_by_arch, led_by_all = sum(led[osd] for osd in cluster.osd_ids(primary)), sum(led.values())
+    stage.recorder.witness(f"client operations led by {primary} OSDs", got=led_by_arch, least=1 if wanted else 0)
+    if led_by_all:
+        share = led_by_arch / led_by_all
         stage.recorder.witness(f"share of client operations led by {primary} OSDs", got=share, least=LEAST_SHARE)
 
 

@@ -1,4 +1,4 @@
-"""Encrypted and compressed traffic between architectures."""
+"""Encrypted and compressed connections between architectures."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ CONFIG_S = 30.0
 SECURE = {"ms_cluster_mode": "secure", "ms_service_mode": "secure", "ms_client_mode": "secure"}
 COMPRESSED = {"ms_osd_compress_mode": "force", "ms_osd_compress_min_size": "1024"}
 COMPRESSIBLE_TO = 4
-"""Repeating content shrinks to far less than a quarter with any algorithm."""
+"""Factor by which compression must shrink repeating content at least. Any algorithm shrinks it far more."""
 
 EXPECTED = {
     **DEAD_COUNT,
@@ -40,7 +40,7 @@ ENCRYPTED = "msgr_recv_encrypted_bytes"
 SINCE = dict.fromkeys(
     ("reef", "tentacle", UNKNOWN_RELEASE), "Pacific neither compresses on the wire nor counts what it encrypts there"
 )
-"""What a scenario here needs of a release."""
+"""Releases that have what these scenarios need, with the reason why other releases are skipped."""
 
 
 def secure(stage: Stage, client: Arch) -> None:
@@ -59,7 +59,7 @@ def secure(stage: Stage, client: Arch) -> None:
             mirror.full(f"o{number}", stage.rng.randbytes(OBJECT_BYTES))
         after = counters(cluster)
         for arch in Arch:
-            # Each architecture gets every object at least once from the other, from the client or as a copy.
+            # Each architecture receives every object from the other at least once: from the client or as a replica.
             received = total(after, cluster.osd_ids(arch), ENCRYPTED) - total(before, cluster.osd_ids(arch), ENCRYPTED)
             stage.recorder.witness(f"bytes that {arch} received encrypted", got=received, least=OBJECTS * OBJECT_BYTES)
         mirror.verify(writer, stage.recorder, "read over encrypted connections")
@@ -67,18 +67,18 @@ def secure(stage: Stage, client: Arch) -> None:
 
 
 def compressed(stage: Stage, algorithm: str) -> None:
-    """Compress every new link between OSDs by one algorithm; each architecture sends to the other, and is read."""
+    """Compress new connections between OSDs with one algorithm; each architecture sends, the other is read from."""
     cluster = stage.cluster
     options = {**COMPRESSED, "ms_osd_compression_algorithm": algorithm}
     stored = {"compression_mode": "force", "compression_algorithm": algorithm}
     with pools.pool(cluster, "small", pg_num=PG_NUM, options=stored) as pool, ExitStack() as rewiring:
         mirror, sent = Mirror(cluster.client, pool), None
-        # Every BlueStore loads the compressor first: links that load it at the same time crash an OSD now and then
-        # (docs/track-record.md).
+        # Let every BlueStore load the compressor first: connections that load it at the same time sometimes crash an
+        # OSD (docs/track-record.md).
         mirror.full("first", wordy(stage.rng, OBJECT_BYTES))
         rewiring.enter_context(rewired(cluster, options))
         for primary in (*Arch, None):
-            # Each leads in turn; the next one is read from, which got it compressed, before it sends itself.
+            # The architectures lead in turn. Before one sends, read from it what it received compressed.
             reader = primary or next(iter(Arch))
             with pools.primary_on(cluster, reader, pool):
                 observe_primaries(stage, pool, reader)
@@ -92,22 +92,22 @@ def compressed(stage: Stage, algorithm: str) -> None:
 
 
 def send(stage: Stage, mirror: Mirror, primary: Arch, algorithm: str) -> None:
-    """Write content that repeats, and count what its copies cost on the wire."""
+    """Write repeating content, and count the bytes that its replicas take on the wire."""
     cluster = stage.cluster
     copies = cluster.osd_ids(primary.other)
     before = counters(cluster)
     for number in range(OBJECTS):
         mirror.full(f"{primary}-{number}", stage.rng.randbytes(1024) * (OBJECT_BYTES // 1024))
-    # Clients' links are never compressed, so what shows is what the primaries send to the other architecture.
+    # Connections of clients are never compressed, so the counters show what primaries send to the other architecture.
     received = total(counters(cluster), copies, RECEIVED) - total(before, copies, RECEIVED)
     whole = OBJECTS * OBJECT_BYTES * len(copies)
-    what = f"bytes that {primary.other} was spared of {whole} with {algorithm}"
-    stage.recorder.witness(what, got=whole - received, least=whole * (1 - 1 / COMPRESSIBLE_TO))
+    title = f"bytes of {whole} that compression with {algorithm} saved on the way to {primary.other}"
+    stage.recorder.witness(title, got=whole - received, least=whole * (1 - 1 / COMPRESSIBLE_TO))
 
 
 @contextmanager
 def rewired(cluster: Cluster, options: Mapping[str, str]) -> Iterator[None]:
-    """Set options inside the block. Links between OSDs of different architectures reconnect under them."""
+    """Set options inside the block, and reconnect the OSDs of different architectures so that the options apply."""
     try:
         for key, value in options.items():
             cluster.client.mon("config set", who="global", name=key, value=value)
@@ -132,7 +132,7 @@ def await_option(cluster: Cluster, daemon: str, options: Mapping[str, str]) -> N
 
 
 def reconnect(cluster: Cluster) -> None:
-    """Let the OSDs of the rarer architecture reconnect: all links between the two lead to them.
+    """Let the OSDs of the rarer architecture reconnect, since every connection between the two ends at one of them.
 
     A running OSD that the map shows as down binds new ports and boots again within a second.
     """
@@ -168,8 +168,8 @@ def secure_scenario(client: Arch) -> Scenario:
     primary = client.other
     return Scenario(
         name=f"interop.messenger-secure[client={client},primary={primary}]",
-        goal="Both architectures understand what the other encrypts on the wire.",
-        method=f"Requires msgr2's secure mode, writes from {client} to primaries on {primary}, reads by both.",
+        goal="Each architecture decrypts what the other encrypts on the wire.",
+        method=f"Requires msgr2's secure mode, writes from {client} to primaries on {primary}, reads on both.",
         run=partial(secure, client=client),
         check="witnessed",
         expects=EXPECTED,
@@ -180,8 +180,8 @@ def secure_scenario(client: Arch) -> Scenario:
 def compressed_scenario(algorithm: str) -> Scenario:
     return Scenario(
         name=f"interop.messenger-compressed[algorithm={algorithm}]",
-        goal=f"OSDs of each architecture understand what those of the other compress on the wire with {algorithm}.",
-        method="Forces compression between OSDs, writes through primaries of each, reads the copies of the other.",
+        goal=f"OSDs of each architecture decompress what those of the other compress on the wire with {algorithm}.",
+        method="Forces compression between OSDs, writes through primaries of each, reads the replicas on the other.",
         run=partial(compressed, algorithm=algorithm),
         check="witnessed",
         expects=EXPECTED,

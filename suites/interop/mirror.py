@@ -1,4 +1,4 @@
-"""Objects in a pool, and a model of what they must hold. The model is computed here, never read from the cluster."""
+"""Objects in a pool, and a model of what they must hold. The model is computed here and never read from the cluster."""
 
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class WantedObject:
 
 @dataclass
 class Mirror:
-    """Does the same to a pool, through a client, and to a model here. The client may change at any time."""
+    """Applies each operation to a pool, through a client, and to a model here. The client may change at any time."""
 
     client: RadosClient
     pool: str
@@ -88,7 +88,7 @@ class Mirror:
             del self.snaps[snap]
 
     def verify(self, reader: RadosClient, recorder: Recorder, when: str) -> None:
-        """Observe what `reader` finds in the pool and its snapshots next to what must be there."""
+        """Observe what `reader` finds in the pool and its snapshots, compared with what must be there."""
         recorder.observe(
             f"objects listed {when}",
             got=reader.list_objects(self.pool),

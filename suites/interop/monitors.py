@@ -1,4 +1,4 @@
-"""Monitors of both architectures in one quorum: one fails, the others serve, and it catches up on its return."""
+"""Monitors of both architectures in one quorum: one fails, the others serve, and the lost one catches up on return."""
 
 import errno
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.suites.expected import MON_TERMINATED
 from cephlab.suites.interop.mirror import Mirror
 
-# Elections at the pace of native monitors. With the defaults an emulated one takes a minute an outage.
+# Elections at the pace of native monitors. With the defaults an emulated monitor takes a minute per outage.
 TOPOLOGY = Topology(native=2, foreign=1, mons=3, options=(("mon_election_timeout", "2"), ("mon_lease", "2")))
 PG_NUM = 4
 COMMITS = 10  # changes that the stopped monitor misses
@@ -46,8 +46,8 @@ EXPECTED = {
 class Loss:
     """The architectures of the leader and of the monitor that the scenario stops.
 
-    A barred monitor may not lead even when the leader is lost. So the scenario stops the leader itself only where no
-    other is barred: where it is the first in the map.
+    A barred monitor may not lead even when the leader is lost. So the scenario stops the leader itself only if no other
+    monitor is barred, that is, if the leader is the first in the map.
     """
 
     leader: Arch
@@ -55,7 +55,7 @@ class Loss:
 
 
 def outages(stage: Stage, losses: tuple[Loss, ...], *, wipe: bool = False) -> None:
-    """For each loss choose a leader and stop a monitor; write and read meanwhile; compare the stores.
+    """For each loss, choose a leader and stop a monitor, write and read meanwhile, and compare the stores.
 
     wipe: the stopped monitor also loses its store.
     """
@@ -72,7 +72,7 @@ def outages(stage: Stage, losses: tuple[Loss, ...], *, wipe: bool = False) -> No
 
 def outage(stage: Stage, mirror: Mirror, victim: str, number: int, *, wipe: bool) -> None:
     cluster, recorder = stage.cluster, stage.recorder
-    # A new value for each outage: one from an earlier outage must not pass for what this one missed.
+    # Each outage has a new value, so that a value from an earlier outage cannot pass for what this one missed.
     value = f"{victim} in outage {number}"
     recorder.record("outage", monitor=victim, arch=cluster.daemon(victim).host.arch.value, leader=leader(cluster))
     cluster.stop(victim)
@@ -92,11 +92,11 @@ def outage(stage: Stage, mirror: Mirror, victim: str, number: int, *, wipe: bool
     agree(stage, victim)
     with only(cluster, victim) as client:
         answer = client.command("mon", "config-key get", key=LAST_KEY).decode()
-    recorder.observe(f"what {victim} says was set while it was away", got=answer, wanted=value)
+    recorder.observe(f"value set during the outage, read from {victim}", got=answer, wanted=value)
 
 
 def lost_leader(stage: Stage) -> None:
-    """Stop the leader itself, a foreign monitor, after making it the first in the map."""
+    """Make a foreign monitor the first in the map, so that it leads, and stop it."""
     cluster = stage.cluster
     wanted = first_of(cluster, THERE)
     for name in in_order(cluster)[: in_order(cluster).index(wanted)]:
@@ -121,7 +121,7 @@ def to_the_end(stage: Stage, monitor: str) -> None:
 
 @contextmanager
 def chosen_leaders(cluster: Cluster) -> Iterator[None]:
-    """Inside the block monitors can be barred from leading. Otherwise the first in the map always leads."""
+    """Inside the block monitors can be barred from leading. Without that the first in the map always leads."""
     cluster.client.mon("mon set election_strategy", strategy="disallow")
     try:
         yield
@@ -155,14 +155,14 @@ def barred_leaders(cluster: Cluster) -> list[str]:
 
 
 def serve(cluster: Cluster, mirror: Mirror, rng: Random, value: str) -> None:
-    """Write to the pool, and make changes that the monitors must commit. value: what the changes set."""
+    """Write to the pool, and make changes that the monitors must commit. value: the value that the changes set."""
     mirror.full(f"during {value}", rng.randbytes(OBJECT_BYTES))
     for number in range(COMMITS):
         cluster.client.command("mon", "config-key set", key=f"interop/{number}", val=value)
 
 
 def agree(stage: Stage, returned: str) -> None:
-    """Wait until the returned monitor holds all that the leader had committed on its return."""
+    """Wait until the returned monitor holds all that the leader had committed when it returned."""
     cluster = stage.cluster
     wanted = committed(cluster, leader(cluster))
     clock.wait(
@@ -174,7 +174,7 @@ def agree(stage: Stage, returned: str) -> None:
 
 
 def wiped(stage: Stage, victim: str) -> None:
-    """Replace the stopped monitor's store by an empty one, as after the loss of its disk."""
+    """Replace the store of the stopped monitor with an empty one, as after the loss of its disk."""
     cluster = stage.cluster
     daemon = cluster.daemon(victim)
     host = daemon.host
@@ -192,21 +192,21 @@ def wiped(stage: Stage, victim: str) -> None:
 
 
 def with_ticks(stage: Stage, monitor: str) -> None:
-    """Restart a monitor that gives new clients no id, and record it.
+    """Restart a monitor that gives new clients no id, and record that as a defect.
 
     A monitor with an emptied store can cancel its own tick, which asks the leader for ids (docs/track-record.md). Ceph
-    has this defect on any architecture. Without the restart the run would end without an answer.
+    has this defect on any architecture. Without the restart the run could not test what it is meant to test.
     """
     cluster = stage.cluster
     if gives_ids(cluster, monitor):
         return
-    stage.recorder.record("defect", monitor=monitor, seen="it gives no new client an id", done="started anew")
+    stage.recorder.record("defect", monitor=monitor, seen="it gives no id to a new client", done="restarted")
     cluster.stop(monitor)
     start(cluster, monitor)
 
 
 def gives_ids(cluster: Cluster, monitor: str) -> bool:
-    """Whether a new client of this monitor alone can connect within many ticks."""
+    """Whether a new client that knows only this monitor can connect within many ticks."""
     with only(cluster, monitor) as client:
         try:
             client.call("about", connect_s=round(IDS_S * cluster.patience))
@@ -243,7 +243,7 @@ def leader(cluster: Cluster) -> str:
 
 
 def committed(cluster: Cluster, monitor: str) -> dict[str, int]:
-    """The last commits in one monitor's own store: of Paxos, and of the maps."""
+    """The last committed versions in one monitor's own store, of Paxos and of the maps."""
     with only(cluster, monitor) as client:
         report = client.mon("report")
     maps = {name: int(report[f"{name}_last_committed"]) for name in ("monmap", "osdmap")}
@@ -251,7 +251,7 @@ def committed(cluster: Cluster, monitor: str) -> dict[str, int]:
 
 
 def only(cluster: Cluster, monitor: str) -> closing[RadosClient]:
-    """A client that knows only this monitor, which so answers from its own store."""
+    """A client that knows only this monitor, so that answers come from this monitor's own store."""
     options = {"mon_host": conf.mon_host([cluster.host_of(monitor).address])}
     return closing(cluster.new_client(cluster.client.host.name, options=options))
 
@@ -284,15 +284,16 @@ SCENARIOS: tuple[Scenario, ...] = (
         name="interop.monitors-lost-each",
         run=partial(outages, losses=ALL_LOSSES),
         tier=Tier.FULL,
-        goal="With any architecture leading and any losing a monitor, the rest serves and the lost one catches up.",
-        method="Goes through leaders and losses; commits and writes during each outage; compares the stores after it.",
+        goal="Whichever architecture leads or loses a monitor, the rest serves and the lost monitor catches up.",
+        method="For each pair of leader and lost monitor, commits and writes during the outage; compares the stores "
+        "after it.",
     ),
     monitors_scenario(
         name="interop.monitors-wiped",
         run=partial(outages, losses=WIPED, wipe=True),
         tier=Tier.FULL,
         goal="A monitor that lost its store gets it back from a leader of the other architecture.",
-        method="Empties a stopped monitor's store with mkfs and lets it synchronise fully, in both directions.",
+        method="Replaces a stopped monitor's store by an empty one and lets it synchronise fully, in both directions.",
     ),
     monitors_scenario(
         name="interop.monitors-lost-leader",
@@ -300,6 +301,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         tier=Tier.FULL,
         spoils=True,
         goal="A quorum survives the loss of a foreign leader, which then catches up and leads again.",
-        method="Puts a foreign monitor first in the map by removing and adding others, stops it, commits, starts it.",
+        method="Makes a foreign monitor the first in the map by removing and adding others; stops it, commits, and "
+        "starts it again.",
     ),
 )
