@@ -1,4 +1,4 @@
-"""An OSD's disk moves to the other architecture, which reads a store that it never wrote."""
+"""The disk of an OSD moves to the other architecture, which reads a store that it did not write."""
 
 from collections import Counter
 from functools import partial
@@ -17,7 +17,7 @@ from cephlab.suites.interop.mirror import Mirror
 NAMED = 12
 OMAP_KEYS = 20
 STAYS = "osd_crush_update_on_start"
-"""False: an OSD that starts elsewhere keeps its place in the CRUSH map, and so its PGs."""
+"""If false, an OSD that starts on another machine keeps its place in the CRUSH map, and so its PGs."""
 
 EXPECTED = {
     r"log_channel\(cluster\) log \[WRN\] : Health check (failed|update): .*\((OSD_DOWN|OSD_HOST_DOWN|PG_DEGRADED)\)": (
@@ -27,9 +27,9 @@ EXPECTED = {
 
 
 def run(stage: Stage, writer: Arch, tier: Tier) -> None:
-    """Fill pools, move an OSD of `writer` to a machine of the other architecture, let it alone lead, and move it back.
+    """Fill pools, move an OSD of `writer` to the other architecture, read with it as the only primary, move it back.
 
-    tier: the scenario's own. The full one has every checksum type, and looks into the store for them.
+    tier: the scenario's own. The full tier tests every checksum type, and checks the types in the store.
     """
     cluster, recorder, reader = stage.cluster, stage.recorder, writer.other
     osd = cluster.osd_ids(writer)[0]
@@ -49,8 +49,8 @@ def run(stage: Stage, writer: Arch, tier: Tier) -> None:
         recorder.observe(f"architecture of osd.{osd} now", got=arch_of(cluster, osd).value, wanted=reader.value)
         with led_by_one(cluster, osd, (packed, summed)):
             read = reading(cluster, osd, stage, (compressed, checksummed))
-        recorder.witness("compressed blobs that it read", got=read["decompressions"], least=len(COMPRESSION))
-        recorder.witness("checksums that it verified", got=read["verifications"], least=len(sums) or 1)
+        recorder.witness(f"compressed blobs that osd.{osd} read", got=read["decompressions"], least=len(COMPRESSION))
+        recorder.witness(f"checksums that osd.{osd} verified", got=read["verifications"], least=len(sums) or 1)
         if sums:
             look_inside(stage, osd, summed)
         move(cluster, osd, home)
@@ -58,7 +58,7 @@ def run(stage: Stage, writer: Arch, tier: Tier) -> None:
 
 
 def attribute(stage: Stage, mirror: Mirror) -> None:
-    """Names, attributes and omaps of many lengths: what RocksDB keeps, in blocks that it packs with LZ4."""
+    """Write names, attributes and omaps of many lengths. RocksDB keeps them in blocks that it compresses with LZ4."""
     for name, size in zip(texts(stage.rng, NAMED, 1000), sizes(stage.rng, NAMED), strict=True):
         mirror.full(name, stage.rng.randbytes(100))
         mirror.xattr(name, "note", wordy(stage.rng, size))
@@ -75,7 +75,7 @@ def move(cluster: Cluster, osd: int, target: str) -> None:
 
 
 def reading(cluster: Cluster, osd: int, stage: Stage, mirrors: tuple[Mirror, ...]) -> Counter[str]:
-    """Read everything. Returns what that added to the OSD's counters."""
+    """Read everything. Returns how much the OSD's counters grew."""
     before = counters(cluster)[osd]
     for mirror in mirrors:
         mirror.verify(cluster.client, stage.recorder, f"read by osd.{osd} after its disks moved")
@@ -87,10 +87,10 @@ def scenario(tier: Tier, writer: Arch) -> Scenario:
     everything = tier is Tier.FULL
     return Scenario(
         name=f"interop.moved{'-all' if everything else ''}[writer={writer},reader={reader}]",
-        goal="What BlueStore of one architecture compressed and checksummed is read by that of the other, and so is "
-        "what RocksDB below it keeps.",
-        method=f"Every compression{' and every checksum type' if everything else ''} on an OSD of {writer}, attributes "
-        f"and omaps; its disks move to {reader}, where it alone leads and is read, and back.",
+        goal="An OSD of one architecture reads the compressed and checksummed data, and the RocksDB data, that the "
+        "other architecture wrote to its disks.",
+        method=f"Writes with every compression{' and every checksum type' if everything else ''}, and attributes and "
+        f"omaps, to an OSD of {writer}; moves its disks to {reader}; reads with it as only primary; moves them back.",
         run=partial(run, writer=writer, tier=tier),
         check="witnessed",
         tier=tier,

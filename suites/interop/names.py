@@ -16,13 +16,13 @@ from cephlab.suites.interop.matrix import observe_client
 from cephlab.suites.interop.mirror import Mirror, difference
 
 NAMES = 40
-SNAPPED = 6  # objects that there are when the snapshot is made, and that are read at it
+SNAPPED = 6  # objects that exist when the snapshot is made, and that are read at it
 ATTRIBUTES = 24
 PLACES = 24  # objects in namespaces, with and without locator keys
 PATCHES = 12
-PAGE = 100  # omap keys that a reader asks for at a time
+PAGE = 100  # omap keys per request of a reader
 FAR = edges.OBJECT_BYTES - 1
-"""The last byte that an object may have."""
+"""Offset of the last byte that an object may have."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Placed:
 
 
 def run(stage: Stage, writer: Arch, kind: PoolKind) -> None:
-    """Write all of it by one architecture's client; read it by the other's, then by the writer's own."""
+    """Write everything from one architecture's client; read it from the other's client, then from the writer's own."""
     cluster = stage.cluster
     observe_client(stage, writer)
     made_by = cluster.client_for(writer)
@@ -59,7 +59,7 @@ def run(stage: Stage, writer: Arch, kind: PoolKind) -> None:
 
 
 def read_or_say(read: partial[None]) -> str:
-    """What librados said where it refused to read; the objects before it are observed all the same."""
+    """Read, and return librados' error if it refused. The objects before the refused one are observed all the same."""
     try:
         read()
     except RadosError as error:
@@ -68,7 +68,7 @@ def read_or_say(read: partial[None]) -> str:
 
 
 def fill(stage: Stage, mirror: Mirror) -> None:
-    """Objects of every size under names of every length; attributes; a snapshot; writes at edges."""
+    """Write objects of every size under names of every length, attributes, a snapshot, and partial writes at edges."""
     rng = stage.rng
     names = edges.texts(rng, NAMES, edges.NAME_BYTES)
     rng.shuffle(names)
@@ -87,7 +87,7 @@ def fill(stage: Stage, mirror: Mirror) -> None:
 
 
 def fill_places(stage: Stage, client: RadosClient, pool: str) -> list[Placed]:
-    """Objects of one name in many namespaces, and objects that a locator key places."""
+    """Write objects of one name in many namespaces, and objects that a locator key places."""
     rng = stage.rng
     namespaces = edges.namespaces(rng, PLACES)
     names = edges.texts(rng, PLACES, edges.NAME_BYTES)
@@ -102,24 +102,24 @@ def fill_places(stage: Stage, client: RadosClient, pool: str) -> list[Placed]:
 
 
 def read_places(stage: Stage, reader: RadosClient, pool: str, placed: Sequence[Placed]) -> None:
-    """Each where it was put, and nothing but it in its namespace."""
+    """Observe that each object is where it was written, and that its namespace holds nothing else."""
     wrong = []
-    for each in placed:
-        within = reader.within(namespace=each.namespace, locator=each.locator)
+    for place in placed:
+        within = reader.within(namespace=place.namespace, locator=place.locator)
         try:
-            said = difference(within.read(pool, each.name), each.content)
+            result = difference(within.read(pool, place.name), place.content)
         except RadosError as error:
-            said = error.kind
+            result = error.kind
         listed = within.list_objects(pool)
-        if said != "equal" or listed != [each.name]:
-            space = f"namespace {each.namespace[:20]!r} ({len(each.namespace.encode())} bytes)"
-            wrong.append(f"{space}, locator {each.locator[:20]!r}: {said}, {len(listed)} listed")
-    what = f"objects in namespaces and by locator keys that {reader.host.arch} reads otherwise"
-    stage.recorder.observe(what, got=wrong[:3], wanted=[], of=len(placed), wrong=len(wrong))
+        if result != "equal" or listed != [place.name]:
+            space = f"namespace {place.namespace[:20]!r} ({len(place.namespace.encode())} bytes)"
+            wrong.append(f"{space}, locator {place.locator[:20]!r}: {result}, {len(listed)} listed")
+    title = f"objects in namespaces and with locator keys that {reader.host.arch} reads differently"
+    stage.recorder.observe(title, got=wrong[:3], wanted=[], of=len(placed), wrong=len(wrong))
 
 
 def fill_omaps(stage: Stage, mirror: Mirror) -> dict[str, dict[bytes, bytes]]:
-    """An object for some counts of keys, one of them over a page; one with a value of each size."""
+    """Write objects with various numbers of omap keys, one of them over a page, and one with a value of each size."""
     rng = stage.rng
     counts = [edges.OMAP_PAGE + 1, *rng.sample(edges.COUNTS, k=2)]
     made = {f"omap-{count}": {key: rng.randbytes(8) for key in edges.binary_keys(rng, count)} for count in counts}
@@ -129,7 +129,7 @@ def fill_omaps(stage: Stage, mirror: Mirror) -> dict[str, dict[bytes, bytes]]:
     }
     for name, pairs in made.items():
         shuffled = rng.sample(sorted(pairs), k=len(pairs))
-        # Not through the mirror, whose reader takes keys for UTF-8.
+        # Not through the mirror, because its reader decodes keys as UTF-8.
         mirror.client.within(namespace="omap").set_omap(
             mirror.pool, name, {edges.as_text(key): pairs[key] for key in shuffled}
         )
@@ -137,32 +137,32 @@ def fill_omaps(stage: Stage, mirror: Mirror) -> dict[str, dict[bytes, bytes]]:
 
 
 def read_omap(stage: Stage, reader: RadosClient, pool: str, name: str, pairs: dict[bytes, bytes]) -> None:
-    """All pairs, page by page, in the order of their keys' bytes."""
+    """Observe that an omap has all its pairs, read page by page, in the byte order of the keys."""
     wanted = [(key, hashlib.sha256(pairs[key]).hexdigest()) for key in sorted(pairs)]
     try:
         got = reader.within(namespace="omap").omap_in_order(pool, name, page=PAGE)
-        said = "equal" if got == wanted else first_odd(got, wanted)
+        result = "equal" if got == wanted else first_odd(got, wanted)
     except RadosError as error:
-        said = error.kind
-    stage.recorder.observe(f"{name} in order, read by {reader.host.arch}", got=said, wanted="equal", keys=len(pairs))
+        result = error.kind
+    stage.recorder.observe(f"{name} in order, read by {reader.host.arch}", got=result, wanted="equal", keys=len(pairs))
 
 
 def first_odd(got: Sequence[tuple[bytes, str]], wanted: Sequence[tuple[bytes, str]]) -> str:
-    """The first place where what was served is not what was wanted, in words."""
+    """Describe the first pair that differs from the wanted one."""
     for number, (name, other_name) in enumerate(zip(got, wanted, strict=False)):
         if name != other_name:
-            what = "key" if name[0] != other_name[0] else "value"
-            return f"{what} {number} of {len(wanted)} is {name[0][:12]!r}, wanted {other_name[0][:12]!r}"
+            part = "key" if name[0] != other_name[0] else "value"
+            return f"{part} {number} of {len(wanted)} is {name[0][:12]!r}, wanted {other_name[0][:12]!r}"
     return f"{len(got)} keys, wanted {len(wanted)}"
 
 
 def scenario(writer: Arch, kind: PoolKind) -> Scenario:
     return Scenario(
         name=f"interop.names[writer={writer},reader={writer.other},pool={kind.name}]",
-        goal="Whatever an object, its attributes, omap keys, namespace or locator are called, and however large they "
-        f"are, {writer.other} finds what {writer} wrote.",
-        method=f"Draws names of 1 to {edges.NAME_BYTES} bytes, not of ASCII alone, sizes and counts about each edge; "
-        f"writes by {writer}, lists and reads by both, omap keys in order.",
+        goal=f"{writer.other} finds what {writer} wrote, whatever the names and sizes of objects, attributes, omap "
+        "keys, namespaces and locators.",
+        method=f"Draws names of 1 to {edges.NAME_BYTES} bytes, not only in ASCII, and sizes and counts around each "
+        f"edge; writes from {writer}; lists and reads from both, omap keys in order.",
         run=partial(run, writer=writer, kind=kind),
         tier=Tier.FULL if kind.erasure else Tier.QUICK,
         expects=edges.ODD_PG_NUM,

@@ -14,15 +14,15 @@ from cephlab.suites.interop.mirror import Mirror
 SIZES = {
     "empty": 0,
     "byte": 1,
-    "under-block": 4095,  # one byte under BlueStore's allocation unit and an EC chunk
-    "over-stripe": 8193,  # one byte over a stripe of two 4 KiB chunks
-    "large": (4 << 20) + 1,  # over the default object size of RBD and CephFS, and over the deferred-write limits
+    "under-block": 4095,  # one byte less than BlueStore's allocation unit and an EC chunk
+    "over-stripe": 8193,  # one byte more than a stripe of two 4 KiB chunks
+    "large": (4 << 20) + 1,  # more than the default object size of RBD and CephFS, and than the deferred-write limits
 }
-PG_NUM = 4  # one PG would leave OSDs idle; more would only cost peering
+PG_NUM = 4  # one PG would leave OSDs idle; more than 4 would only add peering
 
 
 def run(stage: Stage, client: Arch, primary: Arch, kind: PoolKind) -> None:
-    """Write from one architecture with the primaries on a chosen one. Read from both, the other one first."""
+    """Write from a client of one architecture with primaries on a chosen one. Read from the other client, then this."""
     cluster = stage.cluster
     with pools.pool(cluster, "objects", kind, pg_num=PG_NUM) as pool, pools.primary_on(cluster, primary, pool):
         observe_client(stage, client)
@@ -36,7 +36,7 @@ def run(stage: Stage, client: Arch, primary: Arch, kind: PoolKind) -> None:
 
 
 def fixed_steps(mirror: Mirror, rng: Random, kind: PoolKind) -> None:
-    """Write every size, and make every kind of write before and after a snapshot."""
+    """Write every size, and do every kind of write before and after a snapshot."""
     for name, size in SIZES.items():
         mirror.full(name, rng.randbytes(size))
         mirror.xattr(name, "note", rng.randbytes(100))
@@ -61,8 +61,8 @@ def scenario(client: Arch, primary: Arch, kind: PoolKind) -> Scenario:
     return Scenario(
         name=f"interop.objects[client={client},primary={primary},pool={kind.name}]",
         goal="One architecture reads back bit for bit what the other writes, with snapshots and attributes.",
-        method=f"A {client} client makes each size and kind of write in a {kind.name} pool led by {primary}; both "
-        "architectures read it.",
+        method=f"Does each size and kind of write from a {client} client in a {kind.name} pool led by {primary}; reads "
+        "everything from both architectures.",
         run=partial(run, client=client, primary=primary, kind=kind),
         check="witnessed",
     )

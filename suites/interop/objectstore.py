@@ -13,18 +13,18 @@ from cephlab.lab.workloads.gtest import Call, CaseResult, GtestRun, list_cases, 
 from cephlab.suites.interop.cephtests import environment, known_on, record_run, require_programs
 
 PROGRAM = "ceph_test_objectstore"
-LIMIT_S = 300.0  # per case; the longest took 111 s natively, with ten busy processes per core
+LIMIT_S = 300.0  # per case; the longest took 111 s natively with ten busy processes per core
 
 PARTS = {
     "": "ObjectStore/StoreTest.*/1",
     "layout": "ObjectStore/StoreTestSpecificAUSize.*/1:ObjectStore/StoreTestOmapUpgrade.*/1:BlueStore/*",
 }
-"""Part -> its cases. Most suites run on several stores, and /1 is BlueStore: the others (memstore, kstore) hold
-nobody's data. BlueStore/* has no other store. StoreTestDeferredSetup has only one case, which is disabled."""
+"""Part -> its cases. Most suites run on several stores, and /1 is BlueStore: nobody keeps data in the others (memstore,
+kstore). BlueStore/* has no other store. StoreTestDeferredSetup has only one case, which is disabled."""
 
 LEFT_OUT = {
     "*StoreTest.Many*": "They make thousands of objects or writes.",
-    "*Synthetic*": "Ten thousand random operations each, SyntheticMatrix* for every mix of settings: over 2 min.",
+    "*Synthetic*": "They do ten thousand random operations, SyntheticMatrix* for every mix of settings: over 2 min.",
     "*StoreTest.ColSplit*": "They split collections of ten thousand objects.",
     "*StoreTest.MergeSkewed*": "It merges collections of thousands of objects.",
     "*StoreTest.HashCollisionTest*": "It makes ten thousand objects and lists them over and over: 87 s.",
@@ -33,11 +33,11 @@ LEFT_OUT = {
     "*StoreTestSpecificAUSize.SpilloverLegacy*": "They fill disks until RocksDB spills over: 3 GB of memory.",
     "*ZeroBlockDetection*": "They skip themselves without bluestore_zero_block_detection, which is off by default.",
 }
-"""Cases that are left out -> why. Times are native; minutes become hours under an emulator."""
+"""Cases that are left out -> why. Times are native. Under an emulator, minutes become hours."""
 
 NO_UNWINDING = {"TCMALLOC_STACKTRACE_METHOD": "generic_fp"}
-"""tcmalloc takes a stack trace whenever its heap grows. On aarch64 libgcc's unwinder crashed in that, without any
-part of BlueStore on the stack (docs/track-record.md). With frame pointers it works."""
+"""tcmalloc takes a stack trace whenever its heap grows. On aarch64 libgcc's unwinder crashed while doing so, without
+any part of BlueStore on the stack (docs/track-record.md). With frame pointers it works."""
 
 
 def selection(part: str) -> str:
@@ -63,14 +63,14 @@ def run(stage: Stage, arch: Arch, part: str) -> None:
 
 
 def telling(ran: Sequence[GtestRun]) -> GtestRun:
-    """The run whose output is kept: one that crashed or hung, before one that failed, whose cases say why."""
+    """The run whose output is kept: preferably one that crashed or hung, then one that failed, whose cases say why."""
     return max(ran, key=lambda run: (run.code is None or run.code < 0, run.code != 0))
 
 
 def _run_case(host: Host, case: str, preload: Sequence[PurePosixPath], timeout_s: float) -> GtestRun:
-    """Run one case in its own process and an empty directory.
+    """Run one case in its own process, in an empty directory.
 
-    In one process the stores of all cases add up: emulated, the program held 19 GB before its end.
+    In a single process the stores of all cases add up: emulated, the program held 19 GB before its end.
     """
     store = host.directory / "objectstore"
     host.remove(store)
@@ -94,7 +94,7 @@ SCENARIOS: tuple[Scenario, ...] = tuple(
     Scenario(
         name=f"interop.cephtests-{'-'.join(filter(None, ['objectstore', part]))}[on={arch}]",
         goal=f"BlueStore passes upstream's own tests on {arch}.",
-        method="Runs BlueStore's cases of ceph_test_objectstore on a store of its own, without the cluster.",
+        method="Runs the BlueStore cases of ceph_test_objectstore on a store of their own, without the cluster.",
         run=partial(run, arch=arch, part=part),
         check="gtest",
         tier=Tier.FULL,

@@ -1,4 +1,4 @@
-"""An aarch64 OSD with large pages beside an x86_64 one: both hold the same data, and memory stays bounded."""
+"""An aarch64 OSD with large pages together with an x86_64 OSD: both hold the same data, and memory stays bounded."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,7 +28,7 @@ PAGES = {"16k": 16 << 10, "64k": 64 << 10}
 TARGET_BYTES = GIB
 CACHE_BYTES = 64 * MIB
 GROWTH_BYTES = TARGET_BYTES // 16
-"""Most growth of an OSD over the second half of the load, which repeats the first: the size of its cache."""
+"""Most memory by which an OSD may grow in the second half of the load, which repeats the first: the cache size."""
 
 SIZES = (1, 4095, 4097, (16 << 10) + 1, (64 << 10) - 1, (64 << 10) + 1, (1 << 20) + 1)
 """Around the sizes of pages and of BlueStore's allocation unit."""
@@ -37,13 +37,13 @@ CROSSING_BYTES = 3000
 
 SMALL_BYTES = 4 << 10
 WRITES = 4096
-"""In a half: one for each page of 16 KiB in GROWTH_BYTES, so that a page lost with each write would show."""
+"""Writes in each half: one for each 16 KiB page in GROWTH_BYTES, so that losing a page with each write would show."""
 MOST_WRITE_S, READ_S, REST_S = 300, 30, 15.0
 HALVES = ("first", "second")
-UNJUDGED = Bound("noted, not judged", basis=Basis.NOTED)
+UNJUDGED = Bound("recorded, not judged", basis=Basis.NOTED)
 
 Moments = Mapping[str, Mapping[int, MemoryUse]]
-"""What each OSD held at the moments of a load, in their order."""
+"""Memory of each OSD at the moments of a load, in order."""
 
 TOPOLOGY = {
     name: Topology(
@@ -57,7 +57,7 @@ TOPOLOGY = {
 
 
 def run(stage: Stage, page_bytes: int) -> None:
-    """Observe the page sizes, exchange data, restart and recover, then watch memory under small writes and reads."""
+    """Observe the page sizes, exchange data, restart an OSD, then watch memory under small writes and reads."""
     observe_pages(stage, page_bytes)
     both_ways(stage)
     recovery.restart(stage, Arch.AARCH64, PAIRS)
@@ -65,7 +65,7 @@ def run(stage: Stage, page_bytes: int) -> None:
 
 
 def observe_pages(stage: Stage, page_bytes: int) -> None:
-    """Observe the page size that each node's kernel reports, and that all OSDs have one allocation unit."""
+    """Observe the page size that each node's kernel reports, and that all OSDs have the same allocation unit."""
     for host in stage.cluster.hosts.values():
         wanted = page_bytes if host.arch is Arch.AARCH64 else PAGE_BYTES[host.arch][0]
         page_size = int(host.run(["getconf", "PAGESIZE"]).stdout)
@@ -76,7 +76,7 @@ def observe_pages(stage: Stage, page_bytes: int) -> None:
 
 
 def both_ways(stage: Stage) -> None:
-    """Let each architecture write with its own OSD leading, and read the copy on the other's OSD."""
+    """Let each architecture write with its own OSD as primary, and read from the copy on each OSD."""
     cluster, recorder = stage.cluster, stage.recorder
     with pools.pool(cluster, "pages", PAIRS, pg_num=PG_NUM) as pool:
         mirror = Mirror(cluster.client, pool)
@@ -94,7 +94,7 @@ def both_ways(stage: Stage) -> None:
 
 
 def watch_memory(stage: Stage, page_bytes: int) -> None:
-    """Make two equal halves of small writes and reads. Note each OSD's memory before, between, after, and later."""
+    """Run two equal halves of small writes and reads. Record each OSD's memory before, between, after, and later."""
     cluster, recorder = stage.cluster, stage.recorder
     with pools.pool(cluster, "small", PAIRS, pg_num=PG_NUM) as pool:
         moments = {"before": look(cluster)}
@@ -116,7 +116,7 @@ def watch_memory(stage: Stage, page_bytes: int) -> None:
 
 
 def load(cluster: Cluster, pool: str, half: str) -> None:
-    """Write WRITES new small objects, each on both OSDs, then read any of them."""
+    """Write WRITES new small objects, each on both OSDs, then read at random."""
     node = cluster.load_nodes()[0]
     small = BenchJob(pool, "write", MOST_WRITE_S, block_bytes=SMALL_BYTES, run=half, most_bytes=WRITES * SMALL_BYTES)
     for job in (small, replace(small, mode="rand", seconds=READ_S)):
@@ -133,20 +133,20 @@ def _operations(cluster: Cluster) -> dict[int, int]:
 
 
 def witness(recorder: Recorder, half: str, done: Mapping[int, int], page_bytes: int) -> None:
-    """Witness enough operations that a page lost with each would exceed GROWTH_BYTES."""
+    """Witness that there were enough operations for a page lost with each to exceed GROWTH_BYTES."""
     for osd, number in done.items():
         recorder.witness(f"operations of osd.{osd} in the {half} half", got=number, least=GROWTH_BYTES // page_bytes)
 
 
 def judge(recorder: Recorder, moments: Moments, osd: int, who: str) -> None:
-    """Hold one OSD to its bounds, and note its memory at each moment."""
+    """Judge the growth and the size of one OSD by its bounds, and record its memory at each moment."""
     for moment, by_osd in moments.items():
         held_now = by_osd[osd]
         recorder.figure(f"{who}: resident, {moment}", held_now.resident / MIB, "MiB", UNJUDGED)
         recorder.figure(f"{who}: beyond its accounts, {moment}", held_now.beyond / MIB, "MiB", UNJUDGED)
     first, last = (moments[half][osd] for half in HALVES)
-    why = "no more than its cache may hold; a page lost with each operation would be more"
-    accounted = f"of it in its own accounts: {(last.accounted - first.accounted) / MIB:.1f} MiB"
+    why = "at most the size of its cache; a page lost with each operation would be more"
+    accounted = f"of which in its own accounts: {(last.accounted - first.accounted) / MIB:.1f} MiB"
     bound = Bound(why, most=GROWTH_BYTES / MIB, derivation=(accounted,), basis=Basis.CORRECTNESS)
     recorder.figure(f"{who}: growth over the second half", (last.resident - first.resident) / MIB, "MiB", bound)
     why = "osd_memory_target"
@@ -159,9 +159,9 @@ def judge(recorder: Recorder, moments: Moments, osd: int, who: str) -> None:
 
 
 def compare(cluster: Cluster, recorder: Recorder, moments: Moments) -> None:
-    """Note the memory of the OSD with large pages beside that of the other."""
+    """Record the memory of the OSD with large pages relative to that of the other OSD."""
     (large,), (small,) = cluster.osd_ids(Arch.AARCH64), cluster.osd_ids(Arch.X86_64)
-    why = "allocators and programs of two architectures differ too"
+    why = "not judged alone: allocators and programs of the two architectures differ too"
     for moment, by_osd in moments.items():
         ratio = by_osd[large].resident / by_osd[small].resident
         recorder.figure(f"resident with large pages against 4 KiB, {moment}", ratio, "", Bound(why, basis=Basis.SHAPE))
@@ -184,7 +184,8 @@ SCENARIOS: tuple[Scenario, ...] = tuple(
     Scenario(
         name=f"interop.page-size[aarch64={name}]",
         goal=f"An aarch64 OSD with pages of {size >> 10} KiB agrees with an x86_64 one, and its memory stays bounded.",
-        method="Writes and reads across both, restarts it, deep-scrubs; watches memory over two halves of a load.",
+        method="Writes and reads through both, restarts the aarch64 OSD, deep-scrubs; then compares memory after two "
+        "equal halves of a load.",
         run=partial(run, page_bytes=size),
         check="figures",
         tier=Tier.FULL,

@@ -1,4 +1,4 @@
-"""Parity in a live cluster: taken from an OSD's store, compared with the other architecture's encoder, and read by."""
+"""Parity in a live cluster: read from an OSD's store, compared with the other architecture's encoder, used to read."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,11 +24,11 @@ from cephlab.suites.interop.matrix import observe_primaries
 from cephlab.suites.interop.mirror import Mirror, difference
 from cephlab.suites.interop.sides import ArchSide, sides
 
-BIG_BYTES = 8 * MIB  # a thousand stripes and more in one primary's process
-PIECE_BYTES = 2 * MIB  # what one write carries
+BIG_BYTES = 8 * MIB  # more than a thousand stripes in one primary's process
+PIECE_BYTES = 2 * MIB  # size of one write
 PATCHES = 4  # partial overwrites: the primary reads a stripe, changes it, and encodes it again
 PATCH_BYTES = 20_000
-PG_NUM = 16  # enough that some PG has its shards where the scenario wants them: each of six orders is as likely
+PG_NUM = 16  # enough that some PG has its shards where the scenario wants them, since all six orders are equally likely
 LEAD_S = 60.0
 
 EXPECTED = {
@@ -55,7 +55,7 @@ FULL = (
 
 @dataclass(frozen=True)
 class Spot:
-    """Where objects have to be. parity, data: the OSDs that are stopped; pgids: pool -> PGs that have both so."""
+    """Where objects must be. parity, data: the OSDs to stop; pgids: pool -> PGs with parity and a data shard there."""
 
     parity: int
     data: int
@@ -64,7 +64,7 @@ class Spot:
 
 @dataclass(frozen=True)
 class Written:
-    """What a primary of an architecture was given. names: in the mirror, in the order in which they are looked at."""
+    """What was written through a primary of an architecture. names: in the mirror, in the order of their checks."""
 
     code: ErasureCode
     led_by: Arch
@@ -73,7 +73,7 @@ class Written:
 
 
 def run(stage: Stage, codes: Sequence[ErasureCode]) -> None:
-    """Write by primaries of both; look into the store that holds parity; read with a data shard gone."""
+    """Write through primaries of both architectures; check the store that holds parity; read without a data shard."""
     cluster = stage.cluster
     with ExitStack() as made, sides(cluster, "parity") as between:
         for code in codes:
@@ -89,7 +89,7 @@ def run(stage: Stage, codes: Sequence[ErasureCode]) -> None:
 
 
 def pool_of(code: ErasureCode) -> str:
-    """A pool's name: the code without what profiles separate by."""
+    """A pool's name: the code without the separators of a profile."""
     return f"parity-{code.plugin}-{code.more.get('technique', 'own')}-{code.stripe_unit}"
 
 
@@ -99,12 +99,12 @@ def kind_of(code: ErasureCode) -> PoolKind:
 
 
 def order_of(cluster: Cluster) -> list[int]:
-    """OSDs, those first that are quickest to stop and to look into."""
+    """The OSDs, starting with those that are quickest to stop and to inspect."""
     return sorted(cluster.osd_ids(), key=lambda osd: (cluster.host_of(f"osd.{osd}").emulated, osd))
 
 
 def choose(placed: Mapping[str, Sequence[Pg]], k: int, osds: Sequence[int]) -> Spot:
-    """Two OSDs such that every pool has PGs of which one has the parity and the other a data shard."""
+    """Choose two OSDs such that every pool has PGs with the parity on the one and a data shard on the other."""
     for parity, data in permutations(osds, 2):
         pgids = {
             pool: tuple(pg.pgid for pg in pgs if pg.acting[k] == parity and data in pg.acting[:k])
@@ -112,13 +112,13 @@ def choose(placed: Mapping[str, Sequence[Pg]], k: int, osds: Sequence[int]) -> S
         }
         if all(pgids.values()):
             return Spot(parity, data, pgids)
-    raise LabBroken("no two OSDs have parity and data of a PG of each pool", ", ".join(placed), "choose another seed")
+    raise LabBroken("no two OSDs hold parity and data of a PG in each pool", ", ".join(placed), "choose another seed")
 
 
 def fill(
     stage: Stage, codes: Sequence[ErasureCode], primary: Arch, spot: Spot, mirrors: Mapping[str, Mirror]
 ) -> list[Written]:
-    """Objects of each code, encoded by primaries of one architecture."""
+    """Write objects with each code, encoded by primaries of one architecture."""
     cluster, written = stage.cluster, []
     with pools.led_by(cluster, primary):
         for code in codes:
@@ -133,7 +133,7 @@ def fill(
 
 
 def names_in(stage: Stage, pool: str, pgids: Sequence[str], count: int) -> list[str]:
-    """Names that belong into some of a pool's PGs."""
+    """Random names that map to one of these PGs of a pool."""
     names: list[str] = []
     while len(names) < count:
         name = f"o{stage.rng.randrange(1 << 32):x}"
@@ -143,7 +143,7 @@ def names_in(stage: Stage, pool: str, pgids: Sequence[str], count: int) -> list[
 
 
 def grow(mirror: Mirror, name: str, rng: Random) -> None:
-    """An object of many stripes: written, appended to, overwritten in parts, and with an end that fills no stripe."""
+    """Make an object of many stripes: write, append, overwrite parts, and leave an end that fills no stripe."""
     mirror.full(name, rng.randbytes(PIECE_BYTES))
     for _ in range(BIG_BYTES // PIECE_BYTES - 1):
         mirror.append(name, rng.randbytes(PIECE_BYTES))
@@ -153,17 +153,17 @@ def grow(mirror: Mirror, name: str, rng: Random) -> None:
 
 
 def edge_sizes(code: ErasureCode) -> list[int]:
-    """Sizes about the borders of a chunk and of a stripe."""
+    """Sizes around the borders of a chunk and of a stripe."""
     unit, stripe = code.stripe_unit, code.stripe_unit * code.k
     return [1, unit - 1, unit, unit + 1, stripe - 1, stripe, stripe + 1, 3 * stripe + unit + 1]
 
 
 def compare_parity(stage: Stage, written: Written, spot: Spot, encoder: ArchSide) -> None:
-    """What the parity's OSD has of each object, against what the other architecture makes of its content."""
+    """Observe that the parity in the OSD's store is what the other architecture computes from each object's content."""
     cluster, code = stage.cluster, written.code
     store = ObjectStore(cluster.daemon(f"osd.{spot.parity}"), cluster.patience)
     padded = [whole_stripes(bytes(written.mirror.objects[name].data), code) for name in written.names]
-    # Stripes are encoded one by one, so that what is joined need not be encoded apart.
+    # Stripes are encoded one by one, so all objects can be joined and encoded together.
     parity, at = encode(encoder, code, b"".join(padded))[code.k], 0
     for name, content in zip(written.names, padded, strict=True):
         pgid = pools.locate(cluster, written.mirror.pool, name)["pgid"]
@@ -178,13 +178,13 @@ def compare_parity(stage: Stage, written: Written, spot: Spot, encoder: ArchSide
 
 
 def whole_stripes(content: bytes, code: ErasureCode) -> bytes:
-    """Content with the zeros that fill its last stripe."""
+    """Content padded with zeros to a whole stripe."""
     stripe = code.stripe_unit * code.k
     return content + bytes(-len(content) % stripe)
 
 
 def read_without(stage: Stage, codes: Sequence[ErasureCode], spot: Spot, mirrors: Mapping[str, Mirror]) -> None:
-    """Read all through primaries of each architecture while a data shard's OSD is gone, so that parity stands in."""
+    """Read all through primaries of each architecture while a data shard's OSD is down, so that parity is used."""
     cluster = stage.cluster
     with stopped(cluster, spot.data):
         for reader in Arch:
@@ -199,7 +199,7 @@ def read_without(stage: Stage, codes: Sequence[ErasureCode], spot: Spot, mirrors
 
 
 def readable(stage: Stage, mirror: Mirror, when: str) -> None:
-    """Observe what is read; an object that parity makes unreadable does not keep the others from being read."""
+    """Observe what is read. Record an unreadable object as an observation, so that the scenario goes on."""
     refused = "none"
     try:
         mirror.verify(stage.cluster.client, stage.recorder, when)
@@ -210,7 +210,7 @@ def readable(stage: Stage, mirror: Mirror, when: str) -> None:
 
 @contextmanager
 def stopped(cluster: Cluster, osd: int) -> Iterator[None]:
-    """One OSD stopped, and known to be down; all clean again afterwards."""
+    """Inside the block one OSD is stopped and marked down. Afterwards it runs and all PGs are clean."""
     name = f"osd.{osd}"
     cluster.stop(name)
     try:
@@ -223,7 +223,8 @@ def stopped(cluster: Cluster, osd: int) -> Iterator[None]:
 
 @contextmanager
 def leading(cluster: Cluster, spot: Spot, reader: Arch) -> Iterator[list[Pg]]:
-    """Inside the block OSDs of an architecture lead the PGs that lack an OSD; the PGs, or none where nobody can."""
+    """Inside the block OSDs of an architecture lead the PGs that lack an OSD. Yields the PGs, or none if that is
+    impossible."""
     up = [osd for osd in cluster.osd_ids(reader) if osd != spot.data]
     others = [osd for osd in cluster.osd_ids() if osd not in up]
 
@@ -252,11 +253,11 @@ def scenario(tier: Tier, codes: Sequence[ErasureCode]) -> Scenario:
     plugins = ", ".join(sorted({code.plugin for code in codes}))
     return Scenario(
         name=f"interop.parity{'-more' if tier is Tier.FULL else ''}",
-        goal="The parity that a running OSD of one architecture keeps is what the other would have made, and each reads"
-        " whole objects by it.",
-        method=f"Writes objects of {BIG_BYTES // MIB} MiB and at the edges of a stripe by {plugins}, led by each "
-        "architecture; takes the parity out of a stopped OSD, encodes the content by the other; then stops an OSD with "
-        "data and reads all.",
+        goal="A running OSD of one architecture stores the same parity as the other would, and each architecture reads "
+        "whole objects with it.",
+        method=f"Writes objects of {BIG_BYTES // MIB} MiB and around the size of a stripe with {plugins}, led by each "
+        "architecture; compares the parity in a stopped OSD with the other architecture's encoder; then stops an OSD "
+        "with data and reads all.",
         run=partial(run, codes=codes),
         sees=("parity by .*", "PGs read by .* without a data shard"),
         check="witnessed",

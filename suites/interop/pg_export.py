@@ -1,7 +1,7 @@
 """Reads the objects in a file of `ceph-objectstore-tool --op export` without Ceph.
 
-Layout (src/tools/RadosDump.h in Ceph): a 16-byte head, then sections of {18-byte head with type and size, payload,
-10-byte foot}. The ends of an object and of the PG are only a head.
+Layout (src/tools/RadosDump.h in Ceph): a 16-byte header, then sections of {18-byte header with type and size, payload,
+10-byte footer}. The end of an object and the end of the PG consist of a header only.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ _HEAD_SNAP = (1 << 64) - 2  # CEPH_NOSNAP
 
 @dataclass(frozen=True)
 class Exported:
-    """One object of an export. data: sha256 of its content; everything: sha256 of all that was exported of it.
+    """One object of an export. data: sha256 of its content; everything: sha256 of all its sections.
 
     omap: key in hexadecimal -> sha256 of its value.
     """
@@ -51,7 +51,7 @@ def _sections(content: bytes) -> Iterator[tuple[int, bytes]]:
     while position < len(content):
         head = content[position : position + _SECTION_HEAD]
         if head[6:8] != _MAGIC[::-1] or len(head) < _SECTION_HEAD:
-            raise CephTrouble("a PG export has no section where one must start", f"byte {position}: {head.hex()}")
+            raise CephTrouble("a PG export has no section header where one must be", f"byte {position}: {head.hex()}")
         kind, size = head[8], int.from_bytes(head[10:18], "little")
         start = position + _SECTION_HEAD
         if start + size > len(content):
@@ -70,7 +70,7 @@ def _name(payload: bytes) -> str:
 
 
 def _pairs(payload: bytes) -> Iterator[tuple[str, str]]:
-    """From a map of keys and values: their number, then each with its length before it."""
+    """Key and sha256 of value from an encoded map: the number of pairs, then each string after its length."""
     count, position = int.from_bytes(payload[6:10], "little"), 10
     for _ in range(count):
         key, position = _bytes(payload, position)
