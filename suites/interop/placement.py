@@ -1,4 +1,4 @@
-"""CRUSH maps, some larger than the lab, and PG mappings that both architectures compute from the same map."""
+"""CRUSH maps, some larger than the lab, and the PG mappings that both architectures compute from the same map."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ _TUNABLES = {  # Ceph's own defaults since Jewel (CrushWrapper::set_tunables_jew
 
 @dataclass(frozen=True)
 class Rule:
-    """A placement rule. kind: `replicated` or `erasure`; size: OSDs of a PG; steps: as in a map's text."""
+    """A placement rule. kind: `replicated` or `erasure`; size: OSDs per PG; steps: as in a map's text."""
 
     name: str
     kind: str
@@ -60,7 +60,7 @@ RULES = (REPLICATED_RULE, ERASURE_RULE, CLASS_RULE)
 
 @dataclass(frozen=True)
 class Tree:
-    """Racks with hosts with OSDs. hosts: in a rack; osds: in a host, numbered across the tree."""
+    """Racks of hosts of OSDs. hosts: per rack; osds: per host, numbered across the tree."""
 
     racks: int
     hosts: int
@@ -75,7 +75,7 @@ class Tree:
 
 
 def crush_text(tree: Tree, rules: Sequence[Rule], rng: Random) -> str:
-    """A map for crushtool. Rules get numbers in their order. Weights are random, in TiB with five decimals."""
+    """The text of a map for crushtool. Rules are numbered in order. Weights are random, in TiB with five decimals."""
     weights = [round(rng.uniform(0.5, 16), 5) for _ in range(tree.osd_count)]
     lines = [f"tunable {name} {value}" for name, value in _TUNABLES.items()]
     lines += [f"device {osd} osd.{osd} class {CLASSES[osd % len(CLASSES)]}" for osd in range(tree.osd_count)]
@@ -105,7 +105,7 @@ def _bucket(kind: str, name: str, ident: int, items: Sequence[tuple[str, float]]
 TREE = Tree(racks=5, hosts=4, osds=4)  # 80 OSDs: the erasure rule needs three racks, and 80 << 7 PGs are over 10,000
 PG_BITS = {Tier.QUICK: 7, Tier.FULL: 9}  # pg_num is the number of OSDs shifted left by this
 LEAST_MAPPINGS = 10_000
-OUT_OSD = 30  # so that mappings must avoid an OSD that is out, too
+OUT_OSD = 30  # so that mappings must also avoid an OSD that is out
 LIVE_PGS = 16
 _SHOWN = 3
 _MAPPING = re.compile(r"^(\d+\.[0-9a-f]+)\t\[([\d,]*)\]\t(-?\d+)$", re.MULTILINE)
@@ -115,7 +115,7 @@ Mappings = Mapping[str, tuple[tuple[int, ...], int]]
 
 
 def own_map(stage: Stage) -> None:
-    """Decompile and recompile the cluster's CRUSH map on both."""
+    """Decompile and recompile the cluster's CRUSH map on both architectures."""
     crush = stage.cluster.client.command("mon", "osd getcrushmap")
     with sides(stage.cluster, "placement") as between:
         texts = each(between, partial(decompile, crush=crush))
@@ -125,7 +125,7 @@ def own_map(stage: Stage) -> None:
 
 
 def large_map(stage: Stage) -> None:
-    """Build a larger map from layers, and compile one from text with classes and both kinds of rule."""
+    """Build a larger map from layers, and compile a map from text with classes and both kinds of rule."""
     source = crush_text(TREE, RULES, stage.rng).encode()
     with sides(stage.cluster, "placement") as between:
         agree(stage.recorder, "bytes of a map from crushtool --build", each(between, build))
@@ -133,13 +133,13 @@ def large_map(stage: Stage) -> None:
         agree(stage.recorder, "bytes of a compiled map", maps)
         # Each decompiles what the other compiled.
         texts = each(between, lambda side: decompile(side, maps[side.arch.other]))
-        agree(stage.recorder, "text of the other's map", texts)
+        agree(stage.recorder, "text of the map from the other architecture", texts)
         again = each(between, lambda side: compile_text(side, texts[side.arch.other]))
-    agree(stage.recorder, "bytes of the map compiled from the other's text", again)
+    agree(stage.recorder, "bytes of the map compiled from the text of the other architecture", again)
 
 
 def mappings(stage: Stage, rule: Rule, bits: int) -> None:
-    """Map ten thousand PGs or more by one rule. bits: from PG_BITS, of the scenario's own tier."""
+    """Map at least ten thousand PGs by one rule. bits: the value of PG_BITS for the scenario's own tier."""
     first = [rule, *(known for known in RULES if known is not rule)]  # osdmaptool's own pool uses rule 0
     text = crush_text(TREE, first, stage.rng).encode()
     with sides(stage.cluster, "placement") as between:
@@ -148,7 +148,7 @@ def mappings(stage: Stage, rule: Rule, bits: int) -> None:
 
 
 def live_mappings(stage: Stage) -> None:
-    """Hold both tools' mappings of a replicated and an erasure-coded pool to those of the running cluster."""
+    """Compare both tools' mappings of a replicated and an erasure-coded pool with those of the running cluster."""
     cluster = stage.cluster
     with pools.pool(cluster, "copies", pg_num=LIVE_PGS), pools.pool(cluster, "shards", EC_2_1, pg_num=LIVE_PGS):
         osdmap = cluster.client.command("mon", "osd getmap")
@@ -168,12 +168,12 @@ def live_mappings(stage: Stage) -> None:
 
 
 def note_mappings(recorder: Recorder, rule: Rule, mapped: Mapping[Arch, Mappings], count: int) -> None:
-    """Observe that both mapped all PGs alike and by the rule."""
+    """Observe that both architectures mapped all PGs to the same OSDs and by the rule."""
     archs = list(mapped)
     for arch, computed in mapped.items():
         recorder.observe(f"PGs mapped by {arch}", got=len(computed), wanted=count, at_least=LEAST_MAPPINGS)
         wrong = broken(computed, rule)[:_SHOWN]
-        recorder.observe(f"PGs that {arch} maps against the rule", got=wrong, wanted=[], of=len(computed))
+        recorder.observe(f"PGs whose mapping by {arch} breaks the rule", got=wrong, wanted=[], of=len(computed))
     recorder.observe(
         f"PGs that {archs[0]} and {archs[-1]} map differently",
         got=differing(mapped[archs[0]], mapped[archs[-1]])[:_SHOWN],
@@ -186,7 +186,7 @@ def note_mappings(recorder: Recorder, rule: Rule, mapped: Mapping[Arch, Mappings
 
 
 def differing(mine: Mappings, theirs: Mappings) -> list[str]:
-    """PGs of `theirs` that `mine` maps differently or not at all, in words."""
+    """Descriptions of the PGs of `theirs` that `mine` maps differently or not at all."""
     return [
         f"{pgid}: {mine.get(pgid)} against {wanted}"
         for pgid, wanted in sorted(theirs.items())
@@ -247,8 +247,8 @@ def _rule_scenario(rule: Rule, tier: Tier) -> Scenario:
     count = TREE.osd_count << PG_BITS[tier]
     return Scenario(
         name=f"interop.placement-mappings{'-many' if tier is Tier.FULL else ''}[rule={rule.kind}]",
-        goal=f"Clients and daemons of both architectures find {rule.kind} data at the same OSDs.",
-        method=f"Each maps {count} PGs of an {TREE.osd_count}-OSD map by osdmaptool; compares all mappings.",
+        goal=f"Clients and daemons of both architectures find {rule.kind} data on the same OSDs.",
+        method=f"Maps {count} PGs of an {TREE.osd_count}-OSD map with osdmaptool on each; compares all mappings.",
         run=partial(mappings, rule=rule, bits=PG_BITS[tier]),
         tier=tier,
     )
@@ -258,21 +258,21 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         name="interop.placement-own-map",
         goal="The cluster's CRUSH map means the same to both architectures.",
-        method="Each decompiles it by crushtool and compiles it again; compares texts and bytes.",
+        method="Decompiles it with crushtool on each and compiles it again; compares texts and bytes.",
         run=own_map,
         sees=(".*: .* against .*",),
     ),
     Scenario(
         name="interop.placement-large-map",
         goal="Both architectures make the same CRUSH map with racks, classes and erasure rules.",
-        method="Each builds and compiles it, and decompiles and recompiles the other's; compares texts and bytes.",
+        method="Builds and compiles it on each, decompiles and recompiles it on the other; compares texts and bytes.",
         run=large_map,
         sees=(".*: .* against .*",),
     ),
     Scenario(
         name="interop.placement-live",
         goal="Both architectures compute the placement of the running cluster.",
-        method="Each maps the cluster's own OSD map by osdmaptool; compares the result with the PG statistics.",
+        method="Maps PGs by the cluster's own OSD map with osdmaptool on each; compares them with the PG statistics.",
         run=live_mappings,
         sees=tuple(f"PGs that {arch} places elsewhere than the cluster" for arch in Arch),
     ),

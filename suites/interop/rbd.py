@@ -13,8 +13,8 @@ from cephlab.suites.interop.sides import sha
 MIB = 1 << 20
 IMAGE_BYTES = 8 * MIB  # eight objects of 1 MiB
 WRITES = 6
-WRITE_BYTES = 300_000  # crosses object borders now and then, and is no multiple of a sector
-LUKS_BYTES = 40 * MIB  # with 16 MiB for a LUKS2 header
+WRITE_BYTES = 300_000  # sometimes crosses an object border, and is no multiple of a sector
+LUKS_BYTES = 40 * MIB  # including 16 MiB for a LUKS2 header
 LUKS_DATA_BYTES = 2 * MIB
 PG_NUM = 4
 TOOL_S = 120.0
@@ -37,7 +37,7 @@ class WantedImage:
 
 
 def images(stage: Stage, writer: Arch) -> None:
-    """Make an image, a snapshot, a clone and differences on one architecture; read and apply them on the other."""
+    """Make an image, a snapshot, a clone and diffs on one architecture; read and apply them on the other."""
     cluster = stage.cluster
     observe_client(stage, writer)
     made_by, read_by = cluster.client_for(writer), cluster.client_for(writer.other)
@@ -58,15 +58,15 @@ def images(stage: Stage, writer: Arch) -> None:
             expect(stage, reader, clone, f"clone {by}")
         read_by.rbd_create(pool, "copy", IMAGE_BYTES)
         carry(stage, pool, writer, ["base@first"])
-        expect(stage, made_by, WantedImage(pool, "copy", snapped.content), "copy from a full difference")
+        expect(stage, made_by, WantedImage(pool, "copy", snapped.content), "copy from a full diff")
         carry(stage, pool, writer, ["--from-snap", "first", "base"])
-        what = "copy from a difference between snapshot and image"
-        expect(stage, made_by, WantedImage(pool, "copy", base.content), what)
+        title = "copy from a diff between snapshot and image"
+        expect(stage, made_by, WantedImage(pool, "copy", base.content), title)
         expect(stage, made_by, WantedImage(pool, "copy", snapped.content), "the copy's own snapshot", snap="first")
 
 
 def carry(stage: Stage, pool: str, source: Arch, what: list[str]) -> None:
-    """Export a difference on one architecture's host and import it into `copy` on the other's."""
+    """Export a diff on a host of one architecture and import it into `copy` on a host of the other."""
     cluster = stage.cluster
     here, there = cluster.host_with(source), cluster.host_with(source.other)
     exported, imported = here.directory / "interop.diff", there.directory / "interop.diff"
@@ -86,7 +86,7 @@ def expect(stage: Stage, reader: RadosClient, disk: WantedImage, what: str, *, s
 
 
 def luks(stage: Stage, writer: Arch, kind: str) -> None:
-    """Format and fill an image on one architecture; open it on the other, with the passphrase and without."""
+    """Format and fill an image on one architecture; open it on the other with and without the passphrase."""
     cluster = stage.cluster
     made_by, read_by = cluster.client_for(writer), cluster.client_for(writer.other)
     with pools.pool(cluster, "locked", pg_num=PG_NUM) as pool:
@@ -108,17 +108,18 @@ def scenarios(writer: Arch) -> tuple[Scenario, ...]:
     return (
         Scenario(
             name=f"interop.rbd[writer={writer},reader={reader}]",
-            goal=f"{reader} reads the images, snapshots, clones and differences of {writer} bit for bit.",
-            method="One writes an image, a snapshot and a clone; the other reads them and imports the differences.",
+            goal=f"{reader} reads the images, snapshots, clones and diffs of {writer} bit for bit.",
+            method=f"Writes an image, a snapshot and a clone on {writer}; reads them and imports diffs on {reader}.",
             run=partial(images, writer=writer),
         ),
         *(
             Scenario(
                 name=f"interop.rbd-{kind}[writer={writer},reader={reader}]",
                 goal=f"{reader} opens and reads an image that {writer} formatted with {kind.upper()}.",
-                method="Formats, writes through the encryption, reads on both with the passphrase, once without it.",
+                method=f"Formats and writes the encrypted image on {writer}; reads on both with the passphrase, and on "
+                f"{reader} without it.",
                 run=partial(luks, writer=writer, kind=kind),
-                # Deriving a key takes seconds by design, and many times that under an emulator.
+                # Deriving a key takes seconds by design, and far longer under an emulator.
                 tier=Tier.FULL,
             )
             for kind in ("luks1", "luks2")

@@ -1,4 +1,4 @@
-"""Block device images of every kind of name and size, and snapshots of every kind of name, across architectures."""
+"""Block device images with all kinds of names and sizes, and their snapshots, across architectures."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,19 +12,19 @@ from cephlab.suites.interop.edges import ODD_PG_NUM, PG_NUM, texts
 from cephlab.suites.interop.matrix import observe_client
 
 IMAGE_NAME_BYTES = 2000
-"""An object `rbd_id.NAME` keeps an image's id, and has to fit into what an object may be called."""
+"""The object `rbd_id.NAME` keeps an image's id, so this must not exceed the limit of an object's name."""
 SNAP_NAME_BYTES = 1000
 IMAGES = 8
 SNAPS = 2
 ORDERS = (12, 16, 20, 22, 25)
-"""Objects of 4 KiB, which is the least that RBD takes, to 32 MiB, which is the most."""
+"""Object sizes from 4 KiB, the smallest that RBD allows, to 32 MiB, the largest, as powers of two."""
 TIB = 1 << 40
-PIECE = 5  # bytes written at an edge: on both sides of it
+PIECE = 5  # bytes written at an edge, on both sides of it
 
 
 @dataclass
 class Wanted:
-    """An image: what was written where, and what each snapshot kept of that."""
+    """An image. pieces: offset -> byte written there; snaps: snapshot -> the pieces that it kept."""
 
     name: str
     size: int
@@ -34,7 +34,7 @@ class Wanted:
 
 
 def run(stage: Stage, writer: Arch) -> None:
-    """Make images by one architecture, write at the edges of their objects, read the same places by both."""
+    """Make images on one architecture, write at the edges of their objects, read the same places on both."""
     cluster = stage.cluster
     observe_client(stage, writer)
     made_by = cluster.client_for(writer)
@@ -48,7 +48,7 @@ def run(stage: Stage, writer: Arch) -> None:
 
 
 def draw(rng: Random) -> list[Wanted]:
-    """Images, each with a name and a size of its own. A pool's and a snapshot's name may not be read out of a name."""
+    """Images with random names and all sizes. Names have no / and @, which separate pool, image and snapshot."""
     names = rng.sample(texts(rng, 4 * IMAGES, IMAGE_NAME_BYTES, but="/@"), k=IMAGES)
     names[0] = texts(rng, 4 * IMAGES, IMAGE_NAME_BYTES, but="/@")[-1]
     drawn = []
@@ -59,13 +59,13 @@ def draw(rng: Random) -> list[Wanted]:
 
 
 def image_sizes(order: int) -> list[int]:
-    """Nothing, a byte, about a sector, about an object, and as many objects as an object map is still small of."""
+    """Sizes in bytes: 0, 1, around a sector, around an object, and as many objects as keep the object map small."""
     piece = 1 << order
     return [0, 1, 513, piece - 1, piece, piece + 1, 3 * piece + 511, min(TIB + 1, piece * (1 << 16) + 1)]
 
 
 def edges_of(size: int, order: int) -> list[int]:
-    """Where something may end or begin: the image, its first object, its last one."""
+    """Offsets where something begins or ends: the image, its first object, its last object."""
     piece = 1 << order
     last = (size - 1) // piece * piece if size else 0
     starts = {0, 1, piece - 2, last - 2, size - PIECE}
@@ -73,7 +73,7 @@ def edges_of(size: int, order: int) -> list[int]:
 
 
 def make(rng: Random, client: RadosClient, pool: str, wanted: Wanted) -> Wanted:
-    """Create it; write at each edge, with snapshots between."""
+    """Create an image; write at its edges, with snapshots in between."""
     client.rbd_create(pool, wanted.name, wanted.size, order=wanted.order)
     places = edges_of(wanted.size, wanted.order)
     for snap in rng.sample(texts(rng, 4 * SNAPS, SNAP_NAME_BYTES), k=SNAPS):
@@ -87,12 +87,12 @@ def make(rng: Random, client: RadosClient, pool: str, wanted: Wanted) -> Wanted:
 
 
 def overlay(content: dict[int, bytes], place: int, data: bytes) -> None:
-    """Byte by byte, as places of a small image overlap. content: offset -> one byte."""
+    """Write data byte by byte, because places of a small image overlap. content: offset -> one byte."""
     content.update({place + number: data[number : number + 1] for number in range(len(data))})
 
 
 def look(stage: Stage, reader: RadosClient, pool: str, wanted: Wanted) -> None:
-    """Size, snapshots and every place, of the image and of each snapshot."""
+    """Observe size, snapshots and every place, of the image and of each snapshot."""
     places = [(place, PIECE) for place in edges_of(wanted.size, wanted.order)]
     short = f"{len(wanted.name.encode())} bytes of name, {wanted.size} bytes in objects of {1 << wanted.order}"
     for snap, content in ((None, wanted.pieces), *wanted.snaps.items()):
@@ -108,10 +108,9 @@ def look(stage: Stage, reader: RadosClient, pool: str, wanted: Wanted) -> None:
 SCENARIOS: tuple[Scenario, ...] = tuple(
     Scenario(
         name=f"interop.rbd-edges[writer={writer},reader={writer.other}]",
-        goal=f"{writer.other} finds images and snapshots of {writer}, whatever their names, at each edge of their "
-        "size.",
-        method=f"Draws names of up to {IMAGE_NAME_BYTES} bytes and sizes from 0 to 1 TiB; writes about the borders of "
-        "objects, between snapshots; the other lists and reads them.",
+        goal=f"{writer.other} reads images and snapshots of {writer}, whatever their names and sizes.",
+        method=f"Draws names of up to {IMAGE_NAME_BYTES} bytes and sizes from 0 to 1 TiB; writes around the borders of "
+        f"objects, between snapshots, on {writer}; lists and reads them on both.",
         run=partial(run, writer=writer),
         expects=ODD_PG_NUM,
     )

@@ -1,4 +1,4 @@
-"""OSDs that restart, leave and come back: they recover the same data from the other architecture."""
+"""OSDs that restart, or leave and come back, recover the same data from the other architecture."""
 
 from collections import Counter
 from functools import partial
@@ -14,7 +14,7 @@ from cephlab.suites.interop.mirror import Mirror
 from cephlab.suites.interop.scrub import filled, observe_copies
 
 PAIRS = PoolKind("pairs", 2)
-"""Two copies on three hosts: every PG has an OSD that does not hold it, and a lost copy can be restored elsewhere."""
+"""Two copies on three hosts: every PG has an OSD that does not hold it, so a lost copy can be restored elsewhere."""
 
 OBJECTS = 24
 OBJECT_BYTES = 100_000  # no multiple of a stripe or a block
@@ -26,7 +26,7 @@ EXPECTED = {**OSD_STOPPED, **DEAD_COUNT}
 
 
 def restart(stage: Stage, on: Arch, kind: PoolKind) -> None:
-    """Write while an OSD is down. When it is back, read from it what it recovered."""
+    """Write while an OSD is down. When it is back, read what it recovered from that OSD."""
     cluster = stage.cluster
     osd = cluster.osd_ids(on)[0]
     victim = f"osd.{osd}"
@@ -53,7 +53,7 @@ def restart(stage: Stage, on: Arch, kind: PoolKind) -> None:
 
 
 def backfill(stage: Stage, out: Arch) -> None:
-    """Take an OSD out and in again. Its PGs move to the others and back, and other PGs move with them."""
+    """Take an OSD out and in again. Its PGs move to other OSDs and back, and further PGs move with them."""
     cluster = stage.cluster
     leaving = cluster.osd_ids(out)[0]
     with pools.pool(cluster, "moved", PAIRS, pg_num=BACKFILL_PGS) as pool:
@@ -72,7 +72,7 @@ def backfill(stage: Stage, out: Arch) -> None:
             cluster.client.mon("osd in", ids=[str(leaving)])
         pools.wait_clean(cluster)
         stage.recorder.observe(
-            "the placement is the old one when it is in again", got=acting(cluster, pool) == home, wanted=True
+            f"the placement is as before once osd.{leaving} is in again", got=acting(cluster, pool) == home, wanted=True
         )
         moves = moved(cluster, home, away) + moved(cluster, away, home)
         for source, target in ways(cluster, out):
@@ -123,7 +123,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         Scenario(
             name=f"interop.recovery-restart[on={arch},pool={kind.name}]",
             goal=f"An OSD of {arch} that was down recovers what it missed bit for bit from the others.",
-            method=f"Stops it, writes to a {kind.name} pool, starts it, reads with it as only primary, deep-scrubs.",
+            method=f"Stops it, writes to a {kind.name} pool, starts it, reads with it as sole primary, deep-scrubs.",
             run=partial(restart, on=arch, kind=kind),
             check="witnessed",
             tier=Tier.FULL if kind.erasure else Tier.QUICK,
@@ -136,7 +136,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         Scenario(
             name=f"interop.recovery-backfill[out={arch}]",
             goal=f"PGs move off an OSD of {arch} and back, across architectures, with every object intact.",
-            method="Takes the OSD out, writes, takes it in again; compares hashes both times, and deep-scrubs.",
+            method="Takes the OSD out, compares hashes, writes, takes it in again, compares hashes, deep-scrubs.",
             run=partial(backfill, out=arch),
             check="witnessed",
             tier=Tier.QUICK if arch is host_arch() else Tier.FULL,

@@ -1,4 +1,4 @@
-"""Observes that daemons run where the spec says, as programs of that architecture, and in one version."""
+"""Observes that daemons run where the spec says, as programs of the right architecture, all in one version."""
 
 import struct
 
@@ -42,7 +42,7 @@ def elf_machine(host: Host, program: str) -> int:
 SCENARIOS = (
     Scenario(
         name="interop.roles",
-        goal="Every daemon runs where the spec put it, as a program of that node's architecture.",
+        goal="Every daemon runs where the spec says, as a program of that node's architecture.",
         method="Reads the ELF header of each daemon's program; compares metadata, quorum and versions with the spec.",
         run=roles,
         sees=("e_machine of the program of .*", "architectures with an OSD"),

@@ -1,4 +1,4 @@
-"""Deep-scrub over copies of both architectures: quiet on good copies, while damage is found and repaired."""
+"""Deep-scrub over copies of both architectures: it reports nothing on good copies, and finds and repairs damage."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -16,7 +16,7 @@ from cephlab.suites.interop.mirror import Mirror
 
 PG_NUM = 4
 OBJECTS = 8  # two per PG on average
-OBJECT_BYTES = 256 << 10  # blobs of 64 KiB are written in place at once, not through the deferred-write log
+OBJECT_BYTES = 256 << 10  # its blobs of 64 KiB are written in place at once, not through the deferred-write log
 CHUNK_BYTES = 4096  # stripe unit of an erasure-coded pool (osd_pool_erasure_code_stripe_unit)
 
 EXPECTED = {
@@ -25,7 +25,7 @@ EXPECTED = {
     ),
     r"_verify_csum bad .* checksum": "BlueStore finds the block that the scenario damaged.",
     r"log_channel\(cluster\) log \[ERR\] : Health check (failed|update): .*\((PG_DAMAGED|OSD_SCRUB_ERRORS)\)": (
-        "Health reports the damage until it is repaired."
+        "Health reports the damage until repair removes it."
     ),
     **DEAD_COUNT,
     **OSD_STOPPED,
@@ -45,21 +45,21 @@ def clean(stage: Stage, kind: PoolKind) -> None:
 
 
 def bitrot(stage: Stage, on: Arch, kind: PoolKind) -> None:
-    """Flip a bit on the disk below one copy: BlueStore's own checksum must show it."""
+    """Flip a bit on the disk below one copy: BlueStore's own checksum must detect it."""
     cluster = stage.cluster
     with pools.pool(cluster, "rotten", kind, pg_num=1) as pool:
         mirror = filled(stage, pool)
         victim = cluster.osd_ids(on)[0]
         daemon = cluster.daemon(f"osd.{victim}")
         content = bytes(mirror.objects["o0"].data)
-        # A copy in the OSD's cache would hide what the disk holds.
+        # A copy in the OSD's cache would hide the damage on the disk.
         cluster.client.command(f"osd.{victim}", "flush_store_cache")
         flip_bit(daemon.host, daemon.disks[0], stored_forms(content, kind), patience=cluster.patience)
         expect_repair(stage, mirror, victim, ["read_error"])
 
 
 def stale(stage: Stage, on: Arch) -> None:
-    """Change one copy and its checksum below a stopped OSD: only a comparison of copies can show it."""
+    """Change one copy and its checksum below a stopped OSD: only a comparison of copies can detect it."""
     cluster = stage.cluster
     with pools.pool(cluster, "stale", pg_num=1) as pool:
         mirror = filled(stage, pool)
@@ -91,7 +91,7 @@ def expect_repair(stage: Stage, mirror: Mirror, victim: int, errors: Sequence[st
     cluster.wait(lambda status: not status.has("OSD_SCRUB_ERRORS") and status.clean, what=f"{pgid} repaired")
     scrubbed = deep_scrub(cluster, pool)
     recorder.observe("blamed after the repair", got=blamed(cluster, pgid), wanted={}, of=len(scrubbed))
-    with led_by_one(cluster, victim, (pool,)):  # any other OSD would answer from an undamaged copy
+    with led_by_one(cluster, victim, (pool,)):  # another OSD would answer from an undamaged copy
         mirror.verify(cluster.client, recorder, f"after osd.{victim}'s copy was repaired")
 
 
@@ -101,7 +101,7 @@ def observe_copies(stage: Stage, pool: str, when: str, *, least: int) -> None:
 
 
 def observe_copies_in(stage: Stage, names: Sequence[str], *, least: int) -> None:
-    """The same for several pools, all at once. least: how many PGs each must have."""
+    """Do the same for several pools at once. least: how many PGs each must have."""
     for pool, scrubbed in deep_scrub_all(stage.cluster, names).items():
         note_copies(stage, pool, scrubbed, f"in {pool}", least=least)
 
@@ -122,7 +122,7 @@ def filled(stage: Stage, pool: str, objects: int = OBJECTS, object_bytes: int = 
 
 
 def stored_forms(content: bytes, kind: PoolKind) -> list[bytes]:
-    """How an object's start may look on a disk: unchanged or, with EC 2+1, as the start of a chunk or of the parity."""
+    """What an object's start can look like on a disk: unchanged or, with EC 2+1, the start of a chunk or the parity."""
     if not kind.erasure:
         return [content[:NEEDLE_BYTES]]
     first, second = content[:NEEDLE_BYTES], content[CHUNK_BYTES : CHUNK_BYTES + NEEDLE_BYTES]
@@ -140,8 +140,8 @@ SCENARIOS: tuple[Scenario, ...] = (
     *(
         Scenario(
             name=f"interop.scrub-clean[pool={kind.name}]",
-            goal="The copies of both architectures agree: a deep-scrub of every PG finds nothing.",
-            method=f"Fills a {kind.name} pool, deep-scrubs all its PGs, and lists inconsistent ones.",
+            goal="The copies on both architectures agree: a deep-scrub of every PG finds nothing.",
+            method=f"Fills a {kind.name} pool, deep-scrubs all its PGs, and lists inconsistent PGs.",
             run=partial(clean, kind=kind),
             check="witnessed",
         )
@@ -165,7 +165,7 @@ SCENARIOS: tuple[Scenario, ...] = (
             goal=f"Deep-scrub finds a copy on {on} that differs but passes its own checksums, and repair restores it.",
             method="Changes bytes with ceph-objectstore-tool below a stopped OSD, deep-scrubs, repairs, reads back.",
             run=partial(stale, on=on),
-            # The tool and the restart of an emulated OSD take half a minute.
+            # Emulated, the tool and the restart of the OSD take half a minute.
             tier=Tier.QUICK if on is host_arch() else Tier.FULL,
             expects=EXPECTED,
         )

@@ -1,4 +1,4 @@
-"""One host of each architecture, with a directory for the work that both do at once."""
+"""One host of each architecture, with a directory for the work that both do at the same time."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
@@ -16,12 +16,12 @@ from cephlab.lab.providers.host import Host, preloading
 from cephlab.lab.spec.arch import Arch
 
 T = TypeVar("T")
-_TOOL_S = 120.0  # an emulated tool needs half a minute for 10,000 PGs on a busy machine; more is a hang
+_TOOL_S = 120.0  # an emulated tool needs half a minute for 10,000 PGs on a busy machine; this long means that it hangs
 
 
 @dataclass(frozen=True)
 class ArchSide:
-    """An architecture's host. directory: on that host, empty at first, removed at the end."""
+    """A host of one architecture. directory: on that host, empty at first, removed at the end."""
 
     host: Host
     directory: PurePosixPath
@@ -44,7 +44,7 @@ class ArchSide:
 
     def run(self, program: str, *args: str | PurePosixPath, preload: tuple[PurePosixPath, ...] = ()) -> str:
         """Run an offline tool of Ceph with the cluster's configuration. Returns its standard output."""
-        # In the environment, because `-c` means `compile` to crushtool.
+        # The configuration goes into the environment, because `-c` means `compile` to crushtool.
         env = {"CEPH_CONF": str(conf.conf_path(self.host))}
         argv = [program, *map(str, args)]
         return run_tool(self.host, argv, env=preloading(preload, env), timeout_s=_TOOL_S * self.patience).stdout
@@ -67,7 +67,7 @@ def sides(cluster: Cluster, purpose: str) -> Iterator[Mapping[Arch, ArchSide]]:
 
 
 def each(between: Mapping[Arch, ArchSide], work: Callable[[ArchSide], T]) -> dict[Arch, T]:
-    """Let every side do the same work at once. Returns the results."""
+    """Let every side do the same work at the same time. Returns the results."""
     with Workers(max_workers=len(between), thread_name_prefix="side") as pool:
         futures = {arch: pool.submit(work, side) for arch, side in between.items()}
         return {arch: future.result() for arch, future in futures.items()}

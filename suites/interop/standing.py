@@ -1,4 +1,4 @@
-"""Properties of a whole cluster: the place of every replica, and equal copies after a restart."""
+"""Properties of a whole cluster: the host of every replica, and equal copies after a restart."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -15,7 +15,7 @@ from cephlab.suites.interop.matrix import arch_of
 from cephlab.suites.interop.scrub import PG_NUM, filled
 from cephlab.suites.machines import machine_of_osds
 
-DOMAIN_PGS = 32  # a rule that ignores hosts puts 3 of 5 PGs twice on a host with two OSDs: none of 32 is 1e-13
+DOMAIN_PGS = 32  # a rule that ignores hosts puts 3 of 5 PGs twice on a host of two OSDs; P(none of 32) is 1e-13
 _SHOWN = 3
 
 
@@ -23,19 +23,19 @@ def failure_domain(stage: Stage) -> None:
     """Make pools with default rules, and observe where the PGs of every pool are."""
     cluster = stage.cluster
     with pools.pool(cluster, "copies", pg_num=DOMAIN_PGS), pools.pool(cluster, "shards", EC_2_1, pg_num=DOMAIN_PGS):
-        # The lab's own hosts: those of a wrong CRUSH map would hide the fault.
+        # Use the lab's own hosts, because the hosts of a wrong CRUSH map would hide the fault.
         hosts = machine_of_osds(cluster)
         pgs = [entry for name in pool_names(cluster) for entry in pools.pgs_of(cluster, name)]
     crowded = max(sum(1 for host in hosts.values() if host == name) for name in set(hosts.values()))
     stage.recorder.witness("OSDs on one host", got=crowded, least=2)
-    stage.recorder.witness("PGs looked at", got=len(pgs), least=2 * DOMAIN_PGS)
+    stage.recorder.witness("PGs checked", got=len(pgs), least=2 * DOMAIN_PGS)
     shared = shared_hosts(pgs, hosts)
     stage.recorder.observe("PGs with two replicas on one host", got=len(shared), wanted=0)
     stage.recorder.observe("the first of them", got=shared[:_SHOWN], wanted=[], of=len(pgs))
 
 
 def shared_hosts(pgs: Sequence[Pg], hosts: Mapping[int, str]) -> list[str]:
-    """The PGs with two replicas on one host, in words."""
+    """Descriptions of the PGs with two replicas on one host."""
     lines = []
     for entry in pgs:
         used = [hosts[osd] for osd in entry.acting if osd in hosts]
@@ -46,7 +46,7 @@ def shared_hosts(pgs: Sequence[Pg], hosts: Mapping[int, str]) -> list[str]:
 
 
 def restarted(stage: Stage, on: Arch) -> None:
-    """Fill a pool, restart an OSD of an architecture, and let the other one lead a scrub of all pools."""
+    """Fill a pool, restart an OSD of an architecture, and deep-scrub all pools with the other architecture leading."""
     cluster = stage.cluster
     with pools.pool(cluster, "restarted", pg_num=PG_NUM) as pool, pools.led_by(cluster, on.other):
         mirror = filled(stage, pool)
@@ -76,10 +76,10 @@ def pool_names(cluster: Cluster) -> list[str]:
 FAILURE_DOMAIN = Scenario(
     name="interop.failure-domain",
     goal="No PG has two replicas on one host, whichever architecture made its rule.",
-    method="Makes replicated and EC pools on hosts with two OSDs each; compares the hosts of every PG's OSDs.",
+    method="Makes replicated and erasure-coded pools on hosts with two OSDs each; compares the hosts of a PG's OSDs.",
     run=failure_domain,
     check="witnessed",
-    tier=Tier.FULL,  # with one OSD per host, as in the quick tier's clusters, no rule can fail
+    tier=Tier.FULL,  # the quick tier's clusters have one OSD per host, where no rule can fail
     topology=Topology(osds_per_node=2),
 )
 
@@ -87,7 +87,7 @@ FAILURE_DOMAIN = Scenario(
 def restart_scenario(on: Arch) -> Scenario:
     return Scenario(
         name=f"interop.scrub-restarted[on={on}]",
-        goal=f"A restarted OSD of {on} computes the same checksums of its data as the others.",
+        goal=f"A restarted OSD of {on} computes the same checksums of its data as the other OSDs.",
         method=f"Fills a pool, restarts an OSD of {on}, and deep-scrubs every PG of every pool, led by {on.other}.",
         run=partial(restarted, on=on),
         check="witnessed",

@@ -1,4 +1,4 @@
-"""Erasure codes over thousands of stripes in one process, and with chunks at the edges of what a code takes."""
+"""Erasure codes over thousands of stripes in one process, and with the smallest chunks that a code allows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,15 +24,15 @@ from cephlab.suites.interop.sides import ArchSide, agree, each, sides
 
 LARGE_BYTES = 16 * MIB
 SMALLEST = 32
-"""Bytes of a chunk. jerasure and shec want k chunks to be a multiple of k*w*4 bytes, w being 8 (get_alignment in Ceph's
-ErasureCodeJerasure.cc and ErasureCodeShec.cc), isa a chunk to be one of 32 (EC_ISA_ADDRESS_ALIGNMENT)."""
+"""Bytes of a chunk. jerasure and shec need k chunks to be a multiple of k*w*4 bytes, where w is 8 (get_alignment in
+Ceph's ErasureCodeJerasure.cc and ErasureCodeShec.cc), isa a chunk to be a multiple of 32 (EC_ISA_ADDRESS_ALIGNMENT)."""
 
 MANY_STRIPES = 2000
 
 
 @dataclass(frozen=True)
 class Long:
-    """A code and how much of it one process encodes. stripes: whole ones; at least a part of one more follows."""
+    """A code and how much one process encodes. stripes: whole stripes, which part of one more stripe may follow."""
 
     code: ErasureCode
     stripes: int
@@ -43,7 +43,7 @@ class Long:
 
 
 def with_unit(code: ErasureCode, unit: int) -> Long:
-    """As many stripes as fit into LARGE_BYTES, and not many times more than MANY_STRIPES."""
+    """A code with a stripe unit, and as many stripes as fit into LARGE_BYTES, but at most four times MANY_STRIPES."""
     return Long(replace(code, stripe_unit=unit), min(LARGE_BYTES // (unit * code.k), 4 * MANY_STRIPES))
 
 
@@ -68,7 +68,7 @@ LONG_FULL = (
 
 
 def run(stage: Stage, long: Long) -> None:
-    """Encode by both, compare every chunk, and let each mend the other's, once by all of the parity."""
+    """Encode on both, compare every chunk, and let each restore the other's chunks: the first ones, then random ones."""
     code = long.code
     data = stage.rng.randbytes(size_of(long, stage.rng))
     losses = [tuple(range(code.tolerated)), tuple(sorted(stage.rng.sample(code.chunks, code.tolerated)))]
@@ -86,7 +86,7 @@ def run(stage: Stage, long: Long) -> None:
 
 
 def size_of(long: Long, rng: Random) -> int:
-    """Whole stripes and an end: none, a byte, a chunk, all but a byte of a stripe, or anything between."""
+    """Bytes of whole stripes plus a rest: nothing, a byte, about a chunk, a stripe less a byte, or a random size."""
     unit, stripe = long.code.stripe_unit, long.code.stripe_unit * long.code.k
     ends = (0, 1, unit - 1, unit, unit + 1, stripe - 1, rng.randrange(stripe))
     return long.stripes * stripe + rng.choice(ends)
@@ -94,17 +94,18 @@ def size_of(long: Long, rng: Random) -> int:
 
 def note(stage: Stage, wrong: Mapping[Arch, list[str]], losses: int) -> None:
     for arch, lines in wrong.items():
-        stage.recorder.observe(f"losses that {arch} does not mend", got=lines, wanted=[], of=losses)
+        stage.recorder.observe(f"losses that {arch} does not restore", got=lines, wanted=[], of=losses)
 
 
 def scenario(tier: Tier, long: Long) -> Scenario:
     return Scenario(
         name=f"interop.erasure-stripes[{long.label}]",
-        goal=f"The two encode {long.stripes} stripes in one process alike, and mend what the other encoded.",
-        method=f"Both encode the same bytes by {long.code.text} with chunks of {long.code.stripe_unit} bytes; each "
-        "decodes the other's without its first chunks, and without others that are drawn.",
+        goal=f"Both architectures encode {long.stripes} stripes in one process to the same chunks, and restore each "
+        "other's lost chunks.",
+        method=f"Encodes the same bytes by {long.code.text} with chunks of {long.code.stripe_unit} bytes on both; each "
+        "decodes the other's chunks without the first ones, then without random ones.",
         run=partial(run, long=long),
-        sees=tuple(f"losses that {arch} does not mend" for arch in Arch),
+        sees=tuple(f"losses that {arch} does not restore" for arch in Arch),
         tier=tier,
     )
 

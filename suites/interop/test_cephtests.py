@@ -1,4 +1,4 @@
-"""Upstream's test programs: one item for each run, one result for each of its cases."""
+"""Upstream's test programs: one pytest item for each run, one result for each of its cases."""
 
 import pytest
 

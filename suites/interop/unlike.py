@@ -1,4 +1,4 @@
-"""Machines that are not alike: four OSDs of unlike sizes on one node, unequal cores; weights, placement and load."""
+"""Unequal machines: four OSDs of different sizes on one node, different cores; checks weights, placement and load."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,25 +15,25 @@ from cephlab.suites.interop.load import loaded
 from cephlab.suites.machines import machine_of_osds
 
 SIZES = (10 * GIB, 10 * GIB, 20 * GIB, 40 * GIB)
-"""Of the disks of the first node."""
+"""Sizes of the disks of the first node."""
 OTHERS_BYTES = 40 * GIB
-"""Of the one disk of each other node. With 10 GiB there, nodes weighed 8 to 1 to 1, and of 65 PGs of three copies one
-stayed undersized: CRUSH gives up after `choose_total_tries`, 50 by default."""
+"""Size of the one disk of each other node. With 10 GiB the nodes' weights were 8 to 1 to 1, and one of 65 PGs of three
+copies stayed undersized, because CRUSH gives up after `choose_total_tries`, 50 by default."""
 CORES = (0.5, 2.0, 1.0)
-"""Of the nodes in their order, where they are unequal: many slow cores beside few fast ones, as in the Altra paper's
-mixed cluster (section 7)."""
+"""Cores of each node, in order, if they are unequal: many slow cores together with few fast ones, as in the Altra
+paper's mixed cluster (section 7)."""
 LOAD_S = 30.0
 PG_NUM = 64
 WEIGHT_TOLERANCE = 0.02
-"""A weight has five digits after the point, and a store keeps some of its disk for itself."""
+"""A weight has five decimals, and a store keeps some of its disk for itself."""
 TIB = 1 << 40
 
 
 @dataclass(frozen=True)
 class UnlikeTopology(Topology):
-    """A native node with four OSDs of SIZES, and nodes of the other architecture with one each.
+    """A native node with four OSDs of SIZES, and nodes of the other architecture with one OSD each.
 
-    unequal: their cores are CORES. A machine of each architecture is beside, without daemons.
+    There is also a client machine of each architecture, without daemons. unequal: the nodes have CORES.
     """
 
     native: int = 1
@@ -54,7 +54,7 @@ class UnlikeTopology(Topology):
 
 
 def run(stage: Stage) -> None:
-    """Compare each OSD's weight with its disk, and the placement with the weights; then load from both sides."""
+    """Compare each OSD's weight with its disk, and the placement with the weights; then load from clients of both."""
     weights, sizes = weights_of(stage.cluster), sizes_of(stage.cluster)
     note_weights(stage.recorder, weights, sizes)
     with pools.pool(stage.cluster, "unlike", pg_num=PG_NUM) as pool:
@@ -74,18 +74,18 @@ def weights_of(cluster: Cluster) -> dict[int, float]:
 
 
 def sizes_of(cluster: Cluster) -> dict[int, int]:
-    """Bytes of each OSD's disk, as the spec wants it."""
-    found: dict[int, int] = {}
+    """Bytes of each OSD's disk, by the spec."""
+    by_osd: dict[int, int] = {}
     machines = machine_of_osds(cluster)
     for node in cluster.spec.nodes:
-        of = {disk.name: disk.size_bytes for disk in node.disks}
+        size_of = {disk.name: disk.size_bytes for disk in node.disks}
         own = [osd for osd, machine in machines.items() if machine == node.name]
-        found |= {osd: of[wanted.block] for osd, wanted in zip(sorted(own), node.osds, strict=True)}
-    return found
+        by_osd |= {osd: size_of[wanted.block] for osd, wanted in zip(sorted(own), node.osds, strict=True)}
+    return by_osd
 
 
 def note_weights(recorder: Recorder, weights: Mapping[int, float], sizes: Mapping[int, int]) -> None:
-    """A weight is the disk's size in TiB, whatever the architecture that made the store."""
+    """Judge that each weight is the disk's size in TiB, whichever architecture made the store."""
     recorder.witness("OSDs with a weight", got=len(weights), least=len(sizes))
     for osd, size in sizes.items():
         why = f"the disk has {size / TIB:.5f} TiB"
@@ -94,22 +94,24 @@ def note_weights(recorder: Recorder, weights: Mapping[int, float], sizes: Mappin
 
 
 def note_placement(recorder: Recorder, held: Mapping[int, int], sizes: Mapping[int, int]) -> None:
-    """The largest disk of the node with four holds more PGs than the two smallest beside it. sizes: of that node's."""
+    """Judge that the largest disk of a node holds more PGs than its two smallest. sizes: of that node's OSDs."""
     ranked = sorted(sizes, key=lambda osd: sizes[osd])
     share = held[ranked[-1]] / max(1, sum(held[osd] for osd in ranked[:2]))
-    said = ", ".join(f"{sizes[osd] / GIB:.0f} GiB {held[osd]} PGs" for osd in ranked)
-    bound = Bound(f"CRUSH places by weight: {said}", least=1.0, basis=Basis.CORRECTNESS)
+    counts = ", ".join(f"{sizes[osd] / GIB:.0f} GiB {held[osd]} PGs" for osd in ranked)
+    bound = Bound(f"CRUSH places by weight: {counts}", least=1.0, basis=Basis.CORRECTNESS)
     recorder.figure("PGs of the largest disk over those of the two smallest beside it", share, "", bound)
 
 
 def scenario(of: str, *, unequal: bool) -> Scenario:
     needs = frozenset({Capability.CPU_LIMIT}) if unequal else frozenset[Capability]()
-    cores = f", cores {', '.join(f'{each:g}' for each in CORES)}" if unequal else ""
+    cores = f", with {', '.join(f'{count:g}' for count in CORES)} cores" if unequal else ""
     return Scenario(
         name=f"interop.unlike[{of}]",
-        goal="Unlike machines of both architectures share data by the size of their disks, and take load alike.",
-        method=f"Four unlike OSDs on a {host_arch()} node, one on each of two {host_arch().other} ones{cores}: "
-        f"weights, placement, and fio from clients of both for {LOAD_S:.0f} s, read back.",
+        goal="Unequal machines of both architectures hold data by the size of their disks, and take load without an "
+        "error.",
+        method=f"Raises four OSDs of different sizes on a {host_arch()} node, and one on each of two "
+        f"{host_arch().other} nodes{cores}; compares weights and placement with the disks; writes with fio from clients "
+        f"of both for {LOAD_S:.0f} s and reads everything back.",
         run=run,
         check="figures",
         tier=Tier.FULL,
