@@ -68,7 +68,7 @@ LONG_FULL = (
 
 
 def run(stage: Stage, long: Long) -> None:
-    """Encode on both, compare every chunk, and let each restore the other's chunks: the first ones, then random ones."""
+    """Encode on both, compare all chunks, and let each restore the other's: the first chunks, and random chunks."""
     code = long.code
     data = stage.rng.randbytes(size_of(long, stage.rng))
     losses = [tuple(range(code.tolerated)), tuple(sorted(stage.rng.sample(code.chunks, code.tolerated)))]

@@ -1,1 +1,1 @@
-"""Drawn walks over RADOS, RBD and S3 through both architectures, held against a model in memory."""
+"""Random walks over RADOS, RBD and S3 through both architectures, compared with a model in memory."""

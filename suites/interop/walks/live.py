@@ -1,4 +1,4 @@
-"""Walks on a live cluster: a program on a host for each side, a new place for each try, and what is noted of it."""
+"""Takes walks on a live cluster, with a program on a host for each side and a new place for each try."""
 
 import json
 from collections import Counter
@@ -15,15 +15,15 @@ from cephlab.suites.interop.walks.printing import program
 from cephlab.suites.interop.walks.walk import Difference, Model, Step, draw, shrink, take
 
 LOOK_EVERY = 8
-"""Steps between two looks at everything."""
+"""Number of steps between two looks at the whole state."""
 MOST_TRIES, SHRINK_S = 200, 60.0
-"""Of a walk that goes wrong, to shorten it: whichever comes first, the seconds before patience."""
+"""Limits for shortening a walk that goes wrong, whichever comes first. The seconds are before patience."""
 _ASK_S = 120.0
 
 
 @dataclass(frozen=True)
 class Line:
-    """A side's program on a host."""
+    """The connection to a side's program on a host."""
 
     channel: Channel
     patience: float
@@ -33,13 +33,13 @@ class Line:
         return json.loads(self.channel.ask(request, timeout_s=_ASK_S * self.patience))
 
     def begin(self, place: str) -> None:
-        """Go to a place that is empty."""
+        """Go to an empty place."""
         self.ask("begin", {"place": place})
 
 
 @contextmanager
 def lines(kind: str, on: Mapping[str, tuple[Host, Mapping[str, str]]], patience: float) -> Iterator[dict[str, Line]]:
-    """A program for each side. on: side -> its host and settings."""
+    """Run a program for each side. on: side -> its host and settings."""
     source = program(kind).encode()
     with ExitStack() as undo:
         ends = {}
@@ -56,7 +56,7 @@ def lines(kind: str, on: Mapping[str, tuple[Host, Mapping[str, str]]], patience:
 
 @dataclass(frozen=True)
 class Walking:
-    """Walks of one kind. model: makes a fresh one, the same each time. prefix: of the places."""
+    """Walks of one kind. model: makes a fresh model, the same each time; prefix: of the names of places."""
 
     kind: str
     model: Callable[[], Model]
@@ -73,7 +73,7 @@ class Walking:
 
 
 def walk(stage: Stage, walking: Walking, length: int) -> None:
-    """Take a drawn walk. Where an answer is wrong, shorten it, and note it with the program that shows it."""
+    """Take a random walk. If an answer is wrong, shorten the walk and record it with a program that reproduces it."""
     steps = draw(walking.model(), stage.rng, tuple(walking.sides), length, LOOK_EVERY)
     kind = walking.kind
     for side in walking.sides:
@@ -98,7 +98,7 @@ def walk(stage: Stage, walking: Walking, length: int) -> None:
 
 
 def wrong_of(difference: Difference | None) -> list[Any]:
-    """A wrong answer in a few words, for the history."""
+    """A wrong answer in short, for the history."""
     if difference is None:
         return []
     step = difference.last.step
@@ -106,7 +106,7 @@ def wrong_of(difference: Difference | None) -> list[Any]:
 
 
 def printed(stage: Stage, kind: str, difference: Difference) -> str:
-    """Record the program that shows it; a run keeps it beside the scenario's logs, under the name that is returned."""
+    """Record a program that reproduces the difference. The run keeps it with the scenario's logs. Returns its name."""
     about = f"{stage.recorder.scenario}: the last answer of these {len(difference.taken)} steps is not the wanted one."
     source = program(kind, difference.taken, about=about)
     name = f"walk-{kind}.py"

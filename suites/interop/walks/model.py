@@ -1,4 +1,4 @@
-"""What models of several services need: content that is written over, and sizes about edges."""
+"""Helpers for the models of several services: overwriting and cutting content, and drawing sizes near edges."""
 
 from random import Random
 
@@ -6,7 +6,7 @@ from cephlab.suites.interop import edges
 
 
 def overwrite(data: bytearray, offset: int, piece: bytes) -> None:
-    """Overwrite or extend; a gap before the offset is filled with zeros."""
+    """Overwrite or extend. A gap before the offset is filled with zeros."""
     data.extend(bytes(max(0, offset - len(data))))
     data[offset : offset + len(piece)] = piece
 
@@ -18,6 +18,6 @@ def put_tail(data: bytearray, size: int) -> None:
 
 
 def draw_size(rng: Random, most: int) -> int:
-    """A size or an offset: an edge as often as not, at most `most`."""
+    """Draw a size or an offset of at most `most`, half of the time an edge case."""
     fitting = [size for size in edges.SIZES if size <= most]
     return rng.choice(fitting) if rng.random() < 0.5 else rng.randint(0, most)

@@ -1,4 +1,4 @@
-"""A walk as one file that anybody can run on a cluster of theirs, without this project."""
+"""Prints a walk as one file that anybody can run on their own cluster, without this project."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,16 +16,15 @@ def program(
     """The source of a program that serves a side or takes these steps.
 
     kind: `rados`, `rbd`, `s3`, `cephfs` (through libcephfs) or `mounted` (CephFS through the kernel).
-    about: what stands at its beginning, beside how to run it. settings: what it takes for settings unless it is told
-    others; none of them may be secret.
+    about: the text of its first comment. settings: its default settings, none of which may be secret.
     """
     replay, side = (INSIDE / "replay.py").read_text(), (INSIDE / f"{kind}_side.py").read_text()
     return "\n".join(
         [
             "#!/usr/bin/env python3",
             f"# {about or f'Serves a side of a walk over {kind}.'}",
-            "# How to run it stands below. A step: side, operation, arguments, and the answer that is wanted.",
-            "\n".join(["STEPS = [", *(f"    {entry_of(each)}," for each in steps), "]"]),
+            "# How to run it is described below. A step: side, operation, arguments, and the wanted answer.",
+            "\n".join(["STEPS = [", *(f"    {entry_of(wanted)}," for wanted in steps), "]"]),
             "",
             replay,
             "",
@@ -36,7 +35,7 @@ def program(
     )
 
 
-def entry_of(each: Wanted) -> str:
-    """A step as Python's own text; JSON's null, true and false would be none."""
-    step = each.step
-    return repr((step.side, step.operation, json.loads(json.dumps(dict(step.arguments))), each.answer))
+def entry_of(wanted: Wanted) -> str:
+    """A step as a Python literal, because JSON's null, true and false are not Python."""
+    step = wanted.step
+    return repr((step.side, step.operation, json.loads(json.dumps(dict(step.arguments))), wanted.answer))

@@ -1,4 +1,4 @@
-"""What a walk over RADOS does to a few objects, and what they must hold."""
+"""The model of a walk over RADOS: what it does to a few objects, and what they must hold."""
 
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from cephlab.suites.interop.walks.walk import Refused, Unfit, content, told
 
 NAMES, KEYS, SNAPS = 5, 4, 3
 REACH = 3 * edges.BLOCK
-"""Writes start below it, so that they meet each other."""
+"""Writes start below this offset, so that they overlap."""
 
 
 @dataclass
@@ -24,7 +24,7 @@ class WantedObject:
 
 
 class RadosModel:
-    """Objects of one pool. omap: whether it has any, as erasure-coded ones have none."""
+    """Objects of one pool. omap: whether the pool has omaps, which erasure-coded pools lack."""
 
     def __init__(self, rng: Random, *, omap: bool) -> None:
         self.names = edges.texts(rng, NAMES, edges.NAME_BYTES)
@@ -81,7 +81,7 @@ class RadosModel:
 
     def do_write(self, name: str, seed: int, size: int, offset: int) -> None:
         if not size:
-            raise Unfit  # whether nothing at an offset makes the object longer is not laid down
+            raise Unfit  # it is not specified whether an empty write beyond the end extends the object
         overwrite(self._made(name).data, offset, content(seed, size))
 
     def do_append(self, name: str, seed: int, size: int) -> None:
@@ -91,7 +91,7 @@ class RadosModel:
         put_tail(self._fit(name).data, size)
 
     def do_zero(self, name: str, size: int) -> None:
-        """From byte `size` on so many. Zeros up to the end or beyond it cut the object, as OSDs have it."""
+        """Zero `size` bytes from byte `size` on. Like OSDs, cut the object if the zeros reach its end or beyond."""
         data = self._fit(name).data
         if not size:
             raise Unfit

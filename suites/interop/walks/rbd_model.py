@@ -1,4 +1,4 @@
-"""What a walk over RBD does to a few images, and what they and their snapshots must hold."""
+"""The model of a walk over RBD: what it does to a few images, and what they and their snapshots must hold."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -10,15 +10,15 @@ from cephlab.suites.interop.walks.walk import Refused, Unfit, content, told
 
 IMAGES, SNAPS = 4, 3
 ORDERS = (12, 13, 16)
-"""Objects of 4, 8 and 64 KiB; 12 is the least that librbd takes."""
+"""Objects of 4, 8 and 64 KiB. 12 is the smallest order that librbd allows."""
 MOST_BYTES = 160_000
-"""Of an image: 40 objects of 4 KiB, or three of 64 KiB."""
+"""Largest size of an image: 40 objects of 4 KiB, or three of 64 KiB."""
 IMAGE_NAME_BYTES, SNAP_NAME_BYTES = 80, 80
 
 
 @dataclass
 class WantedImage:
-    """parent: the image and the snapshot that it is a clone of. snaps: name -> content."""
+    """parent: the image and snapshot that this one was cloned from; snaps: name -> content."""
 
     order: int
     data: bytearray
@@ -156,7 +156,7 @@ class RbdModel:
         return told(self._within(image, offset, size)[offset : offset + size])
 
     def do_carry(self, image: str, since: str, snap: str, to: str) -> None:
-        """A new image from differences: all of an earlier snapshot, then what the later one has otherwise."""
+        """Make a new image from diffs: first a full diff to the earlier snapshot, then the diff to the later one."""
         wanted = self._snapped(image, snap)
         snaps = list(self.images[image].snaps)
         if since and (since not in snaps or snaps.index(since) >= snaps.index(snap)):
@@ -178,7 +178,7 @@ class RbdModel:
 
 
 def draw_place(rng: Random, most: int, order: int) -> int:
-    """An offset: about the border of an object as often as not, at most `most`."""
+    """Draw an offset of at most `most`, half of the time near the border of an object."""
     if rng.random() < 0.5:
         return rng.randint(0, most)
     return max(0, min(most, (rng.randint(0, most >> order) << order) + rng.choice((-1, 0, 1, -512, 512))))

@@ -1,4 +1,4 @@
-"""What a walk over S3 does to the objects of a bucket, and what the gateways must answer."""
+"""The model of a walk over S3: what it does to the objects of a bucket, and what the gateways must answer."""
 
 import hashlib
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from cephlab.suites.interop.walks.model import draw_size
 from cephlab.suites.interop.walks.walk import Refused, Unfit, content, told
 
 KEY_BYTES = 1024
-"""The most that S3 takes."""
+"""Longest key that S3 allows."""
 DRAWN_KEYS = 5
 PART_BYTES = 5 << 20
-"""The least that S3 takes of every part but the last."""
+"""Smallest size that S3 allows for every part but the last."""
 NOTE_BYTES = 200
 KEYS = ("a", "a/b", "a/b/c", "a//b", "a/", "b", "a b", "a+b", "a%2Fb", "_a", "__a", ".", "a/../b", "\uffee", "😀")
-"""Keys with delimiters, that look like paths, that RGW escapes, and two that UTF-8 and UTF-16 order otherwise."""
+"""Keys with delimiters, keys like paths, keys that RGW escapes, and two that UTF-8 and UTF-16 sort differently."""
 DELIMITERS = ("", "/", "b", "//")
 PAGES = (1, 2, 3, 1000)
 LARGE = 65537
@@ -32,7 +32,7 @@ class WantedObject:
 
 
 class S3Model:
-    """One bucket without versions."""
+    """One bucket without versioning."""
 
     def __init__(self, rng: Random) -> None:
         drawn = edges.texts(rng, DRAWN_KEYS, KEY_BYTES)
@@ -45,7 +45,7 @@ class S3Model:
         key, old, seed = rng.choice(self.keys), rng.choice(there), rng.randrange(1 << 16)
         size, first = draw_size(rng, LARGE), draw_size(rng, LARGE)
         note = edges.text(rng, rng.randint(1, NOTE_BYTES), edges.PLAIN)
-        prefix = rng.choice(["", *[each[: rng.randint(1, 2)] for each in self.keys]])
+        prefix = rng.choice(["", *[known[: rng.randint(1, 2)] for known in self.keys]])
         steps: list[tuple[str, dict[str, Any]]] = [
             *[("put", {"key": key, "seed": seed, "size": size, "note": note})] * 6,
             ("get", {"key": rng.choice([key, old])}),
@@ -73,7 +73,7 @@ class S3Model:
     def do_range(self, key: str, first: int, last: int) -> list[str]:
         data = self._there(key).data
         if first > last:
-            raise Unfit  # a range that says nothing is left out of account
+            raise Unfit  # an empty range is not tested
         if first >= len(data):
             raise Refused("InvalidRange")
         last = min(last, len(data) - 1)
@@ -96,7 +96,7 @@ class S3Model:
         self.objects[key] = WantedObject(b"".join(parts), note, f'"{tag}-{len(parts)}"')
 
     def do_list(self, prefix: str, delimiter: str, page: int) -> list[list[str]]:
-        """Keys in the order of their bytes; what is one as far as the delimiter is told once."""
+        """Keys in byte order, and the common prefixes up to the delimiter, each once."""
         keys: list[str] = []
         prefixes: dict[str, None] = {}
         for key in sorted(self.objects, key=str.encode):

@@ -1,4 +1,4 @@
-"""Drawn walks over RADOS, RBD and S3, each step through a client or a gateway of either architecture."""
+"""Random walks over RADOS, RBD and S3, with each step through a client or a gateway of either architecture."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -28,17 +28,17 @@ Sides: TypeAlias = dict[str, tuple[Host, Mapping[str, str]]]
 
 
 def clients(cluster: Cluster, settings: Mapping[str, str]) -> Sides:
-    """A side on a host of each architecture. settings: beside the host's own configuration."""
+    """A side on a host of each architecture. settings: in addition to the host's own configuration."""
     return sides_on({arch: cluster.host_with(arch) for arch in Arch}, settings)
 
 
 def sides_on(hosts: Mapping[Arch, Host], settings: Mapping[str, str]) -> Sides:
-    """A side on each host. settings: beside the host's own configuration."""
+    """A side on each host. settings: in addition to the host's own configuration."""
     return {arch.value: (host, {"conf": str(conf.conf_path(host)), **settings}) for arch, host in hosts.items()}
 
 
 def take_walk(stage: Stage, kind: str, model: Callable[[Random], Model], sides: Sides, tier: Tier) -> None:
-    """One walk. model: of a drawn seed."""
+    """Take one walk. model: makes the model from a random generator."""
     seed = stage.rng.randrange(1 << 31)
     with lines(kind, sides, stage.cluster.patience) as lines_of:
         walking = Walking(kind, lambda: model(Random(seed)), lines_of, f"t{seed % 1000}x")
@@ -46,7 +46,7 @@ def take_walk(stage: Stage, kind: str, model: Callable[[Random], Model], sides: 
 
 
 def rados(stage: Stage, kind: PoolKind, primary: Arch | None, tier: Tier) -> None:
-    """Objects of one pool. primary: who leads it; None for whoever does."""
+    """Walk over objects of one pool. primary: the architecture that leads it; None for any."""
     cluster = stage.cluster
     with ExitStack() as stack:
         pool = stack.enter_context(pools.pool(cluster, "walk", kind, pg_num=edges.PG_NUM))
@@ -64,13 +64,13 @@ def rbd(stage: Stage, tier: Tier) -> None:
 
 
 def s3(stage: Stage, tier: Tier) -> None:
-    """One gateway on a host of each architecture. Both are asked by a program of this machine's own architecture."""
+    """Walk through one gateway on a host of each architecture. The client has this machine's own architecture."""
     cluster = stage.cluster
     first, second = (cluster.host_with(arch) for arch in Arch)
-    asking = cluster.client.host
+    client = cluster.client.host
     with gateway(cluster, first.name, REPLICATED) as entrance, further_gateway(cluster, second.name, entrance) as other:
         keys = {"access_key": entrance.access_key, "secret_key": entrance.secret_key}
-        sides: Sides = {each.host.arch.value: (asking, {"address": each.address, **keys}) for each in (entrance, other)}
+        sides: Sides = {door.host.arch.value: (client, {"address": door.address, **keys}) for door in (entrance, other)}
         take_walk(stage, "s3", S3Model, sides, tier)
 
 
@@ -78,9 +78,9 @@ def scenario(name: str, run: Callable[..., None], tier: Tier, what: str, through
     steps = QUICK_STEPS if tier is Tier.QUICK else FULL_STEPS
     return Scenario(
         name=f"interop.walk-{name}",
-        goal=f"{what} hold what was put there last, whichever architecture did it and whichever one asks.",
-        method=f"Takes {steps} drawn steps, each through a drawn one of {through}; compares every answer with a model, "
-        f"and every {LOOK_EVERY} steps all there is; shortens a walk that goes wrong.",
+        goal=f"{what} hold what was written last, whichever architecture wrote it and whichever one reads it.",
+        method=f"Takes {steps} random steps, each through one of {through}; compares every answer, and every "
+        f"{LOOK_EVERY} steps the whole state, with a model; shortens a walk that goes wrong.",
         run=partial(run, tier=tier),
         check="witnessed",
         sees=("operations of .* through .*", "wrong answers on a walk over .*|walk over .*"),

@@ -1,7 +1,7 @@
-"""A walk: steps drawn against a model, taken through several sides, compared, and shortened when an answer differs.
+"""A walk: random steps, taken through several sides, compared with a model, and shortened when an answer differs.
 
-The model alone decides which steps there are, so that a seed gives the same walk on every cluster. A step that makes no
-sense after another was left out does not fit and is not taken: so any part of a walk is a walk, and can be tried.
+Only the model decides which steps are possible, so that a seed gives the same walk on every cluster. A step that makes
+no sense after another was left out does not fit, and is skipped. So any part of a walk is a walk and can be tried.
 """
 
 import hashlib
@@ -14,21 +14,21 @@ from typing import Any, Protocol
 from cephlab.lab.base.errors import SpecError
 
 LOOK = "look"
-"""The operation of every side that answers with the whole state."""
+"""The operation that answers with the whole state. Every side has it."""
 
 
 class Unfit(Exception):
-    """A step that the model's state does not allow; it is left out."""
+    """A step that the model's state does not allow. It is left out."""
 
 
 class Refused(Exception):
-    """A step that Ceph has to refuse. Its argument is the word that the side answers, as `ENOENT`."""
+    """A step that Ceph must refuse. The argument is the word that the side answers, for example `ENOENT`."""
 
 
 class Model(Protocol):
     """What the service must answer. It has a method `do_NAME(**arguments)` for each operation of its sides.
 
-    Such a method returns the wanted answer, which JSON can carry, or raises Unfit or Refused and changes nothing.
+    This method returns the wanted answer as JSON types, or raises Unfit or Refused and changes nothing.
     looking: the arguments of every look.
     """
 
@@ -36,7 +36,7 @@ class Model(Protocol):
     def looking(self) -> Mapping[str, Any]: ...
 
     def draw(self, rng: Random) -> tuple[str, dict[str, Any]]:
-        """An operation and its arguments, mostly one that fits."""
+        """Draw an operation and its arguments. Most of them fit."""
         ...
 
     def do_look(self, **looking: Any) -> Any:
@@ -46,7 +46,7 @@ class Model(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """One operation through one side. side: its name; arguments: what JSON can carry."""
+    """One operation through one side. side: its name; arguments: JSON types."""
 
     side: str
     operation: str
@@ -55,7 +55,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A step, and what has to be answered."""
+    """A step and the answer that it must get."""
 
     step: Step
     answer: Any
@@ -63,7 +63,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Difference:
-    """The first wrong answer of a walk. taken: the steps up to it, it included."""
+    """The first wrong answer of a walk. taken: the steps up to and including it."""
 
     taken: tuple[Wanted, ...]
     got: Any
@@ -76,21 +76,21 @@ class Difference:
 Take = Callable[[Step], Any]
 """Takes a step on a live service and returns its answer."""
 Walks = Callable[[Sequence[Step]], Difference | None]
-"""Tries steps in a place that is empty at first."""
+"""Tries steps in a place that is empty at the start."""
 
 
 def content(seed: int, size: int) -> bytes:
-    """The bytes that a step writes; the sides make the same (`inside/replay.py`)."""
+    """The bytes that a step writes. The sides compute the same bytes (`inside/replay.py`)."""
     return hashlib.shake_128(str(seed).encode()).digest(size)
 
 
 def told(data: bytes | bytearray) -> str:
-    """Content as answers tell it: its size, and the beginning of its SHA-256."""
+    """Content in the form of answers: its size, and the start of its SHA-256."""
     return f"{len(data)}:{hashlib.sha256(data).hexdigest()[:16]}"
 
 
 def answer_of(model: Model, step: Step) -> Any:
-    """What must be answered, in JSON's types; the model is in the state after it. Raises Unfit."""
+    """The wanted answer, in JSON types. It moves the model to the state after the step. Raises Unfit."""
     try:
         answer = getattr(model, f"do_{step.operation}")(**step.arguments)
     except Refused as refused:
@@ -99,7 +99,7 @@ def answer_of(model: Model, step: Step) -> Any:
 
 
 def fitting(model: Model, steps: Sequence[Step]) -> tuple[Wanted, ...]:
-    """The steps that fit one after the other, each with its answer. model: a fresh one."""
+    """The steps that fit, taken in order, each with its wanted answer. model: a fresh one."""
     wanted = []
     for step in steps:
         try:
@@ -110,16 +110,16 @@ def fitting(model: Model, steps: Sequence[Step]) -> tuple[Wanted, ...]:
 
 
 def draw(model: Model, rng: Random, sides: Sequence[str], length: int, look_every: int) -> tuple[Step, ...]:
-    """A walk of so many steps, each through a drawn side, with looks by a side other than the last one, and by all.
+    """Draw a walk of `length` steps, each through a random side. At times another side looks, and at the end all do.
 
-    model: a fresh one, and used up afterwards. SpecError where the model draws nothing that fits.
+    model: a fresh one, used up afterwards. SpecError if the model draws too few steps that fit.
     """
     steps: list[Step] = []
     since = drawn = 0
     while since < length:
         drawn += 1
         if drawn > 100 * length:
-            raise SpecError(f"{type(model).__name__} draws steps that do not fit", f"{since} of {length} did")
+            raise SpecError(f"{type(model).__name__} draws steps that do not fit", f"{since} of {length} did fit")
         step = Step(rng.choice(sides), *model.draw(rng))
         try:
             answer_of(model, step)
@@ -133,20 +133,20 @@ def draw(model: Model, rng: Random, sides: Sequence[str], length: int, look_ever
 
 
 def take(model: Model, steps: Sequence[Step], taking: Take) -> Difference | None:
-    """Take what fits of the steps, up to the first answer that differs from the model's. model: a fresh one."""
+    """Take the steps that fit, up to the first answer that differs from the model's. model: a fresh one."""
     wanted = fitting(model, steps)
-    for number, each in enumerate(wanted):
-        got = taking(each.step)
-        if got != each.answer:
+    for number, entry in enumerate(wanted):
+        got = taking(entry.step)
+        if got != entry.answer:
             return Difference(wanted[: number + 1], got)
     return None
 
 
 def shrink(first: Difference, tries: Walks, enough: Callable[[int], bool]) -> tuple[Difference, int]:
-    """A shorter walk that goes wrong, and how often one was tried. enough: whether so many times are.
+    """Find a shorter walk that still goes wrong. Returns it and the number of tries. enough: whether to stop trying.
 
-    Steps are left out, by halves, quarters and so on to single ones. Then numbers are lowered and steps given to the
-    first side. Both are done again until neither leads to a walk that still goes wrong.
+    It leaves out steps, first halves, then quarters and so on down to single steps. Then it lowers numbers and moves
+    steps to the first side. It repeats both until neither gives a walk that still goes wrong.
     """
     shrinking = _Shrinking(first, tries, enough)
     size = max(1, len(first.taken) // 2)
@@ -161,7 +161,7 @@ def shrink(first: Difference, tries: Walks, enough: Callable[[int], bool]) -> tu
 
 @dataclass
 class _Shrinking:
-    """The shortest walk so far."""
+    """The shortest walk that goes wrong so far."""
 
     best: Difference
     tries: Walks
@@ -170,10 +170,10 @@ class _Shrinking:
 
     @property
     def steps(self) -> list[Step]:
-        return [each.step for each in self.best.taken]
+        return [wanted.step for wanted in self.best.taken]
 
     def goes_wrong(self, steps: Sequence[Step]) -> bool:
-        """Whether these do; then they are the best so far. No try is made where there were enough."""
+        """Whether these steps go wrong. If so, they are the best so far. After enough tries, it tries no more."""
         if self.enough(self.tried):
             return False
         self.tried += 1
@@ -182,7 +182,7 @@ class _Shrinking:
         return difference is not None
 
     def left_out(self, size: int) -> bool:
-        """Leave out so many steps at a time, from the end on. Whether any could be."""
+        """Leave out `size` steps at a time, starting at the end. Returns whether any could be left out."""
         shorter, end = False, len(self.best.taken)
         while end > 0:
             steps = self.steps
@@ -193,12 +193,12 @@ class _Shrinking:
         return shorter
 
     def simplified(self) -> bool:
-        """Replace steps by simpler ones, one at a time. Whether any could be."""
+        """Replace steps by simpler ones, one at a time. Returns whether any could be replaced."""
         simpler, number = False, 0
         while number < len(self.best.taken):
             steps = self.steps
             made = simpler_steps(steps[number], steps[0].side)
-            if any(self.goes_wrong([*steps[:number], each, *steps[number + 1 :]]) for each in made):
+            if any(self.goes_wrong([*steps[:number], step, *steps[number + 1 :]]) for step in made):
                 simpler = True
             else:
                 number += 1
@@ -206,14 +206,14 @@ class _Shrinking:
 
 
 def simpler_steps(step: Step, side: str) -> list[Step]:
-    """The step with a number lowered, a long text cut, or through a side. Each is simpler, so that it comes to an end.
+    """The step through `side`, or with a number lowered. Each is simpler than the step, so that replacing ends.
 
-    A seed is no size: what it makes is as odd with a low one.
+    Seeds stay, because content from a low seed is no simpler.
     """
     made = [] if step.side == side else [replace(step, side=side)]
     for key, value in step.arguments.items():
         if key == "seed" or isinstance(value, bool) or not isinstance(value, int) or value <= 0:
             continue
-        lower = [each for each in (0, 1, value // 2, value - 1) if each < value]
-        made += [replace(step, arguments={**step.arguments, key: each}) for each in dict.fromkeys(lower)]
+        lower = [number for number in (0, 1, value // 2, value - 1) if number < value]
+        made += [replace(step, arguments={**step.arguments, key: number}) for number in dict.fromkeys(lower)]
     return made

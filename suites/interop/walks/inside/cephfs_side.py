@@ -1,6 +1,6 @@
 """A side of a walk over CephFS: a tree below one directory, through libcephfs.
 
-Settings: conf, name, place (a directory below the root, made where it is missing).
+Settings: conf, name, place (a directory below the root, created if missing).
 """
 
 import contextlib
@@ -20,7 +20,7 @@ QUOTAS = {"bytes": "ceph.quota.max_bytes", "files": "ceph.quota.max_files"}
 
 
 class Flock(ctypes.Structure):
-    """As fcntl's own on a machine of 64 bits."""
+    """`struct flock` of fcntl on a 64-bit machine."""
 
     _fields_ = (
         ("type", ctypes.c_short),
@@ -32,7 +32,7 @@ class Flock(ctypes.Structure):
 
 
 class Ranges:
-    """Locks of ranges, for which the binding has no call: a mount of its own, by libcephfs' interface for C."""
+    """Range locks, for which the Python binding has no call: a separate mount through libcephfs' C API."""
 
     def __init__(self, settings):
         self.library, self.mount, self.files = ctypes.CDLL("libcephfs.so.2"), ctypes.c_void_p(), {}
@@ -60,7 +60,7 @@ class Ranges:
         self.call("ceph_ll_setlk", self.mount, self.opened(path), ctypes.byref(asked), ctypes.c_uint64(owner), 0)
 
     def close(self):
-        """Unmount: from a client that is merely gone the MDS takes what it held only after a minute."""
+        """Unmount, because the MDS releases the locks of a client that just disappears only after a minute."""
         for handle in self.files.values():
             self.call("ceph_ll_close", self.mount, handle)
         self.call("ceph_unmount", self.mount)
@@ -79,14 +79,14 @@ class Side:
         self.place, self.held, self.ranges = b"/", {}, None
 
     def begin(self, place):
-        """Go to a place that is empty."""
+        """Go to an empty place."""
         self.release()
         self.place = b"/" + place.encode() + b"/"
         with contextlib.suppress(cephfs.ObjectExists):
             self.fs.mkdir(self.place, 0o755)
 
     def release(self):
-        """Give up every lock."""
+        """Release every lock."""
         for fd in self.held.values():
             self.fs.close(fd)
         self.held.clear()
@@ -99,7 +99,7 @@ class Side:
         self.fs.shutdown()
 
     def word(self, error):
-        """A refusal in a word."""
+        """A refusal as one word."""
         return errno.errorcode.get(getattr(error, "errno", 0), "%s: %s" % (type(error).__name__, error))
 
     def at(self, path):
@@ -109,10 +109,10 @@ class Side:
         return self.fs.open(self.at(path), flags, 0o644)
 
     def op_write(self, path, seed, size, offset, flags=0):
-        """Write, and wait until it is stable. flags: of open, beyond O_CREAT."""
+        """Write and fsync. flags: for open, in addition to O_CREAT."""
         fd = self.opened(path, os.O_WRONLY | os.O_CREAT | flags)
         try:
-            if size:  # a write of nothing ends a program of reef: assert(len > 0) in file_to_extents
+            if size:  # an empty write crashes a program of reef: assert(len > 0) in file_to_extents
                 self.fs.write(fd, content(seed, size), offset)
             self.fs.fsync(fd, 0)
         finally:
@@ -162,23 +162,23 @@ class Side:
         self.fs.setxattr(self.at(path), QUOTAS[of], b"%d" % most, 0)
 
     def op_pin(self, path, rank):
-        """Say which active server is to have a directory, and what is below it."""
+        """Pin a directory, with everything below it, to an active rank."""
         self.fs.setxattr(self.at(path), "ceph.dir.pin", b"%d" % rank, 0)
 
     def op_flock(self, path, kind, owner):
-        """Lock a file, each owner by an opening of its own, or give the lock up."""
+        """Lock a file, or release the lock. Each owner opens the file separately."""
         key = path, owner
         if key not in self.held:
             self.held[key] = self.opened(path, os.O_RDWR)
         self.fs.flock(self.held[key], FLOCK[kind] | NO_WAIT, owner)
 
     def op_range(self, path, kind, start, length, owner):
-        """Lock a range of a file, as fcntl does, or give it up."""
+        """Lock a range of a file as fcntl does, or release it."""
         self.ranges = self.ranges or Ranges(self.settings)
         self.ranges.lock(self.at(path), kind, start, length, owner)
 
     def op_look(self):
-        """All that is below the place: path -> what it is."""
+        """Everything below the place: path -> description."""
         tree = {}
         self.look_into("", tree)
         return tree

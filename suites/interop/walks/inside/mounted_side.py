@@ -1,6 +1,6 @@
 """A side of a walk over CephFS: a tree below one directory of a mounted file system, through the kernel.
 
-Settings: folder (where it is mounted), place (a directory below it, made where it is missing). Needs Linux and root.
+Settings: folder (the mount point), place (a directory below it, created if missing). Needs Linux and root.
 """
 
 import errno
@@ -13,7 +13,7 @@ SETTINGS = {"folder": "/mnt"}
 FLOCK = {"shared": fcntl.LOCK_SH, "exclusive": fcntl.LOCK_EX, "none": fcntl.LOCK_UN}
 FCNTL = {"shared": fcntl.F_RDLCK, "exclusive": fcntl.F_WRLCK, "none": fcntl.F_UNLCK}
 OWN_LOCK = 37
-"""F_OFD_SETLK of Linux: a lock belongs to an opening, so that one process can be several owners."""
+"""F_OFD_SETLK of Linux: a lock belongs to an open file description, so that one process can be several owners."""
 RANGE = struct.Struct("hhqqi4x")
 QUOTAS = {"bytes": "ceph.quota.max_bytes", "files": "ceph.quota.max_files"}
 
@@ -28,26 +28,26 @@ class Side:
         self.place, self.held, self.stale = self.folder, {}, []
 
     def begin(self, place):
-        """Go to a place that is empty."""
+        """Go to an empty place."""
         self.close()
         self.place = os.path.join(self.folder, os.fsencode(place))
         os.makedirs(self.place, exist_ok=True)
 
     def close(self):
-        """Give up every lock."""
+        """Release every lock."""
         for fd in self.held.values():
             os.close(fd)
         self.held.clear()
 
     def word(self, error):
-        """A refusal in a word."""
+        """A refusal as one word."""
         return errno.errorcode.get(error.errno, str(error))
 
     def at(self, path):
         return os.path.join(self.place, path.encode("utf-8", "surrogateescape"))
 
     def op_write(self, path, seed, size, offset, flags=0):
-        """Write, and wait until it is stable. flags: of open, beyond O_CREAT."""
+        """Write and fsync. flags: for open, in addition to O_CREAT."""
         fd = os.open(self.at(path), os.O_WRONLY | os.O_CREAT | flags, 0o644)
         try:
             rest, at = content(seed, size), offset
@@ -59,9 +59,9 @@ class Side:
             os.close(fd)
 
     def op_read(self, path, offset, size):
-        """Read twice: as programs do, and after asking for the size, which the answer is. What differs is in stale.
+        """Read twice: directly, and after fstat, which gives the answer. A read that differed goes to `stale`.
 
-        Linux 6.1 may go by the size that it had, and read nothing of what another client added.
+        Linux 6.1 may use the size that it cached, and then reads nothing of what another client appended.
         """
         fd = os.open(self.at(path), os.O_RDONLY)
         try:
@@ -78,7 +78,7 @@ class Side:
         return answer
 
     def op_stale(self):
-        """Reads so far that told something else before the size was asked for: path, offset, size, then both."""
+        """Reads so far that gave another answer before fstat: path, offset, size, first answer, second answer."""
         return self.stale
 
     def all_from(self, fd, offset, size):
@@ -127,26 +127,26 @@ class Side:
         os.setxattr(self.at(path), QUOTAS[of], b"%d" % most)
 
     def op_pin(self, path, rank):
-        """Say which active server is to have a directory, and what is below it."""
+        """Pin a directory, with everything below it, to an active rank."""
         os.setxattr(self.at(path), "ceph.dir.pin", b"%d" % rank)
 
     def opened(self, path, owner):
-        """Each owner's own opening of a file."""
+        """The file opened by this owner, who has a file descriptor of their own."""
         if (path, owner) not in self.held:
             self.held[path, owner] = os.open(self.at(path), os.O_RDWR)
         return self.held[path, owner]
 
     def op_flock(self, path, kind, owner):
-        """Lock a file, or give the lock up."""
+        """Lock a file, or release the lock."""
         fcntl.flock(self.opened(path, owner), FLOCK[kind] | fcntl.LOCK_NB)
 
     def op_range(self, path, kind, start, length, owner):
-        """Lock a range of a file, as fcntl does, or give it up."""
+        """Lock a range of a file as fcntl does, or release it."""
         wanted = RANGE.pack(FCNTL[kind], os.SEEK_SET, start, length, 0)
         fcntl.fcntl(self.opened(path, owner), OWN_LOCK, wanted)
 
     def op_look(self):
-        """All that is below the place: path -> what it is."""
+        """Everything below the place: path -> description."""
         found = {}
         self.look_into("", found)
         return found

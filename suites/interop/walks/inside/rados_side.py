@@ -1,6 +1,6 @@
-"""A side of a walk over RADOS: objects of one pool, in a namespace of the walk's own, through librados.
+"""A side of a walk over RADOS: objects of one pool, in the walk's own namespace, through librados.
 
-Settings: conf, name, pool (made where it is missing), place (names what the walk makes).
+Settings: conf, name, pool (created if missing), place (prefix of the names that the walk creates).
 """
 
 import rados
@@ -22,13 +22,13 @@ class Side:
         self.place = ""
 
     def begin(self, place):
-        """Go to a place that is empty."""
+        """Go to an empty place."""
         self.ioctx.set_namespace(place)
         self.place = place
 
     @property
     def io(self):
-        """The pool, by the newest map: with an older one a write may be missing snapshots that another side made."""
+        """The pool by the newest map. With an older map a write may miss snapshots that another side made."""
         self.cluster.wait_for_latest_osdmap()
         return self.ioctx
 
@@ -37,7 +37,7 @@ class Side:
         self.cluster.shutdown()
 
     def word(self, error):
-        """A refusal in a word, or all of an error that no walk wants."""
+        """A refusal as one word, or the full text of an error that no walk expects."""
         known = {rados.ObjectNotFound: "ENOENT", rados.ObjectExists: "EEXIST", rados.NoData: "ENODATA"}
         return known.get(type(error)) or "%s: %s" % (type(error).__name__, error)
 
@@ -54,7 +54,7 @@ class Side:
         self.io.trunc(name, size)
 
     def op_zero(self, name, size):
-        """As many bytes as lie before them: this binding takes the offset for the length, and the other way round."""
+        """Zero `size` bytes at offset `size`, because this binding swaps the offset and the length."""
         with rados.WriteOpCtx() as op:
             op.zero(size, size)
             self.io.operate_write_op(op, name)
@@ -69,7 +69,7 @@ class Side:
         self.io.rm_xattr(name, key)
 
     def op_set_omap(self, name, keys, seed, size):
-        """keys: hex. Every value is of so many bytes, of the seeds from this one on."""
+        """keys: in hex. Values have `size` bytes each and come from consecutive seeds, starting with this one."""
         with rados.WriteOpCtx() as op:
             values = tuple(content(seed + number, size) for number in range(len(keys)))
             self.io.set_omap(op, tuple(bytes.fromhex(key) for key in keys), values)
@@ -98,7 +98,7 @@ class Side:
         return told(self.io.read(name, size, offset))
 
     def op_look(self, names, omap):
-        """Every object now and at every snapshot of the walk; omap: whether the pool has any."""
+        """Every object now and at every snapshot of the walk. omap: whether the pool has omaps."""
         listed = sorted(item.key for item in self.io.list_objects())
         snaps = {
             snap.name[len(self.place) :]: snap for snap in self.ioctx.list_snaps() if snap.name.startswith(self.place)
@@ -106,10 +106,10 @@ class Side:
         state = {"listed": listed, "now": self.all_of(names, omap)}
         for snap, there in snaps.items():
             self.ioctx.set_read(there.snap_id)
-            # What an omap held is not served at a snapshot by every kind of pool.
+            # Not every kind of pool can read an omap at a snapshot.
             state["at " + snap] = self.all_of(names, False)
         self.ioctx.set_read(rados.LIBRADOS_SNAP_HEAD)
-        # A removed object that a snapshot had is listed until OSDs have trimmed it, some time after the snapshot went.
+        # A removed object that was in a snapshot stays listed until OSDs trim it, some time after the snapshot is gone.
         state["listed"] = [name for name in listed if name in state["now"] or name not in names]
         return state
 
@@ -125,7 +125,7 @@ class Side:
         return state
 
     def omap_of(self, name):
-        """[[key in hex, value]] in the order of the OSD, some at a time."""
+        """[[key in hex, value]] in the OSD's order, read in small pages."""
         entries, last = [], b""
         while True:
             with rados.ReadOpCtx() as op:

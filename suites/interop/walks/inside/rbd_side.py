@@ -1,6 +1,6 @@
-"""A side of a walk over RBD: images of one pool, through librbd; each step opens its image anew.
+"""A side of a walk over RBD: images of one pool, through librbd. Each step opens its image again.
 
-Settings: conf, name, pool (made where it is missing), place (names what the walk makes).
+Settings: conf, name, pool (created if missing), place (prefix of the names that the walk creates).
 """
 
 import rados
@@ -15,7 +15,7 @@ class Side:
     refusals = (rados.Error, rbd.Error, OSError, ValueError, TypeError)
 
     def __init__(self, settings):
-        # A discard takes away just what it names; by default librbd leaves what is below 64 KiB.
+        # A discard must clear exactly its range. By default librbd skips parts below 64 KiB.
         exact = {"rbd_skip_partial_discard": "false"}
         self.cluster = rados.Rados(conffile=settings["conf"], name=settings["name"], conf=exact)
         self.cluster.connect()
@@ -27,7 +27,7 @@ class Side:
         self.place = ""
 
     def begin(self, place):
-        """Go to a place that is empty."""
+        """Go to an empty place."""
         self.place = place + "."
 
     def close(self):
@@ -35,7 +35,7 @@ class Side:
         self.cluster.shutdown()
 
     def word(self, error):
-        """A refusal in a word, or all of an error that no walk wants."""
+        """A refusal as one word, or the full text of an error that no walk expects."""
         known = {rbd.ImageNotFound: "ENOENT", rbd.ImageExists: "EEXIST", rbd.ImageBusy: "EBUSY"}
         return known.get(type(error)) or "%s: %s" % (type(error).__name__, error)
 
@@ -93,7 +93,7 @@ class Side:
             return told(opened.read(offset, size))
 
     def op_carry(self, image, since, snap, to):
-        """A new image from differences, as export-diff and import-diff make it; since: a snapshot between, or none."""
+        """Make a new image from diffs, as export-diff and import-diff do. since: a snapshot in between, or none."""
         with self.image(image, since or snap) as opened:
             rbd.RBD().create(self.io, self.place + to, opened.size(), opened.stat()["order"], old_format=False)
         with self.image(to) as target:
@@ -114,7 +114,7 @@ class Side:
                     target.discard(offset, length)
 
     def op_look(self):
-        """Every image of the walk: its size, content, parent, and snapshots with theirs."""
+        """Every image of the walk: its size, content and parent, and the content of its snapshots."""
         state = {}
         for name in sorted(rbd.RBD().list(self.io)):
             if name.startswith(self.place):

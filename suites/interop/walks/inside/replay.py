@@ -1,12 +1,12 @@
-"""Takes the steps of a walk on a live cluster: as a program that serves one side, or the whole walk by itself.
+"""Takes the steps of a walk on a live cluster: serves one side of it, or takes the whole walk by itself.
 
-Stands in one file with the class Side of a service, see `printing.py`. Needs Python 3.9 and that service's binding.
+`printing.py` puts it into one file with a service's class Side. Needs Python 3.9 and the service's Python binding.
 
-    python3 walk.py                               every step, in one process, each side with a connection of its own
+    python3 walk.py                               takes every step in one process, with one connection for each side
     python3 walk.py conf=/etc/ceph/ceph.conf name=client.admin pool=walk            settings of all sides
-    python3 walk.py aarch64.run="ssh n2 python3 walk.py" aarch64.conf=/etc/other    and of one side
+    python3 walk.py aarch64.run="ssh n2 python3 walk.py" aarch64.conf=/etc/other    settings of one side
 
-`run` starts this file on another machine. Status 0: every answer was as wanted; 1: one was not, it is shown; 2: usage.
+`run` starts this file on another machine. Status 0: all answers as wanted; 1: one was wrong, and is shown; 2: usage.
 """
 
 import hashlib
@@ -23,12 +23,12 @@ def content(seed, size):
 
 
 def told(data):
-    """Content as answers tell it: its size, and the beginning of its SHA-256."""
+    """Content in the form of answers: its size, and the start of its SHA-256."""
     return "%d:%s" % (len(data), hashlib.sha256(data).hexdigest()[:16])
 
 
 def answer(side, operation, arguments):
-    """What the cluster says to a step, in JSON's types; a refusal is {"refused": its word}."""
+    """The cluster's answer to a step, in JSON types. A refusal is {"refused": WORD}."""
     try:
         value = getattr(side, "op_" + operation)(**arguments)
     except side.refusals as error:
@@ -37,9 +37,9 @@ def answer(side, operation, arguments):
 
 
 def serve(make):
-    """One side for another process: its settings are the first line, then a step or a new place a line.
+    """Serve one side for another process. The first line has the settings, each further line a step or a new place.
 
-    Each line is answered by a line.
+    Each line gets one line as its answer.
     """
     side = None
     for line in sys.stdin:
@@ -94,7 +94,7 @@ class Here:
 
 
 def settings_of(words, name, kind_settings):
-    """What the command line says of one side."""
+    """The settings of one side on the command line."""
     settings = {**kind_settings, "place": "walk%d" % int(time.time())}
     for word in words:
         key, equals, value = word.partition("=")
@@ -108,7 +108,7 @@ def settings_of(words, name, kind_settings):
 
 
 def replay(make, steps, kind_settings):
-    """Take every step; 1 at the first answer that is not the wanted one."""
+    """Take every step. Returns 1 at the first wrong answer, else 0."""
     words, sides = sys.argv[1:], {}
     for name in sorted({step[0] for step in steps}):
         settings = settings_of(words, name, kind_settings)

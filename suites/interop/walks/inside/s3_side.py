@@ -1,7 +1,7 @@
-"""A side of a walk over S3: one bucket, through one gateway, by Python's own HTTP client.
+"""A side of a walk over S3: one bucket, through one gateway, with Python's own HTTP client.
 
 Settings: address (HOST:PORT of the gateway), access_key, secret_key, place (the bucket).
-Requests are signed by AWS Signature Version 4 (docs.aws.amazon.com, "Authenticating Requests"), without their bodies.
+Requests are signed with AWS Signature Version 4 (docs.aws.amazon.com, "Authenticating Requests"), without their bodies.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ REGION, UNSIGNED = "us-east-1", "UNSIGNED-PAYLOAD"
 
 
 class Refusal(Exception):
-    """An answer that is no success; its argument is S3's code for it."""
+    """An answer that is not a success. Its argument is S3's error code."""
 
 
 def quoted(text, safe=""):
@@ -25,7 +25,7 @@ def quoted(text, safe=""):
 
 
 def signed(settings, method, path, query, extra):
-    """Headers of one request, with its signature. path, query: quoted; extra: further headers, all of them signed."""
+    """Headers of one request, with its signature. path, query: quoted; extra: further headers, which are signed too."""
     now = time.gmtime()
     stamp, day = time.strftime("%Y%m%dT%H%M%SZ", now), time.strftime("%Y%m%d", now)
     headers = {"host": settings["address"], "x-amz-content-sha256": UNSIGNED, "x-amz-date": stamp, **extra}
@@ -54,7 +54,7 @@ class Side:
         self.line = http.client.HTTPConnection(settings["address"], timeout=120)
 
     def begin(self, place):
-        """Go to a bucket that is empty."""
+        """Go to an empty bucket."""
         self.bucket = place
         try:
             self.ask("PUT", None)
@@ -66,7 +66,7 @@ class Side:
         self.line.close()
 
     def word(self, error):
-        """S3's code of a refusal, or all of an error that no walk wants."""
+        """S3's code of a refusal, or the full text of an error that no walk expects."""
         return str(error) if isinstance(error, Refusal) else "%s: %s" % (type(error).__name__, error)
 
     def ask(self, method, key, body=None, query=(), headers=()):
@@ -102,7 +102,7 @@ class Side:
         self.ask("DELETE", key)
 
     def op_multipart(self, key, seed, sizes, note):
-        """Upload of parts in turn, the first one last; part n has the content of seed + n."""
+        """Upload parts in order, but the first one last. Part n has the content of seed + n - 1."""
         _, data = self.ask("POST", key, b"", [("uploads", "")], {"x-amz-meta-note": note})
         upload = text_of(data, "UploadId")
         tags = {}
@@ -116,7 +116,7 @@ class Side:
         self.ask("POST", key, body.encode(), [("uploadId", upload)])
 
     def op_list(self, prefix, delimiter, page):
-        """[[keys], [common prefixes]] in the order of the gateway, `page` at a time."""
+        """[[keys], [common prefixes]] in the gateway's order, read in pages of `page` entries."""
         keys, prefixes, more = [], [], ""
         while True:
             query = [("list-type", "2"), ("max-keys", str(page)), ("encoding-type", "url"), ("prefix", prefix)]
@@ -137,7 +137,7 @@ class Side:
 
 
 def tree_of(data):
-    """An answer's XML. A gateway repeats a key with control characters as references that XML 1.0 does not know."""
+    """An answer's XML. A gateway writes control characters of a key as references that XML 1.0 does not allow."""
     known = re.sub(rb"&#(x[0-9a-fA-F]+|[0-9]+);", lambda match: match[0] if number_of(match[1]) >= 32 else b"?", data)
     return xml.etree.ElementTree.fromstring(known)
 
