@@ -1,4 +1,4 @@
-"""Speed and properties of the machines below Ceph. What only real hardware has is skipped by name elsewhere."""
+"""Speed and properties of the machines below Ceph. Scenarios that need real hardware are skipped by name elsewhere."""
 
 from cephlab.suites.baseline import atomics, checksum, clocks, disk, growth, hardware, network
 

@@ -19,7 +19,7 @@ BINARIES = (
 )
 
 LEAST_INSTRUCTIONS = 10_000
-"""The smallest of these files has many times as many. Fewer mean that the wrong bytes were read."""
+"""The smallest of these files has many times more. Fewer mean that the wrong bytes were read."""
 
 # (mask, value) of instruction words, from the Arm Architecture Reference Manual for A-profile, C4.1, loads and stores.
 _ATOMIC_MEMORY = (0x3F200C00, 0x38200000)  # LDADD, LDCLR, LDEOR, LDSET, LD[US]MAX, LD[US]MIN, SWP and their ST forms
@@ -31,7 +31,7 @@ _EXCLUSIVE = (0x3FA00000, 0x08000000)  # LDXR, LDAXR, STXR, STLXR of one registe
 
 @dataclass(frozen=True)
 class Atomics:
-    """Counts in a binary's code. A few words between functions only look like instructions and count too."""
+    """Counts in a binary's code. They include a few words between functions that only look like instructions."""
 
     instructions: int
     lse: int
@@ -39,7 +39,7 @@ class Atomics:
 
     @property
     def manner(self) -> str:
-        """`in line` without a fall-back, `with a fall-back` chosen at run time, only `exclusives`, or `none`."""
+        """`in line` without a fallback, `with a fall-back` chosen at run time, only `exclusives`, or `none`."""
         if self.lse:
             return "in line" if self.lse > 10 * self.exclusive else "with a fall-back"
         return "exclusives" if self.exclusive else "none"
@@ -66,7 +66,7 @@ def code_of(content: bytes, path: str) -> bytes:
     elf = ELFFile(io.BytesIO(content))
     text = elf.get_section_by_name(".text")
     if elf.header["e_machine"] != "EM_AARCH64" or text is None:
-        raise LabBroken(f"{path} is no program of aarch64", str(elf.header["e_machine"]))
+        raise LabBroken(f"{path} is not an aarch64 program", str(elf.header["e_machine"]))
     return bytes(text.data())
 
 
@@ -74,7 +74,7 @@ def count(code: bytes) -> Atomics:
     """Count both kinds of atomics in little-endian aarch64 code."""
     words = array("I")
     words.frombytes(code[: len(code) // 4 * 4])
-    # All atomics are loads and stores, which share these bits. Only those words are checked one by one.
+    # All atomics are loads and stores, which share these bits. So only such words need the exact checks.
     loads = [word for word in words if word & 0x3B000000 in (0x38000000, 0x08000000)]
     lse = sum(1 for word in loads if is_lse(word))
     exclusive = sum(1 for word in loads if _fits(word, _EXCLUSIVE))

@@ -18,8 +18,8 @@ CHECK_VALUE = 0x1CF96D7C
 """Ceph's crc32c of `123456789`, starting from all ones: the Castagnoli polynomial's check value 0xe3069283 (catalogue
 by Greg Cook, CRC-32/ISCSI) before its bits are inverted."""
 
-# argv: library, seconds. Prints one JSON object. The exported variable holds the function that the library chose on
-# loading. The function in plain C is exported too, which shows whether the library chose that one.
+# argv: library, seconds. Prints one JSON object. The exported variable holds the function that the library chose when
+# it was loaded. The plain C function is exported too, which shows whether the library chose that one.
 _CRC = """
 import ctypes, json, sys, time
 library = ctypes.CDLL(sys.argv[1])
@@ -47,20 +47,20 @@ _TIMEOUT_S = 120.0
 
 PLUGINS = ("isa", "jerasure")
 K, M = 4, 2
-"""As in the 10-billion-object paper."""
+"""Chunks as in the 10-billion-object paper."""
 CODE = ("--parameter", f"k={K}", "--parameter", f"m={M}", "--parameter", "technique=reed_sol_van")
 
 
 def run_crc(stage: Stage) -> None:
-    """Check the value, the use of the processor's crc32c instructions, and the rate, on each architecture."""
+    """Check crc32c on each architecture: its value, the use of the processor's crc32c instructions, and its rate."""
     for host in map(stage.cluster.host_with, stage.cluster.spec.archs):
         library = f"usr/lib/{host.arch.triplet}/ceph/libceph-common.so.2"
         argv = ["python3", "-c", _CRC, str(host.root / library), f"{SECONDS[stage.tier]:g}"]
         measured = json.loads(host.run(argv, timeout_s=_TIMEOUT_S * stage.cluster.patience).stdout)
         stage.recorder.observe(f"crc32c of the check string on {host.arch}", got=measured["value"], wanted=CHECK_VALUE)
-        what = f"{host.arch}: crc32c by the processor's own instructions"
-        stage.recorder.observe(what, got=measured["accelerated"], wanted=True)
-        stage.recorder.witness(f"{host.arch}: bytes summed up", got=measured["bytes"], least=MIB)
+        title = f"{host.arch}: crc32c uses the processor's own instructions"
+        stage.recorder.observe(title, got=measured["accelerated"], wanted=True)
+        stage.recorder.witness(f"{host.arch}: bytes checksummed", got=measured["bytes"], least=MIB)
         rate = measured["bytes"] / measured["seconds"] / MIB
         limit = speed(stage, host, CHECKSUM)
         stage.recorder.figure(f"{host.arch}: crc32c on one core, blocks of 1 MiB", rate, "MiB/s", limit)
@@ -104,8 +104,8 @@ def parse_benchmark(text: str) -> tuple[float, int]:
 SCENARIOS = (
     Scenario(
         name="baseline.checksum-rate",
-        goal="Both architectures compute the same crc32c, by their processors' own instructions.",
-        method="Calls the function that libceph-common chose on one node of each architecture.",
+        goal="Both architectures compute the same crc32c, with their processors' own instructions.",
+        method="Calls the function that libceph-common chose, on one node of each architecture.",
         run=run_crc,
         check="figures",
         sees=tuple(f"crc32c of the check string on {arch}" for arch in Arch),
@@ -114,7 +114,7 @@ SCENARIOS = (
         Scenario(
             name=f"baseline.erasure-rate[{plugin}]",
             goal=f"One core encodes and decodes {plugin} {K}+{M} at a known rate.",
-            method="Runs Ceph's own benchmark of the erasure code on one node of each architecture.",
+            method="Runs Ceph's own erasure code benchmark on one node of each architecture.",
             run=partial(run_erasure, plugin=plugin),
             check="figures",
             sees=tuple(f"{arch}: bytes to {work}" for arch in Arch for work in ("encode", "decode")),

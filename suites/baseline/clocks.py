@@ -1,7 +1,7 @@
-"""Clock offset between this machine and every node, and of each daemon to its node.
+"""Clock offsets: of every node from this machine, and of each daemon from its node.
 
-As in NTP, a node's time is that of an exchange's midpoint. A daemon's is the time that it wrote on its log's last line,
-the node's is the one that its kernel gave to the file then.
+As in NTP, the time of a node is taken at the midpoint of an exchange. A daemon's time is the one that it wrote on the
+last line of its log, and its node's time is the modification time that the kernel gave the file then.
 """
 
 import re
@@ -17,12 +17,12 @@ from cephlab.lab.providers.host import Channel, Host
 from cephlab.lab.scenario.scenario import Scenario, Stage
 
 ALLOWED = "mon_clock_drift_allowed"
-_ASKED = 25  # the quickest one bounds the offset best; an emulated host answers in about a millisecond
+_ASKED = 25  # exchanges; the quickest bounds the offset best; an emulated host answers in about a millisecond
 
 LATE_S, AHEAD_S = 2.0, 1.0
-"""A line reaches the file after it was made, within some hundredths of a second on a busy machine; never before.
+"""A log line reaches the file after its time stamp, within some hundredths of a second on a busy machine, never before.
 
-The first is before patience, which an emulated daemon has.
+LATE_S is before patience, which applies to an emulated daemon.
 """
 _LINES = 500
 _STAMP = re.compile(r"^\d{4}-\d\d-\d\dT[\d:]+\.\d+[+-]\d{4}(?= )", re.MULTILINE)
@@ -37,7 +37,7 @@ for _ in sys.stdin:
 
 @dataclass(frozen=True)
 class ClockReading:
-    """One exchange, in seconds since the epoch. sent, heard: by this machine's clock; told: by the host's."""
+    """One exchange, in seconds since the epoch. sent, heard: by this machine's clock; told: by the host's clock."""
 
     sent: float
     told: float
@@ -45,7 +45,7 @@ class ClockReading:
 
     @property
     def offset_s(self) -> float:
-        """Of the host's clock against this machine's, to within `doubt_s`."""
+        """Offset of the host's clock from this machine's, to within `doubt_s`."""
         return self.told - (self.sent + self.heard) / 2
 
     @property
@@ -54,7 +54,7 @@ class ClockReading:
 
 
 def run(stage: Stage) -> None:
-    """Measure every host's offset, and hold that of each pair to what Ceph's monitors tolerate."""
+    """Measure every host's offset, and compare that of each pair with what Ceph's monitors tolerate."""
     cluster = stage.cluster
     allowed = float(cluster.client.tell(f"mon.{cluster.spec.mons[0].name}", "config get", var=ALLOWED)[ALLOWED])
     best_of = {}
@@ -67,26 +67,29 @@ def run(stage: Stage) -> None:
         stage.recorder.figure(name, value, "s", bound, interval=(max(0.0, value - doubt), value + doubt))
     for name, daemon in cluster.daemons.items():
         late = LATE_S * (cluster.patience if daemon.host.emulated else 1.0)
-        why = f"a line of a log is in its file {late:g} s after it was made at the latest, and not before"
+        why = f"a log line reaches its file at most {late:g} s after its time stamp, and never before"
         bound = Bound(why, least=-late, most=AHEAD_S, basis=Basis.CORRECTNESS)
         stage.recorder.figure(f"clock of {name} against its machine's", ahead_s(daemon), "s", bound)
 
 
 def ahead_s(daemon: Daemon) -> float:
-    """Seconds by which a daemon's clock is ahead of its machine's; what a line took to its file counts against it."""
+    """Seconds by which a daemon's clock is ahead of its machine's. The time that a line takes to the file lowers it."""
     argv = ["sh", "-c", _LOG_END, str(daemon.log), str(_LINES)]
     return ahead_of(daemon.host.run(argv).stdout, daemon.name)
 
 
 def ahead_of(text: str, name: str) -> float:
-    """text: seconds since the epoch, the end of a log, seconds again; in between the file may have been written to."""
+    """Seconds ahead, from text: the file's modification time, the end of the log, the modification time again.
+
+    The file may have been written to in between. LabBroken if no line has a time.
+    """
     stamps = _STAMP.findall(text)
     if not stamps:
-        raise LabBroken(f"the log of {name} says no time", text[-500:])
+        raise LabBroken(f"the log of {name} has no line with a time stamp", text[-500:])
     lines = text.splitlines()
     before, after = float(lines[0]), float(lines[-1])
-    said = datetime.strptime(stamps[-1], "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
-    return max(0.0, said - after) + min(0.0, said - before)
+    stamp = datetime.strptime(stamps[-1], "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
+    return max(0.0, stamp - after) + min(0.0, stamp - before)
 
 
 def readings(host: Host, patience: float) -> list[ClockReading]:
@@ -120,9 +123,9 @@ def pairs(clocks: dict[str, ClockReading]) -> dict[str, tuple[float, float]]:
 SCENARIOS = (
     Scenario(
         name="baseline.clocks",
-        goal="The clocks of any two nodes differ by no more than the monitors allow, and daemons have their node's.",
+        goal="The clocks of any two nodes differ by no more than the monitors allow, and daemons have their node's time.",
         method=f"Asks each node for its time {_ASKED} times and uses the midpoint of the quickest answer; compares the "
-        "time on the last line of each daemon's log with the file's.",
+        "time on the last line of each daemon's log with the file's modification time.",
         run=run,
         check="figures",
         sees=(".*: exchanges", "clock of osd.* against its machine's"),

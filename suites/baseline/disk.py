@@ -1,4 +1,4 @@
-"""Speed of a disk below Ceph: the Proxmox paper's synchronous 4 KiB writes and devices, and large sequential blocks."""
+"""Speed of a disk below Ceph: synchronous 4 KiB writes as in the Proxmox paper, and large sequential blocks."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ SOURCE = "Proxmox VE hyper-converged Ceph benchmark, 2020, SSDs for Ceph OSD"
 
 @dataclass(frozen=True)
 class RatedDevice:
-    """A device's published figures for 4 KiB, direct, synchronous, one in flight. latency_ms: to two digits."""
+    """A device's published figures for direct, synchronous 4 KiB writes, one in flight. latency_ms: two decimals."""
 
     device: str
     kind: str
@@ -43,7 +43,7 @@ REFERENCES = (
 
 
 def place(iops: float) -> str:
-    """The devices of the table on either side of a rate, in words."""
+    """Describe which devices of the table are just faster and just slower than a rate."""
     above = [known for known in REFERENCES if known.iops >= iops]
     below = [known for known in REFERENCES if known.iops < iops]
     if not above:
@@ -61,10 +61,10 @@ SYNC_BYTES = 4096
 LARGE_BYTES = 4 * MIB
 FILE_BYTES = 256 * MIB
 LEAST_WRITES = 100
-"""About what a 7200 rpm disk writes synchronously in a second. Fewer say nothing."""
+"""About as many as a 7200 rpm disk writes synchronously in a second. Fewer prove nothing."""
 
 LITTLE = Bound(
-    "Little's law: one write in flight, less fio's work between two", least=0.5, most=1.05, basis=Basis.CORRECTNESS
+    "Little's law: one write in flight, less fio's work between writes", least=0.5, most=1.05, basis=Basis.CORRECTNESS
 )
 
 _SLACK_S = 60.0
@@ -74,8 +74,8 @@ _SLACK_S = 60.0
 class Job:
     """One fio job on a file. seconds: by tier; more: options of this job alone.
 
-    A write that also allocates commits the file system's journal, which a device does not have. So small writes
-    overwrite an existing file.
+    A write that also allocates space commits the file system's journal, which a bare device does not have. So small
+    writes overwrite an existing file.
     """
 
     title: str
@@ -86,7 +86,7 @@ class Job:
     more: tuple[str, ...] = ()
 
     def argv(self, path: PurePosixPath, tier: Tier) -> list[str]:
-        """The paper's command, on a file in place of a device, which the job would destroy."""
+        """The paper's command, on a file instead of a device, whose data the job would destroy."""
         return [
             "fio",
             "--name=fio",
@@ -114,7 +114,7 @@ LARGE = tuple(
 
 
 def native_hosts(stage: Stage) -> list[Host]:
-    """The hosts with the speed of a real machine. It records the others as left out."""
+    """The hosts with the speed of a real machine. It records emulated ones as left out."""
     hosts = stage.cluster.hosts.values()
     for host in hosts:
         if host.emulated:
@@ -123,7 +123,7 @@ def native_hosts(stage: Stage) -> list[Host]:
 
 
 def run_sync(stage: Stage) -> None:
-    """Run the paper's device test on every native node, and name the device of its table that the disk resembles."""
+    """Run the paper's device test on every native node, and name the devices in its table with similar rates."""
     for host in native_hosts(stage):
         with scratch_file(host) as path:
             done = measure(host, SYNC, path, stage.tier).write
@@ -133,7 +133,7 @@ def run_sync(stage: Stage) -> None:
         )
         stage.recorder.record("disk_class", host=host.name, iops=done.iops, resembles=place(done.iops))
         limit = speed(stage, host, SYNC_WRITES)
-        bound = replace(limit, why=f"{limit.why}; it is {place(done.iops)}")
+        bound = replace(limit, why=f"{limit.why}; the disk is {place(done.iops)}")
         stage.recorder.figure(f"{host.name}: {SYNC.title}", done.iops, "1/s", bound)
         latency = speed(stage, host, SYNC_LATENCY)
         stage.recorder.figure(f"{host.name}: their latency", done.latency_mean_s * 1e3, "ms", latency)
@@ -152,7 +152,7 @@ def run_sequential(stage: Stage) -> None:
 
 
 def measure(host: Host, job: Job, path: PurePosixPath, tier: Tier) -> FioResult:
-    """Run one job. Unavailable where the file's file system has no direct I/O."""
+    """Run one job. Unavailable if the file's file system has no direct I/O."""
     try:
         ran = host.run(job.argv(path, tier), timeout_s=job.seconds[tier] + _SLACK_S)
     except CommandFailed as error:
@@ -168,7 +168,7 @@ def measure(host: Host, job: Job, path: PurePosixPath, tier: Tier) -> FioResult:
 
 @contextmanager
 def scratch_file(host: Host) -> Iterator[PurePosixPath]:
-    """The path of a file beside the host's disks. It is removed afterwards."""
+    """The path of a file next to the host's disks. It is removed afterwards."""
     path = host.directory / "baseline-disk"
     try:
         yield path
@@ -180,7 +180,7 @@ def scratch_file(host: Host) -> Iterator[PurePosixPath]:
 SCENARIOS = (
     Scenario(
         name="baseline.disk-sync",
-        goal="A node's disk makes synchronous 4 KiB writes at the rate of a known device.",
+        goal="A node's disk does synchronous 4 KiB writes at the rate of a known device.",
         method="Runs the Proxmox paper's fio command on a file of each native node: direct, sync, one write in flight.",
         run=run_sync,
         check="figures",
@@ -189,7 +189,7 @@ SCENARIOS = (
     Scenario(
         name="baseline.disk-sequential",
         goal="A node's disk writes and reads large blocks at a known rate.",
-        method="Writes and reads a file of each native node in 4 MiB blocks, past the page cache, eight in flight.",
+        method="Writes and reads a file on each native node in 4 MiB blocks, without the page cache, eight in flight.",
         run=run_sequential,
         check="figures",
         sees=tuple(f".*: {re.escape(job.title)}" for job in LARGE),

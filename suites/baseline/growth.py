@@ -1,4 +1,4 @@
-"""What daemons keep of a load once it is over: memory, threads, open files, disk and log, by the operation."""
+"""What daemons keep after a load: memory, threads, open files, disk and log, per operation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -23,35 +23,35 @@ WRITES: Mapping[Tier, int] = {Tier.QUICK: 600, Tier.FULL: 6000}
 READ_S: Mapping[Tier, int] = {Tier.QUICK: 2, Tier.FULL: 20}
 MOST_WRITE_S = 120
 ROUNDS = 3
-"""Of the same load. The first does not count: caches fill, threads start, an emulator translates what it meets."""
+"""Rounds of the same load. The first does not count: caches fill, threads start, an emulator translates code."""
 
 OPERATION_BYTES = 8 << 10
-"""At most, of what an OSD holds beyond its own accounts, for each operation: twice the block. Sound OSDs kept 1.3
-to 3.1 KiB, see docs/baseline.md."""
+"""Most memory that an OSD may keep per operation beyond its own accounts: twice the block. Sound OSDs kept 1.3 to
+3.1 KiB, see docs/baseline.md."""
 NOISE_BYTES = 24 * MIB
-"""What an allocator may keep of a few thousand operations, whatever they were."""
+"""What an allocator may keep after a few thousand operations of any kind."""
 OPERATION_LOG_BYTES = 512
 LOG_BYTES = MIB
-"""A sound daemon says next to nothing of an operation at its usual levels: 10 KiB in all, see docs/baseline.md."""
+"""A sound daemon logs almost nothing about operations at its usual levels: 10 KiB in all, see docs/baseline.md."""
 OPERATION_DISK_BYTES = 2 * BLOCK_BYTES
 DISK_BYTES = 32 * MIB
-"""Beside the blocks themselves, which stay: logs of databases, which grow by whole files and are taken back later."""
+"""In addition to the blocks themselves: logs of databases, which grow by whole files and are reclaimed later."""
 IDLE_LOOKS, IDLE_S = 3, 2.0
-"""Spans without a load. What a daemon still does of the load is over in one of them."""
+"""Number and length of spans without a load. In at least one of them a daemon has finished its work for the load."""
 MOST_BUSY = 0.75
-"""Of a span. A thread that spins wants a processor all the time, and gives none up of its own."""
+"""Share of a span. A spinning thread wants a processor all the time, and never gives one up by itself."""
 FEW_BLOCKS = 2
-"""In a span. An idle thread that only waits long for a processor, on a busy machine, gave it up more often."""
+"""Times in a span. An idle thread that only waits long for a processor, on a busy machine, blocks more often."""
 MOST_THREADS = 16
 MOST_FILES = 64
-"""Clients are gone at each look. Those of the lab itself stay: a few connections to each daemon."""
+"""Clients are gone at each look. The lab's own clients stay: a few connections to each daemon."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """One look at a daemon. Of an OSD: pools, the bytes that it says it allocated; operations, so far.
+    """One look at a daemon. For an OSD: pools, the bytes that it reports as allocated; operations, so far.
 
-    log_bytes: of its log and output; disk_bytes: of its store. None where nobody can say.
+    log_bytes: of its log and output; disk_bytes: of its store. None if unknown.
     """
 
     footprint: Footprint
@@ -66,7 +66,7 @@ class Held:
 
 
 def growth(stage: Stage) -> None:
-    """Put the same load on a pool several times; what each daemon holds after the first and after the last."""
+    """Put the same load on a pool several times; judge what each daemon keeps between the first and the last round."""
     cluster = stage.cluster
     with pools.pool(cluster, POOL, pg_num=PG_NUM):
         looks = []
@@ -82,12 +82,12 @@ def growth(stage: Stage) -> None:
         bound = osd_memory(stage, cluster.daemon(osd).host)
         stage.recorder.figure(f"{osd}: resident memory", resident, "MiB", bound)
     for name, share in busy.items():
-        bound = Bound("no client asks for anything", most=MOST_BUSY, basis=Basis.CORRECTNESS)
+        bound = Bound("no client sends requests", most=MOST_BUSY, basis=Basis.CORRECTNESS)
         stage.recorder.figure(f"{name}: busiest thread without a load", share, "of the time", bound)
 
 
 def least_busy(cluster: Cluster) -> dict[str, float]:
-    """By daemon of this machine: the share of its time in which a thread spun, in the quietest span."""
+    """For each daemon on this machine: the share of time that its busiest thread spun, in the quietest span."""
     here = [daemon for daemon in cluster.daemons.values() if daemon.started().pid]
     shares: dict[str, list[float]] = {daemon.name: [] for daemon in here}
     for _ in range(IDLE_LOOKS):
@@ -101,14 +101,14 @@ def least_busy(cluster: Cluster) -> dict[str, float]:
 
 
 def busiest(before: Mapping[int, ThreadTime], now: Mapping[int, ThreadTime]) -> float:
-    """Seconds in which the busiest thread wanted a processor, of those that hardly gave it up."""
+    """Seconds for which the busiest thread wanted a processor, among threads that hardly ever blocked."""
     pairs = [(before.get(thread, ThreadTime()), then) for thread, then in now.items()]
     spinning = [(was, then) for was, then in pairs if then.blocks - was.blocks <= FEW_BLOCKS]
     return max((then.wanted_s - was.wanted_s for was, then in spinning), default=0.0)
 
 
 def load(cluster: Cluster, tier: Tier, run: str) -> None:
-    """So many small writes, then reads of them."""
+    """Do small writes, as many as the tier has, then read them."""
     writes = BenchJob(
         POOL, "write", MOST_WRITE_S, block_bytes=BLOCK_BYTES, run=run, most_bytes=WRITES[tier] * BLOCK_BYTES
     )
@@ -117,7 +117,7 @@ def load(cluster: Cluster, tier: Tier, run: str) -> None:
 
 
 def look(cluster: Cluster) -> dict[str, Held]:
-    """Every daemon by its name; an OSD's allocator gives back first what nobody uses."""
+    """Look at every daemon, by name. OSDs first release memory that their allocator holds unused."""
     return {name: _held(cluster, name) for name in cluster.daemons}
 
 
@@ -135,13 +135,13 @@ def _held(cluster: Cluster, name: str) -> Held:
 
 
 def allocated(counts: Mapping[str, Any]) -> int:
-    """Bytes that an OSD took of its disk for data and for its database, from `perf dump`."""
+    """Bytes of its disk that an OSD uses for data and for its database, from `perf dump`."""
     numbers = flatten(counts)
     return int(numbers["bluestore.allocated"] + numbers["bluefs.db_used_bytes"])
 
 
 def judge(recorder: Recorder, name: str, first: Held, last: Held) -> None:
-    """Hold what one daemon kept to its bounds."""
+    """Judge what one daemon kept by its bounds."""
     kept, had = last.footprint, first.footprint
     count = last.operations - first.operations
     limit = NOISE_BYTES + count * OPERATION_BYTES
@@ -176,9 +176,9 @@ def judge(recorder: Recorder, name: str, first: Held, last: Held) -> None:
 SCENARIOS = (
     Scenario(
         name="baseline.growth",
-        goal="No daemon keeps memory, threads, open files, disk or log of a load that is over, or spins after it.",
-        method=f"{ROUNDS} equal rounds of 4 KiB writes and reads; what each daemon holds after the first and the last, "
-        "and what its threads want of a processor afterwards.",
+        goal="No daemon keeps memory, threads, open files, disk or log of a past load, or spins after it.",
+        method=f"Runs {ROUNDS} equal rounds of 4 KiB writes and reads; compares what each daemon holds after the first "
+        "and the last; then measures how much processor time its threads want.",
         run=growth,
         check="figures",
         sees=tuple(f"{kind}.*: memory kept of the load" for kind in ("mon", "mgr", "osd")),

@@ -18,7 +18,7 @@ _HEADER = struct.Struct("<BBH")
 
 @dataclass(frozen=True)
 class Module:
-    """A populated slot. speed_mt_s: as configured, 0 where the firmware does not say."""
+    """A populated slot. speed_mt_s: as configured, 0 if the firmware does not report it."""
 
     slot: str
     size_mib: int
@@ -88,7 +88,7 @@ def read(host: Host, *patterns: str) -> dict[str, str]:
 
 
 def run_memory(stage: Stage) -> None:
-    """Observe that all modules of a node have one size and speed, and that nodes of one architecture have as much."""
+    """Observe that all modules of a node have the same size and speed, and nodes of one architecture equal memory."""
     totals: dict[str, list[int]] = {}
     for host in stage.cluster.hosts.values():
         table = Machine(host.name, host, host.address).read([DMI])[DMI].get(DMI)
@@ -108,7 +108,7 @@ def run_memory(stage: Stage) -> None:
 
 @dataclass(frozen=True)
 class PcieLink:
-    """A device's PCIe link. Speeds are in the kernel's words, widths in lanes. node: NUMA node, -1 for none."""
+    """A device's PCIe link. Speeds are as the kernel prints them, widths in lanes. node: NUMA node, -1 for none."""
 
     device: str
     kind: str
@@ -151,13 +151,13 @@ def links_on(host: Host) -> list[PcieLink]:
 
 
 def run_links(stage: Stage) -> None:
-    """Observe that every NVMe device and network card has the speed and all the lanes that it can have."""
+    """Observe that every NVMe device and network card runs at its top speed with all its lanes."""
     links = [(host, link) for host in stage.cluster.hosts.values() for link in links_on(host)]
     if not links:
-        raise Unavailable("no node has a PCIe device that shows its link", f"looked for {', '.join(WATCHED.values())}")
+        raise Unavailable("no node has a PCIe device with a link state", f"looked for {', '.join(WATCHED.values())}")
     for host, link in links:
         stage.recorder.observe(f"{host.name}: {link.kind} {link.device}", got=link.state, wanted=link.top)
-    stage.recorder.witness("links looked at", got=len(links), least=1)
+    stage.recorder.witness("links checked", got=len(links), least=1)
 
 
 @dataclass(frozen=True)
@@ -182,11 +182,11 @@ def numa_of(files: Mapping[str, str]) -> list[NumaNode]:
 
 
 EVEN = 0.1
-"""Share of the mean. Firmware and kernel reserve memory, which differs from node to node by a few percent."""
+"""Allowed deviation, as a share of the mean. What firmware and kernel reserve differs by a few percent per node."""
 
 
 def uneven(nodes: list[NumaNode]) -> list[int]:
-    """Numbers of the nodes with CPUs whose memory is far from their mean."""
+    """Numbers of the NUMA nodes with CPUs whose memory is far from the mean of such nodes."""
     busy = [node for node in nodes if node.cpus]
     mean = sum(node.memory_kib for node in busy) / max(1, len(busy))
     return [node.number for node in busy if abs(node.memory_kib - mean) > EVEN * mean]
@@ -211,7 +211,7 @@ def run_numa(stage: Stage) -> None:
 SCENARIOS = (
     Scenario(
         name="baseline.memory",
-        goal="A node's memory modules have one size and speed, and nodes of one architecture have equal memory.",
+        goal="Memory modules of a node have the same size and speed, and nodes of one architecture have equal memory.",
         method="Reads the firmware's table of memory modules on every node.",
         run=run_memory,
         sees=(".*: modules that differ from .*", "MiB of memory of every .* node"),
@@ -220,16 +220,16 @@ SCENARIOS = (
     Scenario(
         name="baseline.pcie-links",
         goal="NVMe devices and network cards run at their full PCIe speed and width.",
-        method="Compares the state of each link with the device's maximum; the kernel reports both.",
+        method="Compares the state of each link with the device's maximum, both as the kernel reports them.",
         run=run_links,
-        sees=("links looked at",),
+        sees=("links checked",),
         check="witnessed",
         needs=ONLY_HARDWARE,
     ),
     Scenario(
         name="baseline.numa",
-        goal="Memory is spread evenly over NUMA nodes.",
-        method="Reads the NUMA nodes of every node, and those of its NVMe devices and network cards.",
+        goal="Memory is spread evenly over the NUMA nodes of each machine.",
+        method="Reads the NUMA nodes of every machine, and those of its NVMe devices and network cards.",
         run=run_numa,
         sees=(".*: NUMA nodes without their share of memory",),
         needs=ONLY_HARDWARE,

@@ -1,4 +1,4 @@
-"""The network between every two nodes: TCP throughput by iperf3, and datagrams of the whole MTU unfragmented."""
+"""The network between every two nodes: TCP throughput by iperf3, and unfragmented datagrams as large as the MTU."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -25,13 +25,13 @@ from cephlab.suites.baseline.rated import NETWORK, speed
 PORT = 5201  # iperf3's own
 SECONDS: Mapping[Tier, int] = {Tier.QUICK: 1, Tier.FULL: 10}
 LEAST_BYTES = MIB
-"""About a second of a 10 Mbit/s link. Fewer bytes mean that nothing flowed."""
+"""About a second at 10 Mbit/s. Fewer bytes mean that nothing flowed."""
 
 _START_S = 20.0
 _UDP_HEADERS = 28
 _LARGEST_DATAGRAM = 65507
 
-# argv: address. Answers the first line with its port and every other one with the size of the next datagram.
+# argv: address. Answers the first line with its port, and every further line with the size of the next datagram.
 _RECEIVE = """
 import socket, sys
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as inbox:
@@ -44,7 +44,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as inbox:
             print(0, flush=True)
 """
 
-# argv: address, port and size, repeated. Sends a datagram to each that must not be fragmented; prints a word for each.
+# argv: address, port and size, repeated. Sends a datagram that must not be fragmented to each; prints a word for each.
 _SEND = """
 import errno, socket, sys
 IP_MTU_DISCOVER, IP_PMTUDISC_DO = 10, 2
@@ -61,7 +61,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
 
 @dataclass(frozen=True)
 class TcpStream:
-    """One TCP stream. seconds: of the receiver; retransmits: None where the sender's kernel does not report them."""
+    """One TCP stream. seconds: at the receiver; retransmits: None if the sender's kernel does not report them."""
 
     sent_bytes: int
     received_bytes: int
@@ -89,7 +89,7 @@ def run_throughput(stage: Stage) -> None:
 
 
 def run_clients(stage: Stage) -> None:
-    """Run one stream between each client machine and each node, both ways, then all nodes at once to a client."""
+    """Run one stream between each client machine and each node, both ways, then from all nodes at once to a client."""
     cluster = stage.cluster
     for host in cluster.hosts.values():
         require_iperf(host)
@@ -111,23 +111,23 @@ def run_clients(stage: Stage) -> None:
 
 
 def clients_of(cluster: Cluster) -> list[Host]:
-    """Machines that clients run on: an inventory's, or a lab's without daemons."""
+    """Machines that clients run on: those of an inventory, or a lab's machines without daemons."""
     if isinstance(cluster, AttachedCluster):
         return [cluster.hosts[name] for name in cluster.load_nodes()]
     return [cluster.hosts[node.name] for node in cluster.spec.nodes if not node.has_daemons]
 
 
 def note_flow(stage: Stage, title: str, received_bytes: int, mbit_s: float, slow: Host) -> None:
-    """Witness that every stream carried something, and note the rate. slow: the machine whose port limits it."""
+    """Witness that every stream carried data, and record the rate. slow: the machine whose port limits it."""
     stage.recorder.witness(f"{title}: bytes received", got=received_bytes, least=LEAST_BYTES)
     stage.recorder.figure(title, mbit_s, "Mbit/s", speed(stage, slow, NETWORK))
 
 
 def require_iperf(host: Host) -> None:
-    """Unavailable where the image has no iperf3."""
+    """Raise Unavailable if the image has no iperf3."""
     path = host.root / "usr/bin/iperf3"
     if host.run(["test", "-e", str(path)], check=False).code != 0:
-        raise Unavailable("the image has no iperf3", f"looked for {path} on {host.name}", "build it again")
+        raise Unavailable("the image has no iperf3", f"looked for {path} on {host.name}", "build the image again")
 
 
 def stream(cluster: Cluster, client: Host, server: Host, seconds: int, *, reverse: bool) -> TcpStream:
@@ -152,7 +152,7 @@ def serving(cluster: Cluster, host: Host) -> Iterator[None]:
             lambda text: "listening" in text,
             what=f"iperf3 on {host.name}",
             timeout_s=_START_S * cluster.patience,
-            timed_out=lambda what, timeout_s, last: LabBroken(f"{what} does not listen", last),
+            timed_out=lambda what, timeout_s, last: LabBroken(f"{what} does not listen in time", last),
         )
         yield
     finally:
@@ -161,7 +161,7 @@ def serving(cluster: Cluster, host: Host) -> Iterator[None]:
 
 
 def parse_flow(text: str, where: str) -> TcpStream:
-    """Read the output of `iperf3 --json`. LabBroken, with its own error, where it failed."""
+    """Read the output of `iperf3 --json`. LabBroken with iperf3's own error if it failed."""
     try:
         report: dict[str, Any] = json.loads(text)
         if "error" in report:
@@ -178,7 +178,7 @@ def parse_flow(text: str, where: str) -> TcpStream:
 
 
 def run_mtu(stage: Stage) -> None:
-    """Observe that all nodes have one MTU, and that a datagram of that size arrives whole at every other node."""
+    """Observe that all nodes have the same MTU, and that a datagram of that size arrives whole at every other node."""
     cluster = stage.cluster
     mtus = {host.name: mtu_of(host) for host in cluster.hosts.values()}
     for name, mtu in mtus.items():
@@ -189,7 +189,7 @@ def run_mtu(stage: Stage) -> None:
 
 
 def mtu_of(host: Host) -> int:
-    """The MTU of the interface with the host's address. Unavailable where the host does not show it."""
+    """The MTU of the interface with the host's address. Unavailable if the host does not show it."""
     pattern = "/sys/class/net/{interface}/mtu"
     for content in Machine(host.name, host, host.address).read([pattern])[pattern].values():
         if isinstance(content, bytes):
@@ -245,8 +245,9 @@ SCENARIOS = (
     ),
     Scenario(
         name="baseline.network-clients",
-        goal="A client machine and each node exchange data both ways at a known rate, one after the other and at once.",
-        method="Runs TCP streams of iperf3 between the client machines and the nodes with OSDs.",
+        goal="A client machine exchanges data with the nodes both ways at a known rate, one by one and all at once.",
+        method="Runs one TCP stream of iperf3 between each client machine and each node with OSDs, in both directions; "
+        "then from all these nodes at once to each client machine.",
         run=run_clients,
         check="figures",
         tier=Tier.FULL,
@@ -255,8 +256,9 @@ SCENARIOS = (
     ),
     Scenario(
         name="baseline.network-mtu",
-        goal="All nodes have one MTU, and the network carries packets of that size between any two.",
-        method="Sends a datagram that fills the MTU, and must not be fragmented, from every node to every other.",
+        goal="All nodes have the same MTU, and the network carries packets of that size between any two.",
+        method="Reads each node's MTU; sends a datagram that fills it and must not be fragmented from every node to "
+        "every other.",
         run=run_mtu,
         sees=("MTU of .*",),
         check="witnessed",

@@ -1,4 +1,4 @@
-"""A cluster as it stands: looks at it without a change, so that it may be in service, and loads it where allowed."""
+"""A cluster as it stands: checks it without changing it, so that it may be in service, and loads it where allowed."""
 
 from cephlab.suites.standing import load, looks, s3load
 

@@ -10,16 +10,16 @@ from cephlab.lab.workloads.fio import FioJob
 POOL = "standing-load"
 PG_NUM = 16
 IMAGE_BYTES = 256 << 20
-UNCACHED = {"rbd_cache": "false"}  # otherwise clients write what they cached after the load, when nobody measures
+UNCACHED = {"rbd_cache": "false"}  # otherwise clients would write cached data after the load, when nobody measures
 BLOCK_BYTES = 4096
 DEPTH = 16
 SECONDS = {Tier.QUICK: 5.0, Tier.FULL: 60.0}
 START_S = 60.0  # an emulated client is slow to its first operation
-LEAST_SHARE = 0.5  # of the time that all should work together
+LEAST_SHARE = 0.5  # of the time in which all should write together
 
 
 def load(stage: Stage) -> None:
-    """Write at random from all client machines together; each must get something done, without an error."""
+    """Write at random from all client machines together; each must complete writes without an error."""
     cluster, nodes, seconds = stage.cluster, stage.cluster.load_nodes(), SECONDS[stage.tier]
     with pools.pool(cluster, POOL, pools.PoolKind("replicated", 2), pg_num=PG_NUM):
         for node in nodes:
@@ -59,8 +59,8 @@ def job(cluster: Cluster, node: str, seconds: float, seed: int) -> FioJob:
 SCENARIOS = (
     Scenario(
         name="standing.load",
-        goal="Every client machine can load the cluster, all of them at once.",
-        method="Runs fio's random 4 KiB writes on every client machine together, each to its own RBD image.",
+        goal="All client machines can load the cluster at once.",
+        method="Runs random 4 KiB writes with fio on all client machines at once, each to its own RBD image.",
         run=load,
         sees=("writes from .*",),
         check="witnessed",

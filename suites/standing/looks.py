@@ -1,4 +1,4 @@
-"""Looks that change nothing: health, quorum, clocks, versions, and the place of every replica."""
+"""Checks that change nothing: health, quorum, clocks, versions, and the machine of every replica."""
 
 from cephlab.lab.ceph.pgs import pgids
 from cephlab.lab.scenario.scenario import Scenario, Stage
@@ -6,7 +6,7 @@ from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.services import reported
 
 CLOCK_SKEW_S = 0.05
-"""mon_clock_drift_allowed: beyond it, monitors warn themselves."""
+"""Default of mon_clock_drift_allowed, beyond which monitors warn too."""
 
 _SHOWN = 3
 
@@ -17,12 +17,12 @@ def health(stage: Stage) -> None:
     observe("health", got=status.health, wanted="HEALTH_OK")
     observe("OSDs up and in", got=[status.osds_up, status.osds_in], wanted=[status.osds, status.osds])
     observe("every PG active+clean", got=status.clean, wanted=True)
-    observe("a manager serves", got=status.mgr_available, wanted=True)
+    observe("a manager is available", got=status.mgr_available, wanted=True)
     stage.recorder.witness("PGs", got=status.pgs, least=1)
 
 
 def quorum(stage: Stage) -> None:
-    """Observe every monitor in quorum, with equal clocks."""
+    """Observe that every monitor is in quorum, and that their clocks agree."""
     client, observe = stage.cluster.client, stage.recorder.observe
     status = client.mon("quorum_status")
     mons = [daemon.id for daemon in stage.cluster.daemons.values() if daemon.kind == "mon"]
@@ -30,19 +30,19 @@ def quorum(stage: Stage) -> None:
     stage.recorder.witness("monitors that answered", got=len(status["quorum_names"]), least=1)
     skews = client.mon("time-sync-status").get("time_skew_status", {})
     late = {name: entry["skew"] for name, entry in skews.items() if abs(float(entry["skew"])) > CLOCK_SKEW_S}
-    if len(mons) > 1:  # a monitor alone has nobody to be compared with
+    if len(mons) > 1:  # a single monitor cannot be compared with others
         observe(f"monitors whose clock is off by more than {CLOCK_SKEW_S} s", got=late, wanted={}, of=len(skews))
 
 
 def versions(stage: Stage) -> None:
-    """Observe one version, and that every daemon has the architecture of its machine."""
+    """Observe that all daemons have one version, and the architecture of their machine."""
     client, observe = stage.cluster.client, stage.recorder.observe
-    observe("versions among all daemons", got=len(client.mon("versions")["overall"]), wanted=1)
+    observe("number of versions among all daemons", got=len(client.mon("versions")["overall"]), wanted=1)
     metadata = reported(client)
     for name, entry in metadata.items():
         wanted = stage.cluster.daemon(name).host.arch.value
         observe(f"architecture that {name} reports", got=entry.get("arch"), wanted=wanted)
-    stage.recorder.witness("daemons looked at", got=len(metadata), least=1)
+    stage.recorder.witness("daemons checked", got=len(metadata), least=1)
 
 
 def replicas(stage: Stage) -> None:
@@ -58,9 +58,9 @@ def replicas(stage: Stage) -> None:
                 short.append(pg.pgid)
             if len(machines) != len(acting):
                 shared.append(pg.pgid)
-    stage.recorder.witness("PGs looked at", got=seen, least=1)
-    for what, pgs in (("PGs without all their copies", short), ("PGs with two copies on one machine", shared)):
-        stage.recorder.observe(what, got=len(pgs), wanted=0, first=pgs[:_SHOWN])
+    stage.recorder.witness("PGs checked", got=seen, least=1)
+    for title, pgs in (("PGs without all their copies", short), ("PGs with two copies on one machine", shared)):
+        stage.recorder.observe(title, got=len(pgs), wanted=0, first=pgs[:_SHOWN])
 
 
 SCENARIOS = tuple(
@@ -74,8 +74,8 @@ SCENARIOS = tuple(
     )
     for look, goal, method in (
         (health, "The cluster is healthy as it stands.", "Reads the status once."),
-        (quorum, "Every monitor is in quorum, and their clocks agree.", "Reads quorum and time-sync status."),
+        (quorum, "Every monitor is in quorum, and their clocks agree.", "Reads the quorum and the time-sync status."),
         (versions, "All daemons have one version and their machine's architecture.", "Reads their metadata."),
-        (replicas, "Every PG has all its copies, each on another machine.", "Asks every PG's primary."),
+        (replicas, "Every PG has all its copies, each on another machine.", "Asks every PG's primary for its copies."),
     )
 )

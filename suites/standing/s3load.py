@@ -1,4 +1,4 @@
-"""S3 from every client machine at once, each with a bucket of its own, through the endpoints that stand."""
+"""S3 load from every client machine at once, each with its own bucket, through the existing endpoints."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,19 +15,19 @@ from cephlab.lab.workloads.s3fleet import Fleet, run_together
 from cephlab.lab.workloads.s3load import Entrance, S3Load
 
 BUCKET = "standing-s3-"
-"""And the number of the client machine, and 0: standing-s3-1-0."""
+"""Prefix of bucket names, followed by the number of the client machine and 0, for example standing-s3-1-0."""
 MIX = {"get": 70.0, "put": 20.0, "list": 5.0, "delete": 5.0}
-"""Of the ten-billion-object paper's mixed phase."""
+"""Percent of operations in the mixed phase of the ten-billion-object paper."""
 SIZES = ((4096, 65_536, 9.0), (1 << 20, 4 << 20, 1.0))
 SECONDS = {Tier.QUICK: 5.0, Tier.FULL: 60.0}
 LEAD_S = 1.0
 START_S = 120.0
 LEAST_SHARE = 0.5
-"""Of the time that all should work together."""
+"""Least share of the run in which each client must work at the same time as all others."""
 
 
 def run(stage: Stage) -> None:
-    """A mix from all client machines together; each gets something done, and every answer is right."""
+    """Run a mix of operations from all client machines together; each must complete some, with only right answers."""
     cluster, seconds = stage.cluster, SECONDS[stage.tier]
     loads = [
         S3Load(
@@ -50,7 +50,7 @@ def run(stage: Stage) -> None:
 
 @contextmanager
 def entrances(cluster: Cluster, buckets: Sequence[str]) -> Iterator[Sequence[Entrance]]:
-    """The endpoints of the inventory; of a cluster of the lab's own, a gateway that is run for a while."""
+    """The endpoints of the inventory. For a cluster of the lab's own, a gateway that runs inside the block."""
     if isinstance(cluster, AttachedCluster):
         yield cluster.s3_endpoints(buckets)
         return
@@ -59,17 +59,18 @@ def entrances(cluster: Cluster, buckets: Sequence[str]) -> Iterator[Sequence[Ent
 
 
 def judge(recorder: Recorder, fleet: Fleet, clients: int, seconds: float) -> None:
-    """Observe that no client was lost, that all ran side by side, and that every answer was right."""
+    """Observe that no client was lost, that all ran at the same time, and that every answer was right."""
     lost = [f"{name}: {why}" for name, why in fleet.lost.items()]
     recorder.observe("clients that were lost", got=lost, wanted=[], of=clients)
     for name, result in fleet.results.items():
         recorder.record("s3_load", what=f"the client {name}", **result.told())
         recorder.witness(f"operations from {name}", got=len(result.of(RUN)), least=1)
         together_s = seconds - fleet.late_s[name]
-        recorder.witness(f"seconds of {name} beside the others", got=together_s, least=seconds * LEAST_SHARE)
-        asked = len(result.operations)
-        recorder.observe(f"answers to {name} that are not what was put", got=list(result.wrong), wanted=[], of=asked)
-        recorder.observe(f"errors of {name}", got=result.errors, wanted={}, of=asked)
+        title = f"seconds of {name} at the same time as the others"
+        recorder.witness(title, got=together_s, least=seconds * LEAST_SHARE)
+        count = len(result.operations)
+        recorder.observe(f"wrong answers to {name}", got=list(result.wrong), wanted=[], of=count)
+        recorder.observe(f"errors of {name}", got=result.errors, wanted={}, of=count)
     if fleet.results:
         recorder.record("s3_load", what="all clients", **fleet.whole.told())
 
@@ -77,8 +78,8 @@ def judge(recorder: Recorder, fleet: Fleet, clients: int, seconds: float) -> Non
 SCENARIOS = (
     Scenario(
         name="standing.s3-load",
-        goal="Every client machine can load S3, all of them at once, and every answer is right.",
-        method="Puts, gets, lists and deletes from every client machine from one moment on, each in a new bucket.",
+        goal="All client machines can load S3 at once, and every answer is right.",
+        method="Puts, gets, lists and deletes objects from every client machine at once, each in a new bucket.",
         run=run,
         sees=("operations from .*",),
         check="witnessed",

@@ -1,4 +1,4 @@
-"""Rolling upgrades of a mixed cluster: every mix of versions serves, and newer releases read older data."""
+"""Rolling upgrades of a mixed cluster: every mix of versions serves clients, and newer releases read older data."""
 
 from cephlab.suites.upgrade import rolling
 

@@ -1,4 +1,4 @@
-"""Upgrades one daemon after the other under load, on both architectures, in the order of Ceph's documentation."""
+"""Upgrades one daemon after the other under load, on both architectures, in the order that Ceph documents."""
 
 import errno
 from collections import Counter
@@ -35,7 +35,7 @@ from cephlab.suites.migration.migrate import replay_map
 from cephlab.suites.migration.trial import client_nodes
 
 ORDER = ("mon", "mgr", "osd", "mds")
-"""From https://docs.ceph.com/en/reef/releases/reef/#upgrading-non-cephadm-clusters; gateways come later."""
+"""From https://docs.ceph.com/en/reef/releases/reef/#upgrading-non-cephadm-clusters. Gateways would come later."""
 
 _RESTART_S = 120.0
 
@@ -54,7 +54,7 @@ class Step:
 
 
 def hosts_of(cluster: Cluster, images: Images) -> dict[str, Host]:
-    """The cluster's nodes by name, with the programs of other images. LabBroken where the provider cannot do it."""
+    """The cluster's nodes by name, with the programs of other images. LabBroken if the provider cannot do that."""
     lab = own(cluster).lab
     if not isinstance(lab, HoldsImages):
         what = f"the {cluster.provider_name} provider has no {Capability.SECOND_IMAGE}"
@@ -65,14 +65,14 @@ def hosts_of(cluster: Cluster, images: Images) -> dict[str, Host]:
 def upgrade_daemon(cluster: Cluster, name: str, target: Host) -> Step:
     """Restart one daemon with the programs of another image, or start one that is stopped; wait until it serves.
 
-    An OSD stops only when the cluster says that all data stays available. NotReached where it never says so.
+    An OSD stops only when the cluster reports that all data stays available. NotReached if it never does.
     """
     old = cluster.daemon(name)
     if old.kind == "osd":
-        asked = partial(cluster.client.command, "mon", "osd ok-to-stop", ids=[old.id])
-        insist(cluster, asked, _MAY_NOT_STOP, what=f"permission to stop {name}", timeout_s=_RESTART_S)
+        ask = partial(cluster.client.command, "mon", "osd ok-to-stop", ids=[old.id])
+        insist(cluster, ask, _MAY_NOT_STOP, what=f"permission to stop {name}", timeout_s=_RESTART_S)
     new = own(cluster).deployer.daemon(target, name, disks=old.disks)
-    # The node's ceph.conf names the plugins of its first image; an option on the command line wins over it.
+    # The node's ceph.conf names the plugins of its first image. Options on the command line override it.
     options = [f"--{key}={value}" for key, value in conf.image_options(target).items()]
     killed = not cluster.stop_or_kill(name) if old.alive() else False
     own(cluster).deployment.daemons[name] = replace(new, argv=(*new.argv, *options))
@@ -90,7 +90,7 @@ def upgrade_daemon(cluster: Cluster, name: str, target: Host) -> Step:
 
 
 def _serving(cluster: Cluster, name: str) -> str:
-    """The version of a daemon that serves again, as the cluster reports it; else what is missing."""
+    """The version of a daemon that serves again, as the cluster reports it, or else what is missing."""
     cluster.check_daemons()
     status = cluster.status()
     kind, _, ident = name.partition(".")
@@ -120,11 +120,11 @@ def mix(cluster: Cluster) -> dict[str, int]:
 
 
 def upgrade(cluster: Cluster, release: str, images: Images, after: Callable[[Step], None]) -> None:
-    """Upgrade every daemon of Ceph's. It calls `after` when each of them serves again."""
+    """Upgrade every Ceph daemon. It calls `after` when a daemon serves again."""
     targets = hosts_of(cluster, images)
     core = [daemon for daemon in cluster.daemons.values() if daemon.kind in ORDER and daemon.kind != "mds"]
     in_order = sorted(core, key=lambda daemon: (ORDER.index(daemon.kind), daemon.name))
-    # OSDs that are down stay in: the documentation asks for it during an upgrade.
+    # OSDs that are down must stay in during an upgrade, by the documentation.
     cluster.client.mon("osd set", key="noout")
     try:
         for daemon in in_order:
@@ -138,7 +138,7 @@ def upgrade(cluster: Cluster, release: str, images: Images, after: Callable[[Ste
 
 
 def alone_first(cluster: Cluster) -> list[str]:
-    """Stop the metadata servers that stand by, as documented. Returns the active one, then those."""
+    """Stop the standby metadata servers, as documented. Returns the active ones, then the standbys."""
     servers = sorted(name for name, daemon in cluster.daemons.items() if daemon.kind == "mds")
     serving = active(cluster.client) if servers else []
     idle = [name for name in servers if name not in serving]
@@ -151,12 +151,12 @@ PG_NUM = 8
 OBJECTS = 12
 OBJECT_BYTES = 200_000
 PAUSE_S = 0.02
-"""Between two operations of a worker. Without it the load would leave the upgrade no time on two cores."""
+"""Pause between two operations of a worker. Without it the load would leave the upgrade no time on two cores."""
 LEAST_A_MIX = 5
-"""Operations that clients must complete before the next daemon is upgraded: the mix of versions serves."""
+"""Operations that clients must complete before the next daemon is upgraded, which shows that the mix serves."""
 SERVED_S = 60.0
 PEERING_S = 10.0
-"""Limit of peering and the first operations after it, once the map shows a stopped OSD as down, before patience."""
+"""Time for peering and the first operations after it, once the map shows a stopped OSD as down, before patience."""
 
 HEALTHY_S = 120.0
 OLD_KEYS = "AUTH_INSECURE_"
@@ -171,17 +171,17 @@ EXPECTED = {
     **DEAD_COUNT,
     **PEERS_MISSED,
     r"mgr\.server reply reply \((11|16)\)": "The manager logs that an OSD may not stop yet.",
-    r"mgr\[py\] Module \S+ has missing NOTIFY_TYPES member": "A starting manager loads its modules all the same.",
+    r"mgr\[py\] Module \S+ has missing NOTIFY_TYPES member": "A starting manager loads such modules all the same.",
     r"mgr\[py\] Loading module \S+ in main interpreter": "Tentacle's manager logs this for each module at error level.",
-    r"read_superblock omap replica is missing": "Older OSDs keep one copy of the superblock; newer ones add a second.",
+    r"read_superblock omap replica is missing": "Older OSDs keep one copy of the superblock, and newer OSDs add one.",
 }
 
 
 def rolling(stage: Stage, through: Sequence[str]) -> None:
-    """Fill pools, upgrade under load to each release in turn, and let the newest release's clients read everything."""
+    """Fill pools, upgrade to each release in turn under load, and let clients of the newest release read everything."""
     cluster, recorder = stage.cluster, stage.recorder
     no_errors(recorder, "an upgrade must not make Ceph refuse a client")
-    for name, kind in {**POOLS, LIVE: REPLICATED}.items():  # they go with the cluster, which nobody uses again
+    for name, kind in {**POOLS, LIVE: REPLICATED}.items():  # not removed, because nobody uses this cluster again
         pools.create(cluster, name, kind, pg_num=PG_NUM)
     mirrors = [filled(stage, pool, number) for number, pool in enumerate(POOLS)]
     load = new_load(stage)
@@ -201,7 +201,7 @@ def rolling(stage: Stage, through: Sequence[str]) -> None:
 
 
 def filled(stage: Stage, pool: str, number: int) -> Mirror:
-    """Write objects by the oldest release: content, attributes, a snapshot and, where the pool takes it, omap."""
+    """Write objects with the oldest release: content, attributes, a snapshot and, if the pool allows it, omap."""
     mirror = Mirror(stage.cluster.client, pool)
     for index in range(OBJECTS):
         name = f"o{number}-{index}"
@@ -216,7 +216,7 @@ def filled(stage: Stage, pool: str, number: int) -> Mirror:
 
 
 def new_load(stage: Stage) -> RecordedLoad:
-    """Load from clients of the oldest release, one of each architecture: the documentation upgrades clients last."""
+    """Load from clients of the oldest release, one per architecture. The documentation upgrades clients last."""
     load = Load(pool=LIVE, nodes=client_nodes(stage.cluster), seed=stage.rng.randrange(1 << 30), pause_s=PAUSE_S)
     return RecordedLoad(stage.cluster, stage.recorder, load)
 
@@ -248,7 +248,7 @@ def one_release(stage: Stage, release: str, load: RecordedLoad) -> dict[str, Hos
 
 
 def images_of(cluster: Cluster, release: str) -> Images:
-    """The images of a release. Missing ones are built."""
+    """The images of a release. Missing images are built."""
     store = ImageStore(cluster.run.home)
     return {arch: store.get(release, arch) for arch in cluster.spec.archs}
 
@@ -256,13 +256,13 @@ def images_of(cluster: Cluster, release: str) -> Images:
 def put_up_with_old_keys(stage: Stage) -> None:
     """Mute health checks about an older release's keys, whose type changes only when they are rotated.
 
-    Ceph 20.2.4 reports the keys of every earlier release as insecure (CVE-2025-30156), and clients of those releases,
-    like the load here, know no other type. It still waits until all other health checks are gone.
+    Ceph 20.2.4 reports the keys of every earlier release as insecure (CVE-2025-30156). Clients of those releases, such
+    as the load here, know no other type. All other health checks must still be gone.
     """
     cluster = stage.cluster
     status = cluster.wait(
         lambda status: status.all_up and status.clean and not others(status),
-        what="no health check but those about the type of keys",
+        what="no health checks except those about the type of keys",
         timeout_s=HEALTHY_S,
     )
     muted = [check.code for check in status.checks]
@@ -272,12 +272,12 @@ def put_up_with_old_keys(stage: Stage) -> None:
 
 
 def others(status: Status) -> list[str]:
-    """Codes of the health checks about anything but the type of keys."""
+    """Codes of the health checks about anything except the type of keys."""
     return [check.code for check in status.checks if not check.code.startswith(OLD_KEYS)]
 
 
 def read_back(stage: Stage, targets: Mapping[str, Host], mirrors: Sequence[Mirror]) -> None:
-    """Read what the oldest release wrote by clients of the newest, on both architectures, from primaries of both."""
+    """Read what the oldest release wrote, with clients of the newest on both architectures, from primaries on both."""
     cluster = stage.cluster
     with ExitStack() as clients:
         readers = {}
@@ -295,10 +295,10 @@ def read_back(stage: Stage, targets: Mapping[str, Host], mirrors: Sequence[Mirro
 
 
 def same_placement(stage: Stage, old_map: bytes, older: Mapping[str, Host], newer: Mapping[str, Host]) -> None:
-    """Observe that the tools of both releases and architectures place PGs alike by the older release's last map.
+    """Observe that the tools of both releases and architectures place PGs equally by the older release's last map.
 
-    The newer tools must also place the current map as the cluster does. Older tools need not: those of pacific and
-    reef cannot read a map of tentacle.
+    By the current map, the newer tools must place PGs as the cluster does. Older tools need not, because those of
+    pacific and reef cannot read a map of tentacle.
     """
     cluster, archs = stage.cluster, stage.cluster.spec.archs
     sides = {f"older on {arch}": target_of(older, arch) for arch in archs}
@@ -335,8 +335,9 @@ def scenario(first: str, through: Sequence[str], tier: Tier, *, mixed: bool = Tr
         topology = Topology(native=3, foreign=0, mons=3, lone_client=True, release=first)
     return Scenario(
         name=f"upgrade.{name}[from={first},to={through[-1]}]",
-        goal=f"{nodes} goes {path}: no error, no lost write, and the newest release reads the oldest one's data.",
-        method="Restarts every daemon in the documented order under load; reads everything back on each architecture.",
+        goal=f"{nodes} upgrades {path} without an error or a lost write, and the newest release reads the oldest data.",
+        method="Fills pools; restarts every daemon with the next release in the documented order under load; reads "
+        "everything back on each architecture.",
         run=partial(rolling, through=through),
         check="recorded",
         tier=tier,

@@ -84,7 +84,7 @@ def osdmap(**counts: int) -> dict[str, Any]:
         ("health", standing(status={"health": {"status": "HEALTH_WARN"}}), "health: got 'HEALTH_WARN'"),
         ("health", standing(status=osdmap(num_up_osds=1)), "OSDs up and in: got [1, 2], wanted [2, 2]"),
         ("health", standing(status=osdmap(num_in_osds=1)), "OSDs up and in: got [2, 1], wanted [2, 2]"),
-        ("health", standing(status={"mgrmap": {}}), "a manager serves: got False"),
+        ("health", standing(status={"mgrmap": {}}), "a manager is available: got False"),
         (
             "health",
             standing(status={"pgmap": {"num_pgs": 1, "pgs_by_state": [{"state_name": "active", "count": 1}]}}),

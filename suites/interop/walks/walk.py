@@ -119,7 +119,7 @@ def draw(model: Model, rng: Random, sides: Sequence[str], length: int, look_ever
     while since < length:
         drawn += 1
         if drawn > 100 * length:
-            raise SpecError(f"{type(model).__name__} draws steps that do not fit", f"{since} of {length} did fit")
+            raise SpecError(f"{type(model).__name__} draws steps that do not fit", f"{since} of {length} steps fit")
         step = Step(rng.choice(sides), *model.draw(rng))
         try:
             answer_of(model, step)
