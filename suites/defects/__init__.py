@@ -1,4 +1,4 @@
-"""Defects of Ceph that were found: each is looked for again on every release, by the smallest program that shows it."""
+"""Known Ceph defects: each is looked for again on every release, with the smallest program that shows it."""
 
 from cephlab.suites.defects import rare, shown
 

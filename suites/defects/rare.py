@@ -1,4 +1,4 @@
-"""Defects that no small program shows: each is tried a few times on a cluster at work."""
+"""Defects that no small program shows: each is tried a few times on a cluster under load."""
 
 import os
 from collections.abc import Callable
@@ -19,16 +19,16 @@ from cephlab.suites.resilience.crash import crashes
 from cephlab.suites.resilience.trial import EXPECTED, RETURN_S, THREE, under_way
 
 TRIES_VARIABLE = "CEPHLAB_DEFECT_TRIES"
-"""Environment variable with the number of tries of each scenario here, instead of 3."""
+"""Environment variable with the number of tries of each scenario in this module, instead of 3."""
 TRIES = 3
-DAMAGED = {r"bad crc32c": "Blocks that the defect has written over, which the scenario looks for."}
+DAMAGED = {r"bad crc32c": "The scenario looks for blocks that the defect has overwritten."}
 
 Try = Callable[[Stage], tuple[bool | None, str]]
-"""One try: whether the defect was seen, None where it could not tell, and what was."""
+"""One try. Returns whether it saw the defect, None if it could not tell, and a description of what happened."""
 
 
 def try_often(stage: Stage, defect: Defect, once: Try) -> None:
-    """Try a number of times, and note each. What was seen in every try so far is tried once."""
+    """Try a number of times, and record each try. A defect that was seen in every try so far is tried once."""
     meet(stage, defect)
     text = os.environ.get(TRIES_VARIABLE)
     for _ in range(1 if text is None and defect.seen == defect.of else tries(text)):
@@ -37,11 +37,11 @@ def try_often(stage: Stage, defect: Defect, once: Try) -> None:
 
 
 def tries(text: str | None) -> int:
-    """The number of tries; SpecError where the environment variable holds no such number."""
+    """The number of tries. SpecError if the environment variable does not hold a number of tries."""
     if text is None:
         return TRIES
     if not text.isdecimal() or int(text) < 1:
-        raise SpecError(f"{TRIES_VARIABLE} is no number of tries", f"got {text!r}, wanted 1 or more", "leave it out")
+        raise SpecError(f"{TRIES_VARIABLE} is not a number of tries", f"got {text!r}, wanted 1 or more", "unset it")
     return int(text)
 
 
@@ -51,14 +51,14 @@ def late_deferred(stage: Stage) -> tuple[bool | None, str]:
     try:
         crashes(stage, 1)
     except DaemonDied as died:
-        return True, f"{died.daemon} ended once all had crashed: {died.what}"
+        return True, f"{died.daemon} died after all daemons had crashed: {died.what}"
     verdict = survival(stage.recorder.events()[before:])
     told = {Outcome.FAIL: True, Outcome.PASS: False}
     return told.get(verdict.outcome), f"after a crash of every daemon: {verdict.reason}"
 
 
 def server_that_stays(stage: Stage) -> tuple[bool, str]:
-    """Stop the metadata server under files that are replaced all the time, and ask whether it ends."""
+    """Stop the metadata server while files are being replaced, and observe whether it ends."""
     cluster = stage.cluster
     [name] = wait_active(cluster)
     load = load_of(stage, f"stop{stage.rng.randrange(1 << 31)}", (cluster.client.host.name,))
@@ -75,7 +75,7 @@ def scenario(name: str, once: Try, topology: Topology, expects: dict[str, str]) 
     defect = KNOWN[name]
     return Scenario(
         name=f"{SUITE}.{name}",
-        goal=f"What is known of this defect holds for this Ceph: {defect.title.rstrip('.')}.",
+        goal=f"What the list of defects says of this one holds for this Ceph: {defect.title.rstrip('.')}.",
         method=f"{(once.__doc__ or '').strip()} Known: seen in {defect.seen} of {defect.of} tries.",
         run=partial(try_often, defect=defect, once=once),
         check="defect",

@@ -1,4 +1,4 @@
-"""Defects that a small program shows at once: programs/NAME.sh runs on a host as a developer of Ceph would run it."""
+"""Defects that a small program shows at once. programs/NAME.sh runs on a host as a developer of Ceph would run it."""
 
 import re
 from dataclasses import replace
@@ -20,27 +20,27 @@ KNOWN = {defect.name: defect for defect in read_defects(LIST)}
 
 PROGRAM_S = 120.0
 FILE_SYSTEM = {
-    **HEALTH_TOLD,  # it is offline until its server has begun
+    **HEALTH_TOLD,  # the file system is offline until its metadata server has started
     r"error registering admin socket command: \(17\) File exists": (
-        "Several modules of the manager mount the file system, and ask for the same commands."
+        "Several modules of the manager mount the file system and register the same commands."
     ),
 }
 ALONE = Topology(native=1, foreign=0)
-"""What most need: a cluster of one OSD, or only the programs of its image."""
+"""What most programs need: a cluster of one OSD, or only the programs of its image."""
 WITH_FILES = replace(ALONE, services=(("n0", (MDS.kind,)),))
 NEEDED = {name: WITH_FILES for name in KNOWN if name.startswith("libcephfs-")}
-"""Name of a defect -> what its program needs instead."""
+"""Name of a defect -> the topology that its program needs instead."""
 
 BLIND = "its programs cannot show that defect (suites/defects/known.toml)"
 SEES = ("known_defect", "defect_try")
-"""What a run must have noted of a defect."""
+"""The events that a run must have recorded for a defect."""
 _VERSION = re.compile(r"ceph version (\d+\.\d+\.\d+)")
 _SHARED = re.compile(r"^# shellcheck source=suites/defects/programs/(shared/[a-z-]+\.sh)\nsource .+$", re.MULTILINE)
 _SAID = re.compile(r"^(seen|not seen): (.+)$")
 
 
 def show(stage: Stage, defect: Defect) -> None:
-    """Run the program of a defect once, and note what it says."""
+    """Run the program of a defect once, and record its answer."""
     meet(stage, defect)
     host = stage.cluster.client.host
     program = host.directory / f"{defect.name}.sh"
@@ -54,22 +54,22 @@ def show(stage: Stage, defect: Defect) -> None:
     if ended.code == 0 and match:
         tried(stage, seen=match[1] == "seen", said=match[2])
     else:
-        why = (ended.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        tried(stage, seen=None, said=f"{program.name} ended with {ended.code}: {why}")
+        why = (ended.stderr.strip().splitlines() or ["it printed no error"])[-1]
+        tried(stage, seen=None, said=f"{program.name} ended with status {ended.code}: {why}")
 
 
 def program_of(defect: Defect) -> str:
-    """The text of a defect's program, with what it shares with others in it: one file for a developer of Ceph."""
+    """The text of a defect's program, including the code that it shares with others: one file for a Ceph developer."""
     text = (PROGRAMS / f"{defect.name}.sh").read_text()
     return _SHARED.sub(lambda match: (PROGRAMS / match[1]).read_text().partition("\n")[2].rstrip(), text)
 
 
 def meet(stage: Stage, defect: Defect) -> None:
-    """Note which Ceph this is, and what is known of the defect there, for the check and for a report from the run."""
+    """Record Ceph's version, and what is known about the defect there, for the check and for a report of the run."""
     build = str(stage.cluster.client.mon("version")["version"])
     match = _VERSION.match(build)
     if match is None:
-        raise LabBroken("the monitors' version is not understood", build)
+        raise LabBroken("cannot parse the version that the monitors report", build)
     expected, listed = defect.expected(match[1])
     told = defect.model_dump(include={"title", "text", "command", "mend", "tracker", "seen", "of"})
     program = program_of(defect) if defect.program else ""
@@ -78,15 +78,15 @@ def meet(stage: Stage, defect: Defect) -> None:
 
 
 def tried(stage: Stage, *, seen: bool | None, said: str) -> None:
-    """Note one try. seen: None where it could not tell."""
+    """Record one try. seen: None if it could not tell."""
     stage.recorder.record("defect_try", seen=seen, said=said)
 
 
 def scenario(defect: Defect) -> Scenario:
     return Scenario(
         name=f"{SUITE}.{defect.name}",
-        goal=f"What is known of this defect holds for this Ceph: {defect.title.rstrip('.')}.",
-        method=f"Runs programs/{defect.name}.sh, which says whether it saw it; known: there in "
+        goal=f"What the list of defects says of this one holds for this Ceph: {defect.title.rstrip('.')}.",
+        method=f"Runs programs/{defect.name}.sh, which says whether it saw the defect. Known in "
         f"{', '.join(defect.there)}" + (f", not in {', '.join(defect.gone)}." if defect.gone else "."),
         run=partial(show, defect=defect),
         check="defect",

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows that cache shares of 0.2 (kv) and 0.8 (meta), whose sum is 1, keep a BlueStore from being opened.
-# Takes ceph-osd, and no cluster.
+# Shows that BlueStore cannot be opened with cache shares of 0.2 (kv) and 0.8 (meta), whose sum is 1.
+# Needs ceph-osd, but no cluster.
 set -euo pipefail
 
 made() {

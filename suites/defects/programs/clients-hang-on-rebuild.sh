@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shows that a client that is at work while the monitors' store is rebuilt from the OSDs does nothing ever after.
+# Shows that a client that is working while the monitors' store is rebuilt from the OSDs hangs for ever afterwards.
 # Starts a cluster of its own: one monitor, one OSD.
 set -euo pipefail
 
@@ -8,8 +8,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/shared/small-cluster.sh"
 
 HANGS_S=30
 
-# client FILE COUNT: writes objects until it has done so often (0: for ever), and keeps their number in a file. It takes
-# its shell's place, so that it ends with it.
+# client FILE COUNT: writes COUNT objects (0: for ever), and keeps the number written so far in a file. It replaces its
+# shell, so that killing the shell's process ends it.
 client() {
   exec python3 - "$@" <<'PYTHON'
 import os

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows that one queue_enqueue of two entries loses entries that were acknowledged. Takes a running cluster
-# (CEPH_CONF, or /etc/ceph/ceph.conf) on which pools may be made and removed, and Python's rados module.
+# Shows that one queue_enqueue of two entries loses acknowledged entries. Needs a running cluster (CEPH_CONF, or
+# /etc/ceph/ceph.conf) on which pools may be created and removed, and Python's rados module.
 set -euo pipefail
 
 python3 - <<'PYTHON'
@@ -22,7 +22,7 @@ def text(value):
 
 
 def enqueue(ioctx, *entries):
-    """Returns the call's status; librados raises for what an OSD refuses."""
+    """Returns the call's status. librados raises an error for a call that an OSD refuses."""
     body = struct.pack("<I", len(entries)) + b"".join(text(entry) for entry in entries)
     try:
         return ioctx.execute("queue", "queue", "queue_enqueue", framed(body))[0]
@@ -31,7 +31,7 @@ def enqueue(ioctx, *entries):
 
 
 def listed(ioctx):
-    """The entries' own bytes, as queue_list_entries gives them."""
+    """The content of the entries, as queue_list_entries returns it."""
     answer = ioctx.execute("queue", "queue", "queue_list_entries", framed(struct.pack("<Q", 10) + text(b"")), 65536)[1]
     at = 6 + 1  # the frame, is_truncated
     at += 4 + struct.unpack_from("<I", answer, at)[0]  # next_marker

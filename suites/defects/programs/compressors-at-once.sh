@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows that threads that ask a plugin for its compressor at the same time get one that is freed while they use it.
-# Takes librados, libceph-common, the plugin zlib, a processor whose ISA-L is used for it, and no cluster.
+# Shows that threads that request a plugin's compressor at the same time get one that is freed while they use it.
+# Needs librados, libceph-common, the plugin zlib and a processor for which it uses ISA-L, but no cluster.
 set -euo pipefail
 
 python3 - <<'PYTHON'
@@ -19,14 +19,14 @@ CREATE = "_ZN4ceph10Compressor6createEPNS_6common11CephContextEi"
 
 
 class Shared(ctypes.Structure):
-    """A std::shared_ptr; the third word has it returned in memory, as C++ does."""
+    """A std::shared_ptr. The third word makes the call return it in memory, as C++ does."""
 
     _fields_ = [("object", ctypes.c_size_t), ("control", ctypes.c_size_t), ("unused", ctypes.c_size_t)]
 
 
 def context():
     """A client's configuration and plugins."""
-    librados = ctypes.CDLL("librados.so.2", mode=ctypes.RTLD_GLOBAL)  # the plugin looks for what it brings
+    librados = ctypes.CDLL("librados.so.2", mode=ctypes.RTLD_GLOBAL)  # the plugin needs its symbols
     cluster = ctypes.c_void_p()
     librados.rados_create(ctypes.byref(cluster), b"admin")
     if librados.rados_conf_read_file(cluster, os.environ["CEPH_CONF"].encode() if "CEPH_CONF" in os.environ else None):
@@ -42,12 +42,12 @@ def ask(create, cct, stop, given):
 
 
 def counted(control):
-    """The count of references that the object itself has."""
+    """The reference count that the object itself keeps."""
     return ctypes.c_int.from_address(control + ctypes.sizeof(ctypes.c_void_p)).value
 
 
 def tried():
-    """Ask in two threads, while a third has the plugin make its compressor anew again and again. What was wrong."""
+    """Request the compressor in two threads while a third makes the plugin recreate it. Returns what went wrong."""
     librados, cluster, cct = context()
     [common] = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libceph-common" in line}
     create = getattr(ctypes.CDLL(common), CREATE)
@@ -60,7 +60,7 @@ def tried():
         thread.start()
     end, made = time.monotonic() + TRIED_S, 0
     while time.monotonic() < end:
-        # The first load is one moment. Whether ISA-L is used decides whether the plugin makes another one.
+        # The first load is a single moment. Changing the use of ISA-L makes the plugin create another compressor.
         librados.rados_conf_set(cluster, b"compressor_zlib_isal", (b"false", b"true")[made % 2])
         made += 1
     stop.set()
@@ -74,7 +74,7 @@ def tried():
     held = collections.Counter()
     for (_, control), times in given.items():
         held[control] += times
-    # One more reference each is the plugin's own, and that of the first call.
+    # The plugin holds one more reference to each, and so does the first call.
     freed = sum(1 for control, times in held.items() if not times <= counted(control) <= times + 2)
     said = f"of {len(given)} compressors {freed} do not count the references that were given out, {torn} are of two halves"
     return said, freed + torn

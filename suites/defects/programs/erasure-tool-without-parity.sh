@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows that `ceph-erasure-code-tool encode` ends well and writes no parity chunk.
-# Takes that tool and the plugin jerasure, and no cluster.
+# Shows that `ceph-erasure-code-tool encode` succeeds but writes no parity chunk.
+# Needs that tool and the plugin jerasure, but no cluster.
 set -euo pipefail
 
 cd "$(mktemp -d)"

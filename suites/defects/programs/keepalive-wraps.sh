@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows that a client leaves its monitor because it answered a keepalive at once: "no keepalive since" a time to come.
-# Takes a running cluster (CEPH_CONF, or /etc/ceph/ceph.conf) and Python's rados module.
+# Shows that a client leaves its monitor because it answered a keepalive at once: "no keepalive since" a future time.
+# Needs a running cluster (CEPH_CONF, or /etc/ceph/ceph.conf) and Python's rados module.
 set -euo pipefail
 
 python3 - <<'PYTHON'
@@ -13,12 +13,12 @@ from pathlib import Path
 import rados
 
 TRIED_S = 20
-PING_S = 0.02  # between two keepalives, in place of 10 s
-TIMER = "safe_timer"  # the name of the threads of which one runs MonClient::tick
+PING_S = 0.02  # between two keepalives, instead of 10 s
+TIMER = "safe_timer"  # the name of several threads, one of which runs MonClient::tick
 
 
 def burn():
-    """Start a process that only takes its part of a processor; its id."""
+    """Start a process that only uses its share of a processor. Returns its process id."""
     child = os.fork()
     while child == 0:
         pass
@@ -26,14 +26,14 @@ def burn():
 
 
 def yield_to_others(name):
-    """Have this process's threads of a name run when no other wants the processor, as on a busy machine."""
+    """Let this process's threads with a name run only when nothing else wants the processor, as on a busy machine."""
     tasks = [task for task in Path("/proc/self/task").iterdir() if (task / "comm").read_text().strip() == name]
     for task in tasks:
         os.sched_setscheduler(int(task.name), os.SCHED_IDLE, os.sched_param(0))
     return len(tasks)
 
 
-# On one processor with others, the thread that has sent a keepalive waits while its answer comes.
+# On one processor with other work, the thread that has sent a keepalive waits while the answer arrives.
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 other = burn()
 with tempfile.NamedTemporaryFile(mode="r") as log:

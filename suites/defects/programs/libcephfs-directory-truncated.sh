@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows that a client of CephFS truncates a directory, where POSIX wants EISDIR.
-# Takes a running cluster with a file system (CEPH_CONF, or /etc/ceph/ceph.conf), and Python's cephfs module.
+# Shows that a client of CephFS truncates a directory, where POSIX requires EISDIR.
+# Needs a running cluster with a file system (CEPH_CONF, or /etc/ceph/ceph.conf), and Python's cephfs module.
 set -euo pipefail
 
 python3 - <<'PYTHON'

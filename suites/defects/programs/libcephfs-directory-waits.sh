@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows that a client of CephFS that reads an opened directory waits for ever, where POSIX wants EISDIR.
-# Takes a running cluster with a file system (CEPH_CONF, or /etc/ceph/ceph.conf), and Python's cephfs module.
+# Shows that a client of CephFS that reads an opened directory waits for ever, where POSIX requires EISDIR.
+# Needs a running cluster with a file system (CEPH_CONF, or /etc/ceph/ceph.conf), and Python's cephfs module.
 set -euo pipefail
 
 python3 - <<'PYTHON'
@@ -12,7 +12,7 @@ import cephfs
 
 CONF = os.environ.get("CEPH_CONF", "/etc/ceph/ceph.conf")
 WAITS_S = 20
-FORKS = multiprocessing.get_context("fork")  # from Python 3.14 on not the default, which starts Python anew
+FORKS = multiprocessing.get_context("fork")  # no longer the default from Python 3.14 on
 
 
 def read_root(opened, answer):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows that a client of CephFS that renames a file onto another name of its own does not find that name any more.
-# Takes a running cluster with a file system (CEPH_CONF, or /etc/ceph/ceph.conf), and Python's cephfs module.
+# Shows that a client of CephFS that renames a file onto another of its own names no longer finds that name.
+# Needs a running cluster with a file system (CEPH_CONF, or /etc/ceph/ceph.conf), and Python's cephfs module.
 set -euo pipefail
 
 python3 - <<'PYTHON'

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Shows that a client of CephFS whose rename was refused waits for ever for the new name, once another client made it.
-# Takes a running cluster with a file system (CEPH_CONF, or /etc/ceph/ceph.conf), and Python's cephfs module.
+# Shows that a client of CephFS whose rename was refused waits for ever for the target name, once another client has
+# created it.
+# Needs a running cluster with a file system (CEPH_CONF, or /etc/ceph/ceph.conf), and Python's cephfs module.
 set -euo pipefail
 
 python3 - <<'PYTHON'
@@ -10,9 +11,9 @@ import os
 import cephfs
 
 CONF = os.environ.get("CEPH_CONF", "/etc/ceph/ceph.conf")
-FOLDER = "/defect-waits-%d" % os.getpid()  # it stays: a client that is killed holds it until its session is stale
+FOLDER = "/defect-waits-%d" % os.getpid()  # not removed: a killed client holds it until its session is stale
 WAITS_S = 20
-FORKS = multiprocessing.get_context("fork")  # from Python 3.14 on not the default, which starts Python anew
+FORKS = multiprocessing.get_context("fork")  # no longer the default from Python 3.14 on
 
 
 def mounted():

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows that Python's WriteOp.zero(offset, length) hands librados the length as the offset. Takes a running cluster
-# (CEPH_CONF, or /etc/ceph/ceph.conf) on which pools may be made and removed, and Python's rados module.
+# Shows that Python's WriteOp.zero(offset, length) passes the length to librados as the offset. Needs a running cluster
+# (CEPH_CONF, or /etc/ceph/ceph.conf) on which pools may be created and removed, and Python's rados module.
 set -euo pipefail
 
 python3 - <<'PYTHON'
@@ -9,7 +9,7 @@ import os
 import rados
 
 POOL = "defect-librados-zero"
-SIZE, OFFSET, LENGTH = 2023, 7605, 1199  # a hole beyond the object's end changes nothing
+SIZE, OFFSET, LENGTH = 2023, 7605, 1199  # zeroing beyond the object's end must change nothing
 
 with rados.Rados(conffile=os.environ.get("CEPH_CONF", "/etc/ceph/ceph.conf")) as cluster:
     if POOL in cluster.list_pools():

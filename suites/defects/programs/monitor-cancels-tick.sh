@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Shows that a monitor with an empty store, one of whose elections timed out, cancels its own tick: it is in the quorum
-# and gives no new client an id. Starts a cluster of its own: three monitors, of which one hears the others late.
+# Shows that a monitor that starts with an empty store and has an election that times out cancels its own tick: it is in
+# the quorum but gives no id to new clients. Starts a cluster of its own: three monitors, one of which hears the others
+# late.
 set -euo pipefail
 
 # shellcheck source=suites/defects/programs/shared/small-cluster.sh
 source "$(dirname "${BASH_SOURCE[0]}")/shared/small-cluster.sh"
 
 TRIED_S=45
-SILENT_S=4 # the tick comes each second
+SILENT_S=4 # there is one tick each second
 
 state() { asked mon.b mon_status | python3 -c 'import json, sys; print(json.load(sys.stdin)["state"])' 2>/dev/null; }
 is() { [ "$(state)" = "$1" ]; }
@@ -34,7 +35,7 @@ start mon.a
 start mon.c
 within 30 gives_id 1 || fail "two monitors do not serve"
 
-# Elections of mon.b time out, as what others say comes up to 1.5 s late.
+# Elections of mon.b time out, because messages from the others arrive up to 1.5 s late.
 start mon.b --debug-mon 11 --mon-tick-interval 1 --mon-election-timeout 0.3 \
   --ms-inject-delay-type mon --ms-inject-delay-probability 1 --ms-inject-delay-max 1.5
 silent=0 before=0

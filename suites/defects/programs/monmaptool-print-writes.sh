@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows that `monmaptool --print` writes the map back, with the fsid of the configuration in it.
-# Takes monmaptool, and no cluster.
+# Shows that `monmaptool --print` writes the map back, with the configured fsid in it.
+# Needs monmaptool, but no cluster.
 set -euo pipefail
 
 cd "$(mktemp -d)"

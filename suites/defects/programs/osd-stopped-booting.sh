@@ -7,7 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/shared/small-cluster.sh"
 
 STAYS_S=20
 
-# osdmap: "up" or "down", and the epoch from which the OSD was up last.
+# osdmap: prints "up" or "down", and the epoch from which the OSD was last up.
 osdmap() {
   ceph osd dump --format json | python3 -c 'import json, sys
 [osd] = json.load(sys.stdin)["osds"]
@@ -16,7 +16,7 @@ print("up" if osd["up"] else "down", osd["up_from"])'
 is() { [[ $(osdmap) == "$1 "* ]]; }
 serves() { asked osd.0 status | grep -q '"state": "active"'; }
 
-# booting: waits until osd.0 has asked a monitor to be called up, and returns at once.
+# booting: waits until osd.0 has asked a monitor to be marked up, and returns at once.
 booting() {
   python3 - "$dir/osd.0.asok" <<'PYTHON'
 import json

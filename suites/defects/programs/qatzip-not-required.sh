@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows that Debian's zlib compressor of Ceph is linked with a library of QATzip that no package of Ceph requires.
-# Takes the compressor's plugin, and no cluster. Where dpkg does not know the packages, the link alone is looked for.
+# Shows that the zlib compressor in Debian's Ceph is linked with a QATzip library that no Ceph package depends on.
+# Needs the compressor's plugin, but no cluster. If dpkg does not know the packages, it checks only the link.
 set -euo pipefail
 
 folder=$(ceph-conf -c "${CEPH_CONF:-/etc/ceph/ceph.conf}" --show-config-value plugin_dir)

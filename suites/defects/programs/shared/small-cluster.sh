@@ -1,26 +1,26 @@
 #!/usr/bin/env bash
-# A cluster of this program's own, on 127.0.0.1, in a directory that goes with the program. Takes Ceph's programs and
-# Python's rados module. Plugins are looked for where the configuration of this machine (CEPH_CONF) has them.
+# A cluster of this program's own, on 127.0.0.1, in a directory that is removed at the end. Needs Ceph's programs and
+# Python's rados module. It finds plugins through the configuration of this machine (CEPH_CONF).
 
 dir=$(mktemp -d)
 trap 'end_all; rm -r "$dir"' EXIT
-declare -A pid # of each daemon, by its name
+declare -A pid # process id of each daemon, by its name
 
-# end_all: kills all that was started.
+# end_all: kills everything that was started.
 end_all() {
   local job
   for job in $(jobs -p); do kill -KILL "$job" 2>/dev/null || true; done
   wait
 }
 
-# fail WORDS...: what could not be done, after the last lines of every log.
+# fail WORDS...: prints the last lines of every log, then what could not be done.
 fail() {
   tail -n 5 "$dir"/*.out "$dir"/*.log >&2 || true
   echo "$*" >&2
   exit 2
 }
 
-# configure MONITORS...: writes the configuration, the keys and the first map of monitors.
+# configure MONITORS...: writes the configuration, the keys and the first monitor map.
 configure() {
   local plugins classes erasure name port ports hosts=() add=()
   plugins=$(ceph-conf --show-config-value plugin_dir)
@@ -83,18 +83,18 @@ CONF
   done
 }
 
-# make_key NAME OPTIONS...: adds a key of the kind that this release takes.
+# make_key NAME OPTIONS...: adds a key of the type that this release accepts.
 make_key() {
   ceph-authtool "$dir/keyring" --gen-key -n "$1" "${@:2}" >"$dir/key.out" 2>&1 || fail "no key of $1 was made"
 }
 
-# start mon.a or osd.0, with further options.
+# start NAME OPTIONS...: starts a daemon, for example mon.a or osd.0, with further options.
 start() {
   "ceph-${1%%.*}" -f -i "${1#*.}" "${@:2}" >>"$dir/$1.out" 2>&1 &
   pid[$1]=$!
 }
 
-# make_osd: makes osd.0, whose disk is a file.
+# make_osd: creates osd.0, whose disk is a file.
 make_osd() {
   local uuid=00000000-0000-4000-8000-000000004712
   mkdir "$dir/osd.0"
@@ -102,7 +102,7 @@ make_osd() {
   ceph-osd --mkfs -i 0 --osd-uuid $uuid >"$dir/mkfs.out" 2>&1 || fail "mkfs"
 }
 
-# within SECONDS COMMAND...: repeats a command until it succeeds; fails after that time.
+# within SECONDS COMMAND...: repeats a command until it succeeds, and fails after that time.
 within() {
   local end=$((SECONDS + $1))
   until "${@:2}"; do
@@ -114,8 +114,8 @@ within() {
 # ended NAME: whether that daemon's process has ended.
 ended() { ! kill -0 "${pid[$1]}" 2>/dev/null; }
 
-# stop NAME: SIGTERM, and whether the daemon ended within 20 s.
+# stop NAME: sends SIGTERM, and succeeds if the daemon ends within 20 s.
 stop() { kill "${pid[$1]}" && within 20 ended "$1"; }
 
-# asked NAME COMMAND...: what a daemon says at its admin socket.
+# asked NAME COMMAND...: prints a daemon's answer from its admin socket.
 asked() { ceph --admin-daemon "$dir/$1.asok" "${@:2}" 2>/dev/null; }
