@@ -1,4 +1,4 @@
-"""Moves a cluster under load to machines of the other architecture and back: no data lost, no client refused."""
+"""Moves a cluster under load to machines of the other architecture and back, without lost data or refused clients."""
 
 from cephlab.suites.migration import backfills, disks, leaving, reuse, swap
 

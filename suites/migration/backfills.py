@@ -1,4 +1,4 @@
-"""Recovery bandwidth with osd_max_backfills from 1 to 16, held to what two of the settings predict."""
+"""Recovery bandwidth with osd_max_backfills from 1 to 16, compared with what two of the settings predict."""
 
 from dataclasses import asdict, dataclass, replace
 
@@ -17,13 +17,13 @@ from cephlab.tuning.limits import trusted_factor
 
 SWEEP = (1, 2, 4, 8, 16)
 PG_NUM = 64
-"""Enough that every OSD has more PGs to take than the largest number of backfills at once."""
+"""Enough that every OSD receives more PGs than the largest number of backfills at once."""
 OBJECTS = 128
 OBJECT_BYTES = 1 << 20
 HEALTHY_S = 300.0
 COUNTED = 0.5
-"""The least share of the bytes that had to move which Ceph must count as recovered. It counted 77 to 91 of 100, for an
-unknown reason. The rate is that of the counted bytes, and so never too high."""
+"""Ceph must count at least this share of the bytes that had to move as recovered. It counted 77 to 91 of 100, for an
+unknown reason. The rate uses the counted bytes, so it is never too high."""
 
 TOPOLOGY = replace(
     NATIVE_3,
@@ -34,7 +34,7 @@ TOPOLOGY = replace(
 
 @dataclass(frozen=True)
 class Move:
-    """All data moves off an OSD or back. moved: bytes that Ceph recovered; least: bytes that any cluster must move."""
+    """All data moves off an OSD, or back. moved: bytes that Ceph recovered; least: bytes that any cluster must move."""
 
     moved: int
     least: float
@@ -70,7 +70,7 @@ class Leg:
 
 
 def predicted(slowest: Leg, fastest: Leg, backfills: int) -> float:
-    """Bytes a second: in proportion to the backfills at once, up to a ceiling.
+    """Predict bytes per second: proportional to the number of backfills at once, up to a ceiling.
 
     This is the law of `cephlab.tuning.recovery`. Both of its numbers, the rate of one backfill and the ceiling, are
     measured.
@@ -79,19 +79,19 @@ def predicted(slowest: Leg, fastest: Leg, backfills: int) -> float:
 
 
 def note_leg(recorder: Recorder, leg: Leg, slowest: Leg, fastest: Leg) -> None:
-    """Note the bandwidth of a setting, and what the slowest and the fastest predict for it.
+    """Record the bandwidth of a setting, and what the slowest and the fastest setting predict for it.
 
-    Those two settings give the law its numbers and are not held to it. The limit uses the low ends of their rates,
+    Those two settings give the law its numbers and are not judged by it. The limit uses the low ends of their rates,
     because the machine may have been slower for a while: one setting reached 0.48 of what their means predict.
     """
     factor = trusted_factor([])
     rate = predicted(slowest, fastest, leg.backfills)
     surely = min(slowest.low / slowest.backfills * leg.backfills, fastest.low)
-    law = f"{slowest.rate:.3g} B/s by {slowest.backfills}, at most {fastest.rate:.3g} B/s with {fastest.backfills}"
-    why = f"predicted {rate:.3g} B/s ({law}), at least {surely:.3g}; trusted to {factor:g}"
+    law = f"{slowest.rate:.3g} B/s with {slowest.backfills}, at most {fastest.rate:.3g} B/s with {fastest.backfills}"
+    why = f"predicted {rate:.3g} B/s ({law}), at least {surely:.3g}; trusted to a factor of {factor:g}"
     given = leg in (slowest, fastest)
     bound = (
-        Bound("the law's own number", basis=Basis.SHAPE)
+        Bound("not judged: the prediction uses this number itself", basis=Basis.SHAPE)
         if given
         else Bound(why, least=round(surely / factor), basis=Basis.SHAPE)
     )
@@ -101,7 +101,7 @@ def note_leg(recorder: Recorder, leg: Leg, slowest: Leg, fastest: Leg) -> None:
 
 
 def run(stage: Stage) -> None:
-    """Take an OSD out and in with each setting. Time both moves until all PGs are clean."""
+    """Take an OSD out and in with each setting, and time both moves until all PGs are clean."""
     cluster, recorder = stage.cluster, stage.recorder
     with pools.pool(cluster, STILL, PAIRS, pg_num=PG_NUM, options={"min_size": "1"}) as pool:
         mirror = Mirror(cluster.client, pool)
@@ -143,7 +143,8 @@ SCENARIOS: tuple[Scenario, ...] = (
     scenario_of_migration(
         name="migration.backfills",
         goal="More backfills at once restore lost copies faster, up to what the machine can take.",
-        method="Takes an OSD out and in with osd_max_backfills from 1 to 16; holds three values to what two predict.",
+        method="Takes an OSD out and in with osd_max_backfills from 1 to 16; compares three of the bandwidths with "
+        "those that the slowest and the fastest setting predict.",
         run=run,
         check="figures",
         sees=tuple(f"recovery bandwidth with osd_max_backfills={backfills}" for backfills in SWEEP),

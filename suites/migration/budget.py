@@ -1,4 +1,4 @@
-"""What a migration may take: the Altra paper's own times, and what the run's profile wants of its machines."""
+"""Time limits of a migration: the Altra paper's own times, and what the run's profile requires of its machines."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from cephlab.tuning.references import SHIPPED as REFERENCES
 from cephlab.tuning.references import FigureKind, load_reference
 
 REFERENCE = "ampere-altra"
-"""The white paper Ceph on Ampere Altra (2023), sections 9.1 and 9.2, which has the figures."""
+"""The white paper Ceph on Ampere Altra (2023), sections 9.1 and 9.2, which gives the figures."""
 SWAP = "recovery of one replaced node"
 REUSE = "recovery after disk reuse"
 
 
 @dataclass(frozen=True)
 class AtScale:
-    """seconds: predicted for the paper's machines; budget_s: what it may take; why: how it follows."""
+    """seconds: predicted for the paper's machines; budget_s: the limit; why: how the prediction follows."""
 
     seconds: float
     budget_s: float
@@ -30,37 +30,38 @@ class AtScale:
 
 
 def at_scale(procedure: str, moved_bytes: float, held_bytes: float) -> AtScale:
-    """Predict the time in which the paper's cluster moves as large a share of a node's data as the lab moved.
+    """Predict the time that the paper's cluster takes to move the same share of a node's data as the lab moved.
 
-    procedure: SWAP or REUSE; held_bytes: the data of the replaced nodes. The paper's figure for a replaced node says
-    how much such a node holds, and which share of disks and network recovery gets beside the clients.
+    procedure: SWAP or REUSE; held_bytes: the data of the replaced nodes. The paper's figure for a replaced node tells
+    how much data such a node holds, and which share of disks and network recovery gets under client load.
     """
     reference = load_reference(REFERENCES / f"{REFERENCE}.toml")
     figures = {figure.name: figure for figure in reference.figures}
     published, rebuild = figures[procedure], figures[SWAP].recovery
     if rebuild is None:
-        raise LabBroken(f"{reference.name}: {SWAP} does not say how much was copied", hint="complete the reference")
+        raise LabBroken(f"{reference.name}: {SWAP} does not state the amount copied", hint="complete the reference")
     share = moved_bytes / held_bytes
     profile = load_profile(PROFILES / f"{reference.profile}.toml")
     predicted = recovery_time(
         profile, rebuild.data_bytes * share, nodes_lost=rebuild.nodes_lost, nodes=rebuild.nodes, share=rebuild.share
     )
     why = (
-        f"published: {published.where}; {share:.3g} of the replaced nodes' data moved here; as much of the paper's "
-        f"{rebuild.data_bytes:.3g} B takes {predicted.seconds:,.0f} s on {profile.name}, limited by {predicted.limit}"
+        f"published: {published.where}; {share:.3g} of the replaced nodes' data moved here; the same share of the "
+        f"paper's {rebuild.data_bytes:.3g} B takes {predicted.seconds:,.0f} s on {profile.name}, limited by "
+        f"{predicted.limit}"
     )
     return AtScale(predicted.seconds, published.value, why)
 
 
 FILL = 0.7
-"""Of the largest node's disks, where a profile has no requirement of recovery: as full as the paper's cluster was."""
+"""Used share of the largest node's disks if a profile has no recovery requirement: as full as the paper's cluster."""
 TOLERANCE = 1.02
-"""Factor on moved bytes. Ceph counts only what it recovers, and nothing else writes to the pool."""
+"""Factor on moved bytes. It can be small, because Ceph counts only what it recovers, and nothing else writes there."""
 
 
 @dataclass(frozen=True)
 class ByProfile:
-    """seconds: the model's for the run's machines, between low and high; bound: what the profile wants, if anything."""
+    """seconds: the model's time for the run's machines, from low to high; bound: the profile's requirement, if any."""
 
     seconds: float
     low: float
@@ -69,27 +70,27 @@ class ByProfile:
 
 
 def by_profile(hardware: Hardware, moved_share: float, find: Callable[[str], Profile]) -> ByProfile:
-    """Predict the time in which a profile's cluster moves as large a share of a node's data as the lab moved.
+    """Predict the time that a profile's cluster takes to move the same share of a node's data as the lab moved.
 
-    moved_share: of the replaced nodes' data. It is held to the profile's own requirement of recovery, which may say how
-    full a node is and what share of disks and network recovery gets. Without one nobody wants anything of it.
+    moved_share: of the replaced nodes' data. The limit is the profile's own recovery requirement, which may state how
+    full a node is and which share of disks and network recovery gets. Without a requirement there is no limit.
     """
     profile, wanted = hardware.profile, hardware.recovery
     factor = supported_factor((), (FigureKind.RECOVERY,), find)
     if wanted is None:
         made = recovery_time(profile, FILL * max(machine.weight for machine in profile.nodes))
         whole_s, limit, steps = made.seconds, made.limit, made.derivation.lines()
-        said, most = f"the model's own figure: {profile.name} has no requirement of recovery", None
+        source, most = f"the model's own figure, because {profile.name} has no recovery requirement", None
     else:
         trust = Trust(recovery=factor, objects=1.0)
-        # A migration puts a new machine, or the old disks, in the place of what left.
+        # A migration replaces what left by a new machine or by the old disks.
         [answer] = held(wanted.model_copy(update={"replaced": True}), profile, (), trust)
         whole_s, limit, steps = answer.value, answer.limited_by, list(answer.steps)
-        said, most = f"wanted by its requirement {wanted.name}", wanted.at_most.value
+        source, most = f"required by {wanted.name} in the profile", wanted.at_most.value
     seconds = whole_s * moved_share
     why = (
-        f"{said}; {moved_share:.3g} of the replaced nodes' data moved here, and all of a node's takes {whole_s:,.0f} s "
-        f"on {profile.name}, limited by {limit}; the model is trusted to {factor:.3g}"
+        f"{source}; {moved_share:.3g} of the replaced nodes' data moved here, and all data of a node takes "
+        f"{whole_s:,.0f} s on {profile.name}, limited by {limit}; the model is trusted to a factor of {factor:.3g}"
     )
     bound = Bound(why, most=most, derivation=steps, basis=Basis.PROFILE)
     return ByProfile(seconds, seconds / factor, seconds * factor, bound)

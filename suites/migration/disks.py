@@ -1,4 +1,4 @@
-"""Used disks: the lab refuses them by name on any machine, and wipes them down to the last byte."""
+"""Used disks: the lab refuses them on any machine and names their OSD, and wipes them down to the last byte."""
 
 from collections.abc import Callable
 
@@ -20,13 +20,13 @@ DISK_BYTES = 1 << 30
 
 OTHER_CLUSTER = "11111111-2222-3333-4444-555555555555"
 STRAY_OFFSET = DISK_BYTES - 4097
-"""In the last block but one, which a check of the start or of samples would miss."""
+"""In the last block but one, which a check of only the start or of samples would miss."""
 
 TOOL_S = 60.0
 
 
 def run(stage: Stage) -> None:
-    """Use a disk, remove its OSD, and offer the disk again: here, on the other architecture, and after a wipe."""
+    """Make an OSD on a disk and offer the disk again: here, then moved to the other architecture, then after a wipe."""
     cluster, recorder = own(stage.cluster), stage.recorder
     node = Node("spare-0", host_arch(), (Disk("used", DISK_BYTES),), (Osd("used"),))
     here = migrate.add_machine(cluster, node)
@@ -56,7 +56,7 @@ def run(stage: Stage) -> None:
 
 
 def refusal(cluster: OwnCluster, host: Host, osd: str) -> str:
-    """`names OSD of FSID` when the refusal names both and the host, else its text."""
+    """`names OSD of FSID` if the refusal names both and the host, else the text of the refusal."""
     text = refusal_text(lambda: disks.refuse_used(host, ["used"], patience=cluster.patience, preload=OSD.preload(host)))
     for fsid in (cluster.deployment.fsid, OTHER_CLUSTER):
         if osd in text and fsid in text and host.name in text:
@@ -73,7 +73,7 @@ def refusal_text(attempt: Callable[[], object]) -> str:
 
 
 def note_stray(stage: Stage, host: Host) -> None:
-    """Observe that the lab finds a single byte left near the end, and refuses a disk with other data."""
+    """Observe that the lab finds a single byte that is left near the end, and refuses a disk with other data."""
     cluster, recorder = stage.cluster, stage.recorder
     poke(host, STRAY_OFFSET)
     try:
@@ -96,7 +96,7 @@ def poke(host: Host, offset: int) -> None:
 SCENARIOS: tuple[Scenario, ...] = (
     scenario_of_migration(
         name="migration.used-disk",
-        goal="The lab refuses a disk with an OSD's data by name, on either architecture, until the disk is wiped.",
+        goal="The lab refuses a disk with an OSD's data on either architecture, and names the OSD, until it is wiped.",
         method="Makes an OSD on a disk, offers the disk again, moves it, relabels it, wipes it and reads it all back.",
         run=run,
         check="observations",

@@ -1,4 +1,4 @@
-"""Nodes that leave in two ways the paper did not try: drained first, or lost for good."""
+"""Two kinds of leaving nodes that the paper did not try: drained first, or lost for good."""
 
 from dataclasses import replace
 from functools import partial
@@ -22,7 +22,7 @@ from cephlab.suites.migration.trial import LIVE, SHORT_LOGS, STILL, trial
 
 
 def drain(stage: Stage, kind: PoolKind) -> None:
-    """Add a new node, empty the old one while it runs, and remove it when nothing depends on it."""
+    """Add a new node, drain the old one while it runs, and remove it when it serves no PG."""
     cluster = own(stage.cluster)
     old = migrate.osd_nodes(cluster)[-1]
     new = successor(old, old.arch.other, "m0")
@@ -50,7 +50,7 @@ def drain(stage: Stage, kind: PoolKind) -> None:
 
 
 def lose(stage: Stage, kind: PoolKind) -> None:
-    """Lose a node for good. The remaining nodes rebuild what it held."""
+    """Lose a node for good. The remaining nodes rebuild its data."""
     cluster = own(stage.cluster)
     old = migrate.osd_nodes(cluster)[-1]
     with trial(stage, kind) as running:
@@ -66,14 +66,15 @@ def lose(stage: Stage, kind: PoolKind) -> None:
 FEWER_LEFT = replace(
     NATIVE_3, options=(*SHORT_LOGS, ("mon_warn_on_too_few_osds", "false"), ("osd_pool_default_size", "2"))
 )
-"""For two remaining nodes. Ceph's own pool has three copies by default, so it could never be clean on them."""
+"""For two remaining nodes. Ceph's own pool has three copies by default, and could never be clean on two nodes."""
 
 SCENARIOS: tuple[Scenario, ...] = (
     *(
         scenario_of_migration(
             name=f"migration.drain[nodes=3,pool={kind.name}]",
-            goal=f"The data of a node of {host_arch()} moves to one of {host_arch().other} before the node goes.",
-            method="Under load adds a node, marks the old OSDs out, waits until they hold nothing, and removes them.",
+            goal=f"A node of {host_arch()} leaves without lost data after its data has moved to one of "
+            f"{host_arch().other}.",
+            method="Adds a node under load, marks the old OSDs out, waits until they serve no PG, and removes them.",
             run=partial(drain, kind=kind),
         )
         for kind in (PAIRS, EC_2_1)
@@ -81,8 +82,9 @@ SCENARIOS: tuple[Scenario, ...] = (
     *(
         scenario_of_migration(
             name=f"migration.loss[nodes={topology.native},pool={kind.name}]",
-            goal="A node is lost for good, and the others make up for it.",
-            method="Switches a node off and removes it under recorded load and fio; nothing replaces it.",
+            goal="When a node is lost for good, the remaining nodes restore every copy without lost data.",
+            method="Switches a node off under recorded load and fio, removes it, and waits until the rest is healthy; "
+            "nothing replaces it.",
             run=partial(lose, kind=kind),
             topology=topology,
         )

@@ -25,11 +25,11 @@ from cephlab.lab.spec.clusterspec import ONLOOKERS, Capability, Node, without_da
 _TOOL_S = 120.0
 _QUORUM_S = 60.0
 _LAST = ("mgr", "osd", "mon")
-"""The order in which these stop, after all other services. They start in the reverse order."""
+"""The order in which these kinds stop, after all other services. They start in reverse order."""
 
 
 def daemons_on(cluster: Cluster, node: str) -> list[Daemon]:
-    """The daemons of a node that have a part in the cluster, in the order in which they stop."""
+    """The daemons of a node that are part of the cluster, in the order in which they stop."""
     daemons = [daemon for daemon in _all_on(cluster, node) if daemon.kind not in ONLOOKERS]
     return sorted(daemons, key=lambda daemon: (daemon.kind in _LAST and _LAST.index(daemon.kind) + 1, daemon.name))
 
@@ -54,9 +54,9 @@ def node_spec(cluster: Cluster, name: str) -> Node:
 
 
 def power_off(cluster: Cluster, node: str) -> None:
-    """Cut a machine's power without a shutdown. LabBroken where the lab's own client runs there."""
+    """Cut a machine's power without a shutdown. LabBroken if the lab's own client runs there."""
     if cluster.client.host.name == node:
-        raise LabBroken(f"{node} cannot be switched off", "the lab's own client runs there", "raise it with clients")
+        raise LabBroken(f"{node} cannot be switched off", "the lab's own client runs there", "add client machines")
     for daemon in _all_on(cluster, node):
         if daemon.kind in ONLOOKERS:
             remove_service(own(cluster), daemon.name)
@@ -64,13 +64,13 @@ def power_off(cluster: Cluster, node: str) -> None:
 
 
 def look_on(cluster: OwnCluster, node: str) -> None:
-    """Where the cluster has a Prometheus, a machine that came gets an exporter."""
+    """Start an exporter on a new machine if the cluster has a Prometheus."""
     if any(daemon.kind == PROMETHEUS.kind for daemon in cluster.daemons.values()):
         add_service(cluster, node, EXPORTER.kind)
 
 
 def remove_node(cluster: OwnCluster, node: str) -> None:
-    """Remove a node that is off, and its OSDs, from the cluster. Its monitor and manager must have moved before."""
+    """Remove a node that is off, and its OSDs, from the cluster. Its monitor and manager must have moved already."""
     client = cluster.client
     for osd in osds_on(cluster, node):
         give_up_osd(cluster, osd)
@@ -87,7 +87,7 @@ def give_up_osd(cluster: OwnCluster, osd: int) -> None:
     name = f"osd.{osd}"
     if cluster.daemon(name).alive():
         cluster.stop(name)
-    # The map may not show yet that the machine is off.
+    # The map may not yet show the OSDs of a machine that is off as down.
     cluster.client.mon("osd down", ids=[str(osd)])
     cluster.client.mon("osd purge-actual", id=osd, yes_i_really_mean_it=True)
     cluster.forget_daemon(name)
@@ -104,7 +104,7 @@ def add_machine(cluster: OwnCluster, node: Node) -> Host:
 
 
 def add_osds(cluster: OwnCluster, node: Node) -> list[int]:
-    """Make and start the OSDs of a machine. Returns their ids. DiskInUse, before any is made, for a used disk."""
+    """Make and start the OSDs of a machine. Returns their ids. DiskInUse, before it makes any, for a used disk."""
     host = cluster.hosts[node.name]
     for osd in node.osds:
         disks.refuse_used(host, osd.disks, patience=cluster.patience, preload=OSD.preload(host))
@@ -113,7 +113,7 @@ def add_osds(cluster: OwnCluster, node: Node) -> list[int]:
 
 
 def _note_disks(cluster: OwnCluster, node: Node) -> None:
-    """Record in the spec that a node has these OSDs and disks, and that no other node has these disks."""
+    """Record in the spec that this node has these OSDs and disks, and that no other node has the disks."""
     here = {disk.name for disk in node.disks}
     nodes = []
     for known in cluster.spec.nodes:
@@ -127,7 +127,7 @@ def _note_disks(cluster: OwnCluster, node: Node) -> None:
 
 
 def add_mon(cluster: OwnCluster, node: str) -> None:
-    """Start a monitor on a node. It joins the others with their map and key."""
+    """Start a monitor on a node. It joins the other monitors with their map and key."""
     host, client = cluster.hosts[node], cluster.client
     monmap = client.command("mon", "mon getmap")
     entity = Entity("mon.", str(client.mon("auth get-key", entity="mon.")["key"]), MON.caps)
@@ -151,7 +151,7 @@ def remove_mon(cluster: OwnCluster, name: str) -> None:
 
 
 def add_mgr(cluster: OwnCluster, node: str) -> None:
-    """Start a manager on a node, and wait until it is active or stands by."""
+    """Start a manager on a node, and wait until it is active or a standby."""
     daemon = f"mgr.{node}"
     entity = cluster.deployer.new_entity(cluster.deployment, daemon)
     cluster.client.command("mon", "auth import", payload=keyring.render([entity]))
@@ -215,19 +215,19 @@ def _change(cluster: OwnCluster, name: str, change: Callable[[Node], Node]) -> N
     cluster.save()
 
 
-# Staying, in another machine
+# Moving into another machine
 
 
 @dataclass(frozen=True)
 class Backup:
-    """A node's backup. daemons: names, each with its disks; archive: a tar of their directories."""
+    """A node's backup. daemons: each name with its disks; archive: a tar file of their directories."""
 
     daemons: tuple[tuple[str, tuple[str, ...]], ...]
     archive: bytes
 
 
 def stop_services(cluster: Cluster, node: str) -> None:
-    """Stop every daemon of a node. LabBroken where one still runs."""
+    """Stop every daemon of a node. LabBroken if one still runs."""
     for daemon in daemons_on(cluster, node):
         cluster.stop(daemon.name)
     left = [daemon.name for daemon in daemons_on(cluster, node) if daemon.alive()]
@@ -244,9 +244,9 @@ def back_up(cluster: Cluster, node: str) -> Backup:
 
 
 def take_over(cluster: OwnCluster, old: Node, new: Node) -> Host:
-    """Start a machine in the place of one that is off, with its address and, for Ceph, its name.
+    """Start a machine instead of one that is off, with the same address and, for Ceph, the same name.
 
-    new: a node without disks and daemons. Unavailable where the provider cannot do it.
+    new: a node without disks and daemons. Unavailable if the provider cannot do that.
     """
     lab = cluster.lab
     if not isinstance(lab, TakesOver):
@@ -271,7 +271,7 @@ def take_over(cluster: OwnCluster, old: Node, new: Node) -> Host:
 def restore(cluster: OwnCluster, saved: Backup, target: str) -> list[str]:
     """Unpack a backup on another machine and prepare its daemons. Returns their names in the order to start them.
 
-    It checks every disk first: CephTrouble from the tool, or LabBroken, where a disk is not the daemon's.
+    It checks every disk of an OSD first: CephTrouble from the tool, or LabBroken, if a disk does not belong to the OSD.
     """
     host = cluster.hosts[target]
     argv = ["tar", "-C", str(host.directory), "-xf", "-"]
@@ -291,12 +291,12 @@ def _require_disks(cluster: Cluster, daemon: Daemon) -> None:
     for disk in daemon.disks:
         label = disks.label_of(daemon.host, disk, patience=cluster.patience, preload=daemon.preload)
         if label is None or label.osd_uuid != wanted:
-            carried = "nothing" if label is None else str(label)
-            raise LabBroken(f"disk {disk} does not belong to {daemon.name}", f"it carries {carried}, wanted {wanted}")
+            carried = "no label" if label is None else str(label)
+            raise LabBroken(f"disk {disk} does not belong to {daemon.name}", f"it has {carried}, wanted {wanted}")
 
 
 def replay_map(cluster: Cluster, osdmap: bytes, host: Host | None = None) -> str:
-    """The OSDs of each PG by an OSD map, as osdmaptool prints them. host: runs the tool; None: the client's host."""
+    """The OSDs of each PG by an OSD map, as osdmaptool prints them. host: for the tool; None for the client's host."""
     host = host or cluster.client.host
     path = host.directory / "osdmap"
     host.push(osdmap, path)

@@ -24,11 +24,11 @@ from cephlab.suites.migration.trial import (
 
 WITH_DB = replace(NATIVE_3, separate_db=True)
 MONS_3 = replace(NATIVE_3, mons=3, options=(*SHORT_LOGS, ("mon_election_timeout", "2"), ("mon_lease", "2")))
-"""Elections at the pace of native monitors. With the defaults an emulated one takes a minute an outage."""
+"""Elections at the pace of native monitors. With the defaults an emulated monitor takes a minute per outage."""
 
 
 def reuse(running: Trial, old: Node, name: str) -> Node:
-    """Take the paper's steps for one node. Returns the machine that took over."""
+    """Move one node's disks by the paper's steps. Returns the machine that took over."""
     cluster = running.cluster
     new = Node(name, old.arch.other)
     with without_backfill(running):
@@ -53,7 +53,7 @@ def reuse(running: Trial, old: Node, name: str) -> Node:
         running.recovered(f"{old.name} to {name}")
     note_went_to(running, new)
     new = migrate.node_spec(cluster, name)
-    running.recorder.witness(f"disks that went to {name}", got=len(new.disks), least=len(old.disks))
+    running.recorder.witness(f"disks that moved to {name}", got=len(new.disks), least=len(old.disks))
     return new
 
 
@@ -62,7 +62,8 @@ def scenario(topology: Topology, kind: PoolKind, tier: Tier) -> Scenario:
     return scenario_of_migration(
         name=f"migration.reuse[db={db},pool={kind.name}]",
         goal="A node's disks move with all their data to a machine of the other architecture, and back.",
-        method="Stops a node's services under recorded load and fio, backs it up, moves its disks, restores, starts.",
+        method="Stops a node's services under recorded load and fio, backs up its configuration, moves its disks to "
+        "the new machine, restores the configuration, starts the services; then moves everything back.",
         run=partial(replace_last, kind=kind, legs=2, procedure=REUSE, replacement=reuse),
         tier=tier,
         topology=topology,

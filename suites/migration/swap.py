@@ -1,4 +1,4 @@
-"""Node swap-out: a machine of the other architecture, with new disks, replaces one that is switched off.
+"""Node swap-out: a machine of the other architecture, with new disks, replaces a node that is switched off.
 
 The steps and their order come from the white paper Ceph on Ampere Altra (2023), section 9.1.1.
 """
@@ -39,16 +39,16 @@ MOVED = {
     ),
     **MON_TERMINATED,
 }
-"""Log lines of a monitor or manager that moves."""
+"""Log lines that a moving monitor or manager causes."""
 
 scenario_of_migration = partial(
     Scenario, check="recorded", tier=Tier.FULL, topology=NATIVE_3, needs=NEEDS, spoils=True, expects=EXPECTED
 )
-"""Makes a scenario of this suite. Its own arguments win over these defaults."""
+"""Makes a scenario of this suite. Arguments override these defaults."""
 
 
 def swap_out(running: Trial, old: str, new: Node) -> None:
-    """Take the paper's steps for one node."""
+    """Replace one node by the paper's steps."""
     cluster = running.cluster
     with running.step(f"prepare {new.name} ({new.arch})"):
         migrate.add_machine(cluster, new)
@@ -68,16 +68,16 @@ def swap_out(running: Trial, old: str, new: Node) -> None:
 
 
 def note_went_to(running: Trial, new: Node) -> None:
-    """Observe the architecture that the OSDs on the new node report. They take it from uname."""
+    """Observe the architecture that the OSDs on the new node report, which they read from uname."""
     cluster = running.cluster
     numbers = set(migrate.osds_on(cluster, new.name))
     archs = {str(entry["arch"]) for entry in cluster.client.mon("osd metadata") if entry["id"] in numbers}
-    what = f"architectures that the OSDs of {new.name} report"
-    running.recorder.observe(what, got=sorted(archs), wanted=[new.arch.value])
+    title = f"architectures that the OSDs of {new.name} report"
+    running.recorder.observe(title, got=sorted(archs), wanted=[new.arch.value])
 
 
 def move_roles(running: Trial, old: str, new: str) -> None:
-    """Move a node's monitor and manager before its machine goes."""
+    """Move a node's monitor and manager to the new node before the old machine leaves."""
     cluster = running.cluster
     spec = migrate.node_spec(cluster, old)
     if spec.mon:
@@ -91,7 +91,7 @@ def move_roles(running: Trial, old: str, new: str) -> None:
 
 
 def successor(old: Node, arch: Arch, name: str) -> Node:
-    """A machine of an architecture with new disks, as many as the old one had."""
+    """A machine of an architecture with as many new disks as the old one had."""
     names = {disk.name: f"{name}-{disk.name.partition('-')[2]}" for disk in old.disks}
     disks = tuple(replace(disk, name=names[disk.name]) for disk in old.disks)
     osds = tuple(
@@ -109,7 +109,7 @@ def swap(running: Trial, old: Node, name: str) -> Node:
 
 
 def run_monitor(stage: Stage, kind: PoolKind) -> None:
-    """Swap the node with the cluster's only monitor and manager. Both move first."""
+    """Swap the node that runs the cluster's only monitor and manager. Both move first."""
     old = next(node for node in stage.cluster.spec.nodes if node.mon)
     with trial(stage, kind, procedure=SWAP) as running:
         swap(running, old, "m0")
@@ -120,12 +120,12 @@ def run_monitor(stage: Stage, kind: PoolKind) -> None:
 
 def scenario(topology: Topology, kind: PoolKind, tier: Tier, *, legs: int) -> Scenario:
     source, target = host_arch(), host_arch().other
-    back = "; then it swaps back" if legs > 1 else ""
+    back = "; then swaps back in the same way" if legs > 1 else ""
     return scenario_of_migration(
         name=f"migration.swap[nodes={topology.native},from={source},legs={legs},pool={kind.name}]",
-        goal=f"A node of {target} with new disks replaces one of {source}, and clients only have to wait.",
-        method=f"Cuts the power of one of {topology.native} nodes under recorded load and fio, removes it and adds "
-        f"the new one, as the paper does{back}.",
+        goal=f"A node of {target} with new disks replaces one of {source} while clients wait but see no errors.",
+        method=f"Cuts the power of one of {topology.native} nodes under recorded load and fio; removes it and adds "
+        f"the new node, as the paper does{back}.",
         run=partial(replace_last, kind=kind, legs=legs, procedure=SWAP, replacement=swap),
         tier=tier,
         topology=topology,
@@ -138,15 +138,16 @@ SCENARIOS: tuple[Scenario, ...] = (
     *(scenario(NATIVE_5, kind, Tier.FULL, legs=2) for kind in (PAIRS, REPLICATED, EC_2_1)),
     scenario_of_migration(
         name=f"migration.swap-monitor[pool={PAIRS.name}]",
-        goal="A new node replaces the one with the only monitor and manager, and clients only have to wait.",
-        method="Adds a monitor and a manager on the new node, removes the old ones, then follows the paper's steps.",
+        goal="A new node replaces the one with the only monitor and manager while clients wait but see no errors.",
+        method="Adds a monitor and a manager on the new node under load; removes the old ones; follows the paper's "
+        "steps.",
         run=partial(run_monitor, kind=PAIRS),
         expects={**EXPECTED, **MOVED},
     ),
     scenario_of_migration(
         name=f"migration.swap-all[pool={REPLICATED.name}]",
         goal="A whole cluster, with its monitor and manager, moves to the other architecture and back.",
-        method="Swaps three nodes one by one under recorded load and fio, each for new disks; then swaps them back.",
+        method="Swaps three nodes one by one for nodes with new disks under recorded load and fio; then swaps back.",
         run=partial(replace_all, kind=REPLICATED, procedure=SWAP, replacement=swap),
         expects={**EXPECTED, **MOVED},
     ),

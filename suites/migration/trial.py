@@ -1,4 +1,4 @@
-"""The frame of every migration: data written before, load throughout, recorded steps, the same verdicts."""
+"""The frame of every migration: writes data before, loads the cluster throughout, records steps, judges the result."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -28,7 +28,7 @@ from cephlab.suites.migration.movement import Movement, PlacedPg
 from cephlab.tuning.profilefile import find_profile
 
 STILL = "still"
-"""The pool without writes during the migration: all that is recovered in it was moved, not changed."""
+"""The pool without writes during the migration: everything that recovers in it was moved, not changed."""
 LIVE = "live"
 META = "live-meta"
 
@@ -36,26 +36,26 @@ PG_NUM = {Tier.QUICK: 8, Tier.FULL: 16}
 OBJECTS = {Tier.QUICK: 128, Tier.FULL: 512}
 OBJECT_BYTES = 64 << 10
 PASSES = 3
-"""So many writes of each object that no PG's log reaches back to its beginning, as in any cluster with a past."""
+"""Writes of each object. With this many no PG's log reaches back to its beginning, as in any used cluster."""
 
 SHORT_LOGS = (("osd_min_pg_log_entries", "2"), ("osd_max_pg_log_entries", "4"), ("osd_pg_log_trim_min", "1"))
-"""Backfill fills a new store only where the log does not reach back to the PG's beginning, and the flags stop backfill
-alone. With Ceph's default lengths that takes hundreds of writes to each PG."""
+"""A new store is filled by backfill only if the log does not reach back to the PG's beginning, and the flags stop only
+backfill. With Ceph's default lengths that needs hundreds of writes to each PG."""
 
 PAUSE_S = 0.02
-"""Between two operations of a worker. Without it the load would leave recovery no time on two cores."""
+"""Pause between two operations of a worker. Without it the load would leave recovery no time on two cores."""
 FIO_IOPS = 30
 
 PEERING_S = 3.0
-"""Limit of peering and the first operations after it, from the moment the loss is noticed, before patience."""
+"""Time for peering and the first operations after it, once the loss is noticed, before patience."""
 HEALTHY_S = 300.0
-"""For a lab's data, some tens of megabytes, before patience."""
+"""Time to recover a lab's data, some tens of megabytes, before patience."""
 
 FLAGS = ("nobackfill", "norebalance")
 
 EXPECTED = {
     r"\[WRN\] : Health check (failed|update): .*\((OSD_DOWN|OSD_HOST_DOWN|OSDMAP_FLAGS|TOO_FEW_OSDS)\)": (
-        "Health reports the OSDs that the scenario switched off or removed, and the flags that it set."
+        "Health reports the OSDs that the scenario switched off or removed, or the flags that it set."
     ),
     r"mgr get_metadata_python Requested missing service osd\.\d+$": (
         "The scenario removed that OSD, and a module of the manager still asks for it."
@@ -69,7 +69,7 @@ EXPECTED = {
 
 @dataclass
 class Trial:
-    """A migration under way."""
+    """A running migration."""
 
     stage: Stage
     kind: PoolKind
@@ -101,7 +101,7 @@ class Trial:
         self.recorder.step(name, Phase.ENDED, round(SYSTEM.monotonic() - began, 3))
 
     def disturb(self, replaced: str | None = None) -> None:
-        """Start the time to health: from here on clients may have to wait. replaced: the node to replace."""
+        """Start the clock for the time to health. From now on clients may wait. replaced: the node to replace."""
         if replaced is not None:
             uuids = osd_uuids(self.cluster)
             stores = {uuids[osd] for osd in migrate.osds_on(self.cluster, replaced)}
@@ -109,14 +109,14 @@ class Trial:
         self.disturbed_s = SYSTEM.monotonic()
 
     def recovered(self, what: str) -> None:
-        """Wait for health. Note the time since the disturbance, and the data that had to move."""
+        """Wait for health. Record the time since the disturbance, and the data that had to move."""
         self.cluster.wait_healthy(HEALTHY_S)
         took = SYSTEM.monotonic() - self.disturbed_s
         self.recorder.figure(
             f"healthy_s[{what}]",
             round(took, 3),
             "s",
-            Bound("of this machine: recorded, not judged", basis=Basis.NOTED),
+            Bound("depends on this machine: recorded, not judged", basis=Basis.NOTED),
         )
         after = placement(self.cluster, STILL, self.kind)
         self.legs.append(movement.least_movement(self.before, after))
@@ -125,12 +125,12 @@ class Trial:
 
 @contextmanager
 def trial(stage: Stage, kind: PoolKind, *, procedure: str | None = None) -> Iterator[Trial]:
-    """Make pools, fill them and load them. Afterwards read everything back, compare, scrub and count it.
+    """Make pools, fill them and load them. Afterwards read everything back, compare, scrub and count what moved.
 
-    procedure: the paper's, SWAP or REUSE; None for one that the paper did not try.
+    procedure: of the paper, SWAP or REUSE; None for one that the paper did not try.
     """
     cluster, recorder = stage.cluster, stage.recorder
-    # The lab's default wants all copies but one. Of two copies that is one, which Ceph's own default allows.
+    # The lab sets min_size for its default of three copies. For two copies, one must be enough, as in Ceph's default.
     options = {"min_size": "1"} if kind.size == 2 else {}
     with ExitStack() as stack:
         for name in (STILL, LIVE):
@@ -189,7 +189,7 @@ def fill(running: Trial) -> None:
 
 
 def judge(running: Trial) -> None:
-    """Record everything that the verdict rests on."""
+    """Record everything that the verdict needs."""
     cluster, recorder = running.cluster, running.recorder
     cluster.wait_healthy(HEALTHY_S)
     running.load.verify()
@@ -203,7 +203,7 @@ def judge(running: Trial) -> None:
 
 
 def note_movement(running: Trial) -> None:
-    """Hold the bytes moved in STILL against the least that the maps allow, leg by leg."""
+    """Compare the bytes moved in STILL with the least that the maps of all legs allow."""
     cluster, recorder = running.cluster, running.recorder
     cluster.settle()
     least = sum(leg.least_bytes for leg in running.legs)
@@ -215,13 +215,13 @@ def note_movement(running: Trial) -> None:
     recorder.figure("moved_bytes", moved, "B", Bound(basis=Basis.CORRECTNESS))
     why = (
         f"{TOLERANCE:g} times {least:.0f} of {held} bytes: by the maps before and after each leg, {copies} copies or "
-        f"shards have new places"
+        f"shards move to new places"
     )
     recorder.limit("moved_bytes", least * TOLERANCE, "B", why)
 
 
 def note_scale(running: Trial, procedure: str) -> None:
-    """Scale the moved bytes to the paper's machines, whose time is a limit, and to those of the run's profile."""
+    """Scale the moved bytes to the paper's machines, whose time is the limit, and to machines of the run's profile."""
     recorder = running.recorder
     recorder.witness("bytes that the replaced nodes held", got=running.replaced_bytes, least=OBJECT_BYTES)
     paper = at_scale(procedure, running.moved_bytes, running.replaced_bytes)
@@ -243,7 +243,7 @@ def osd_uuids(cluster: Cluster) -> dict[int, str]:
 
 
 def placement(cluster: Cluster, pool: str, kind: PoolKind) -> list[PlacedPg]:
-    """Where osdmaptool places each PG of a pool by the OSD map, and how much data the PG holds."""
+    """The placement of each PG of a pool by osdmaptool and the OSD map, and how much data the PG holds."""
     client = cluster.client
     number = next(entry for entry in client.mon("osd dump")["pools"] if entry["pool_name"] == pool)["pool"]
     mapped = movement.parse_mappings(migrate.replay_map(cluster, client.command("mon", "osd getmap")))
@@ -280,11 +280,11 @@ def without_backfill(running: Trial) -> Iterator[None]:
 
 
 Replacement = Callable[[Trial, Node, str], Node]
-"""Replaces a node by a machine of the other architecture with this name, and returns that machine."""
+"""Replaces a node by a machine of the other architecture with a given name, and returns that machine."""
 
 
 def replace_last(stage: Stage, kind: PoolKind, legs: int, procedure: str, replacement: Replacement) -> None:
-    """Replace the last node by a machine of the other architecture; with a second leg, that one again."""
+    """Replace the last node by a machine of the other architecture. A second leg replaces that machine again."""
     node = migrate.osd_nodes(stage.cluster)[-1]
     with trial(stage, kind, procedure=procedure) as running:
         for leg in range(legs):
@@ -292,7 +292,7 @@ def replace_last(stage: Stage, kind: PoolKind, legs: int, procedure: str, replac
 
 
 def replace_all(stage: Stage, kind: PoolKind, procedure: str, replacement: Replacement) -> None:
-    """Replace every node, one by one, until the cluster has the other architecture; then replace every node again."""
+    """Replace every node, one by one, until the cluster has the other architecture; then replace all of them back."""
     cluster = stage.cluster
     with trial(stage, kind, procedure=procedure) as running:
         for leg, arch in (("there", host_arch().other), ("back", host_arch())):

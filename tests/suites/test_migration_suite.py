@@ -122,7 +122,7 @@ def test_a_profile_that_wants_nothing_of_a_migration_limits_nothing(tmp_path: Pa
     """A limit from the same model would be a constant: no machine could keep or break it."""
     [event] = by_file(tmp_path, 5.0, "").events()
     assert (event.data["least"], event.data["most"]) == (None, None)
-    assert event.data["why"].startswith("the model's own figure: ibm-r760-12n has no requirement of recovery")
+    assert event.data["why"].startswith("the model's own figure, because ibm-r760-12n has no recovery requirement")
     assert event.data["low"] < event.data["value"] < event.data["high"]
 
 
