@@ -90,7 +90,7 @@ def benchmark(stage: Stage, host: Host, plugin: str, work: str) -> tuple[float, 
 
 
 def parse_benchmark(text: str) -> tuple[float, int]:
-    """Seconds and KiB, as the benchmark prints them -> (seconds, bytes). LabBroken where they are missing."""
+    """Seconds and KiB, as the benchmark prints them -> (seconds, bytes). LabBroken if they are missing."""
     words = text.split()
     try:
         seconds, kib = float(words[-2]), int(words[-1])

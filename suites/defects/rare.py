@@ -53,8 +53,8 @@ def late_deferred(stage: Stage) -> tuple[bool | None, str]:
     except DaemonDied as died:
         return True, f"{died.daemon} died after all daemons had crashed: {died.what}"
     verdict = survival(stage.recorder.events()[before:])
-    told = {Outcome.FAIL: True, Outcome.PASS: False}
-    return told.get(verdict.outcome), f"after a crash of every daemon: {verdict.reason}"
+    seen = {Outcome.FAIL: True, Outcome.PASS: False}
+    return seen.get(verdict.outcome), f"after a crash of every daemon: {verdict.reason}"
 
 
 def server_that_stays(stage: Stage) -> tuple[bool, str]:
@@ -75,7 +75,7 @@ def scenario(name: str, once: Try, topology: Topology, expects: dict[str, str]) 
     defect = KNOWN[name]
     return Scenario(
         name=f"{SUITE}.{name}",
-        goal=f"What the list of defects says of this one holds for this Ceph: {defect.title.rstrip('.')}.",
+        goal=f"This Ceph has the defect exactly if the list of known defects says so: {defect.title.rstrip('.')}.",
         method=f"{(once.__doc__ or '').strip()} Known: seen in {defect.seen} of {defect.of} tries.",
         run=partial(try_often, defect=defect, once=once),
         check="defect",

@@ -71,10 +71,10 @@ def meet(stage: Stage, defect: Defect) -> None:
     if match is None:
         raise LabBroken("cannot parse the version that the monitors report", build)
     expected, listed = defect.expected(match[1])
-    told = defect.model_dump(include={"title", "text", "command", "mend", "tracker", "seen", "of"})
+    described = defect.model_dump(include={"title", "text", "command", "mend", "tracker", "seen", "of"})
     program = program_of(defect) if defect.program else ""
     known = {"version": match[1], "build": build, "expected": expected, "listed": listed, "program": program}
-    stage.recorder.record("known_defect", **told, **known)
+    stage.recorder.record("known_defect", **described, **known)
 
 
 def tried(stage: Stage, *, seen: bool | None, said: str) -> None:
@@ -85,7 +85,7 @@ def tried(stage: Stage, *, seen: bool | None, said: str) -> None:
 def scenario(defect: Defect) -> Scenario:
     return Scenario(
         name=f"{SUITE}.{defect.name}",
-        goal=f"What the list of defects says of this one holds for this Ceph: {defect.title.rstrip('.')}.",
+        goal=f"This Ceph has the defect exactly if the list of known defects says so: {defect.title.rstrip('.')}.",
         method=f"Runs programs/{defect.name}.sh, which says whether it saw the defect. Known in "
         f"{', '.join(defect.there)}" + (f", not in {', '.join(defect.gone)}." if defect.gone else "."),
         run=partial(show, defect=defect),

@@ -136,7 +136,7 @@ def lost_chunks(chunks: int, most: int) -> Iterator[tuple[int, ...]]:
 
 
 def require_plugin(between: Mapping[Arch, ArchSide], plugin: str) -> None:
-    """Unavailable where an image has no such plugin."""
+    """Unavailable if an image has no such plugin."""
     for arch, side in between.items():
         library = f"usr/lib/{arch.triplet}/ceph/erasure-code/libec_{plugin}.so"
         # `test` runs on the host, because only the host's own programs see an emulated host's root.

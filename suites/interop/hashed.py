@@ -117,22 +117,22 @@ def note_looked_up(stage: Stage, pool: str, names: Sequence[str]) -> None:
     cluster = stage.cluster
     for name in names:
         cluster.client.set_omap(pool, name, {KEY: b"value"})
-    asked = [(osd, name) for name in names for osd in pools.locate(cluster, pool, name)["acting"]]
+    lookups = [(osd, name) for name in names for osd in pools.locate(cluster, pool, name)["acting"]]
 
     def missing(osd: int, name: str) -> bool:
         answer = cluster.client.command(f"osd.{osd}", "getomap", pool=pool, objname=name).decode(errors="replace")
         return f"key={KEY}" not in answer
 
     with Workers(max_workers=2, thread_name_prefix="asking") as workers:
-        absent = list(workers.map(lambda pair: missing(*pair), asked))
+        absent = list(workers.map(lambda lookup: missing(*lookup), lookups))
     for arch in Arch:
         lost = [
             said(name)
-            for (osd, name), gone in zip(asked, absent, strict=True)
+            for (osd, name), gone in zip(lookups, absent, strict=True)
             if gone and arch_of(cluster, osd) is arch
         ]
-        stage.recorder.observe(f"names that OSDs of {arch} do not find", got=lost[:_SHOWN], wanted=[], of=len(asked))
-    stage.recorder.witness("names looked up on OSDs", got=len(asked), least=len(names))
+        stage.recorder.observe(f"names that OSDs of {arch} do not find", got=lost[:_SHOWN], wanted=[], of=len(lookups))
+    stage.recorder.witness("names looked up on OSDs", got=len(lookups), least=len(names))
 
 
 # What one architecture computes

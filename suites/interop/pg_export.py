@@ -30,7 +30,7 @@ class Exported:
 
 
 def read_export(content: bytes) -> Mapping[str, Exported]:
-    """The objects of an export by `name@snapid` or `name@head`. CephTrouble where the layout is wrong."""
+    """The objects of an export by `name@snapid` or `name@head`. CephTrouble if the layout is wrong."""
     objects: dict[str, Exported] = {}
     name, data, everything, omap = "", hashlib.sha256(), hashlib.sha256(), dict[str, str]()
     for kind, payload in _sections(content):

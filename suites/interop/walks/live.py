@@ -87,7 +87,7 @@ def walk(stage: Stage, walking: Walking, length: int) -> None:
     difference, tried = shrink(first, walking.tries, enough=lambda tried: tried >= MOST_TRIES or deadline.passed())
     last = difference.last
     name = printed(stage, kind, difference)
-    steps_left = f"{len(difference.taken)} of {len(first.taken)} steps, the archive's logs have {name}"
+    steps_left = f"{len(difference.taken)} of {len(first.taken)} steps, see {name} in the archive's logs"
     stage.recorder.observe(
         f"walk over {kind}, {steps_left}: {last.step.operation} through {last.step.side}",
         got=difference.got,
