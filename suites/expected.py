@@ -5,7 +5,7 @@ A suite adds these to its own table.
 
 HEALTH_TOLD = {
     r"log_channel\(cluster\) log \[(WRN|ERR)\] : ": (
-        "The cluster log reports what the scenario did; the health check at the end finds what stays wrong."
+        "The cluster log reports what the scenario did. The health check at the end finds what is still wrong."
     ),
 }
 """Allows the whole cluster log, for scenarios that break so much that a list of single checks would tell nothing."""

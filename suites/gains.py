@@ -92,7 +92,7 @@ class _Plain:
     threads: int
 
     def __str__(self) -> str:
-        return f"{self.reads:.3g} reads and {self.writes:.3g} writes a transaction"
+        return f"{self.reads:.3g} reads and {self.writes:.3g} writes per transaction"
 
 
 def _without(done: Sequence[OltpRun]) -> _Plain:

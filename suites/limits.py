@@ -27,7 +27,7 @@ class Copying:
     """seconds: what copying may take on the profile's machines, 0 without a profile; why, derivation: of that limit."""
 
     seconds: float = 0.0
-    why: str = "no profile says how fast its machines copy"
+    why: str = "no profile states how fast its machines copy"
     derivation: tuple[str, ...] = ()
 
 

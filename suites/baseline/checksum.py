@@ -113,7 +113,7 @@ SCENARIOS = (
     *(
         Scenario(
             name=f"baseline.erasure-rate[{plugin}]",
-            goal=f"One core encodes and decodes {plugin} {K}+{M} at a known rate.",
+            goal=f"One core encodes and decodes {plugin} {K}+{M} at the profile's rate, if a profile states one.",
             method="Runs Ceph's own erasure code benchmark on one node of each architecture.",
             run=partial(run_erasure, plugin=plugin),
             check="figures",

@@ -180,15 +180,16 @@ def scratch_file(host: Host) -> Iterator[PurePosixPath]:
 SCENARIOS = (
     Scenario(
         name="baseline.disk-sync",
-        goal="A node's disk does synchronous 4 KiB writes at the rate of a known device.",
-        method="Runs the Proxmox paper's fio command on a file of each native node: direct, sync, one write in flight.",
+        goal="A node's disk does synchronous 4 KiB writes at the profile's rate, if a profile states one.",
+        method="Runs the Proxmox paper's fio command on a file of each native node: direct, sync, one write in flight; "
+        "names the devices of the paper with similar rates.",
         run=run_sync,
         check="figures",
         sees=(".*: their latency",),
     ),
     Scenario(
         name="baseline.disk-sequential",
-        goal="A node's disk writes and reads large blocks at a known rate.",
+        goal="A node's disk writes and reads large blocks at the profile's rate, if a profile states one.",
         method="Writes and reads a file on each native node in 4 MiB blocks, without the page cache, eight in flight.",
         run=run_sequential,
         check="figures",

@@ -136,7 +136,7 @@ def stream(cluster: Cluster, client: Host, server: Host, seconds: int, *, revers
         argv = ["iperf3", "--client", server.address, "--port", str(PORT), "--bind", client.address]
         argv += ["--time", str(seconds), "--json", *(["--reverse"] if reverse else [])]
         ran = client.run(argv, timeout_s=seconds + _START_S * cluster.patience, check=False)
-    return parse_flow(ran.stdout, f"{client.name} with {server.name}")
+    return parse_flow(ran.stdout, f"from {client.name} to {server.name}")
 
 
 @contextmanager
@@ -165,7 +165,7 @@ def parse_flow(text: str, where: str) -> TcpStream:
     try:
         report: dict[str, Any] = json.loads(text)
         if "error" in report:
-            raise LabBroken(f"iperf3 failed, {where}", str(report["error"]))
+            raise LabBroken(f"iperf3 failed {where}", str(report["error"]))
         sent, received = report["end"]["sum_sent"], report["end"]["sum_received"]
         return TcpStream(
             sent_bytes=int(sent["bytes"]),
@@ -174,7 +174,7 @@ def parse_flow(text: str, where: str) -> TcpStream:
             retransmits=sent.get("retransmits"),
         )
     except (json.JSONDecodeError, KeyError) as error:
-        raise LabBroken(f"iperf3 printed no result, {where}", text[-2000:]) from error
+        raise LabBroken(f"iperf3 printed no result {where}", text[-2000:]) from error
 
 
 def run_mtu(stage: Stage) -> None:
@@ -237,7 +237,7 @@ def deliver(stage: Stage, sender: Host, ready: Mapping[str, tuple[Channel, str]]
 SCENARIOS = (
     Scenario(
         name="baseline.network-throughput",
-        goal="Any two nodes exchange data in both directions at a known rate.",
+        goal="Any two nodes exchange data in both directions at the profile's rate, if a profile states one.",
         method="Runs one TCP stream of iperf3 between every two nodes in both directions, one after the other.",
         run=run_throughput,
         check="figures",
@@ -245,7 +245,8 @@ SCENARIOS = (
     ),
     Scenario(
         name="baseline.network-clients",
-        goal="A client machine exchanges data with the nodes both ways at a known rate, one by one and all at once.",
+        goal="A client machine exchanges data with single nodes, and receives from all at once, at the profile's rate, "
+        "if a profile states one.",
         method="Runs one TCP stream of iperf3 between each client machine and each node with OSDs, in both directions; "
         "then from all these nodes at once to each client machine.",
         run=run_clients,

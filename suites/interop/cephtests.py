@@ -29,7 +29,7 @@ LIST = Path(__file__).with_name("known-gtest.toml")
 class Known(TomlTable):
     """One entry. case: `Suite.name`, with * and ?; run: True runs it as an expected failure, False skips it.
 
-    lab: the provider on whose machines it holds, except emulated ones; empty for any.
+    lab: the provider that the entry is for, except its emulated machines; empty for any.
     """
 
     program: Annotated[str, Field(pattern="^(ceph_test_|s3|pjdfstest)")]

@@ -156,7 +156,7 @@ def unpack(side: ArchSide, archive: bytes) -> None:
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         name="interop.encoding-types",
-        goal="Every structure that Ceph stores or sends means the same to both architectures.",
+        goal="Each architecture decodes every structure that Ceph stores or sends as the other encoded it.",
         method="Encodes every instance of every type by ceph-dencoder on each, decodes it on the other, compares JSON.",
         run=run,
         sees=tuple(f"instances that {arch} decodes differently" for arch in Arch),

@@ -156,7 +156,7 @@ def parse_mapped(printed: str) -> tuple[str, tuple[int, ...]]:
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         name="interop.placement-names",
-        goal="An object's name leads to the same PG and the same OSDs on both architectures, whatever the name.",
+        goal="Both architectures map every object name to the same PG and the same OSDs.",
         method=f"Hashes {NAMES} names of 1 to {NAME_BYTES} bytes with both libraries; maps samples by `ceph osd map`, "
         "osdmaptool of each and every OSD; compares all with the suite's own computation.",
         run=run,

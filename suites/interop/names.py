@@ -27,7 +27,7 @@ FAR = edges.OBJECT_BYTES - 1
 
 @dataclass(frozen=True)
 class Placed:
-    """An object in a namespace, placed by a locator key where it has one."""
+    """An object in a namespace, placed by a locator key if it has one."""
 
     namespace: str
     locator: str

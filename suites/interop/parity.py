@@ -169,7 +169,7 @@ def compare_parity(stage: Stage, written: Written, spot: Spot, encoder: ArchSide
         pgid = pools.locate(cluster, written.mirror.pool, name)["pgid"]
         size = len(content) // code.k
         stage.recorder.observe(
-            f"parity by {code.label} of {written.led_by}, stripe unit {code.stripe_unit}, against {encoder.arch}",
+            f"parity of {code.label} by {written.led_by}, stripe unit {code.stripe_unit}, against {encoder.arch}",
             got=difference(store.get_bytes(f"{pgid}s{code.k}", name), parity[at : at + size]),
             wanted="equal",
             stripes=size // code.stripe_unit,
@@ -194,7 +194,7 @@ def read_without(stage: Stage, codes: Sequence[ErasureCode], spot: Spot, mirrors
                 without = [pg for pg in there if NO_OSD in pg.acting[: codes[0].k]]
                 stage.recorder.witness(f"PGs read by {reader} without a data shard", got=len(without), least=len(there))
                 for code in codes:
-                    when = f"of {code.label}, read by parity on {reader}"
+                    when = f"of {code.label}, read with parity on {reader}"
                     readable(stage, mirrors[pool_of(code)], when)
 
 
@@ -205,7 +205,7 @@ def readable(stage: Stage, mirror: Mirror, when: str) -> None:
         mirror.verify(stage.cluster.client, stage.recorder, when)
     except RadosError as error:
         refused = error.detail
-    stage.recorder.observe(f"refused {when}", got=refused, wanted="none")
+    stage.recorder.observe(f"refused reads {when}", got=refused, wanted="none")
 
 
 @contextmanager
@@ -259,7 +259,7 @@ def scenario(tier: Tier, codes: Sequence[ErasureCode]) -> Scenario:
         "architecture; compares the parity in a stopped OSD with the other architecture's encoder; then stops an OSD "
         "with data and reads all.",
         run=partial(run, codes=codes),
-        sees=("parity by .*", "PGs read by .* without a data shard"),
+        sees=("parity of .*", "PGs read by .* without a data shard"),
         check="witnessed",
         tier=tier,
         expects=EXPECTED,

@@ -62,7 +62,7 @@ def _sections(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 def _name(payload: bytes) -> str:
     """The name from the hobject_t at the start of an object: locator key, name, snapshot id."""
-    position = 12  # two version heads of 6 bytes
+    position = 12  # two version headers of 6 bytes
     _key, position = _string(payload, position)
     name, position = _string(payload, position)
     snap = int.from_bytes(payload[position : position + 8], "little")

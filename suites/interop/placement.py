@@ -257,7 +257,7 @@ def _rule_scenario(rule: Rule, tier: Tier) -> Scenario:
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         name="interop.placement-own-map",
-        goal="The cluster's CRUSH map means the same to both architectures.",
+        goal="Both architectures decompile the cluster's CRUSH map to the same text and compile it to the same bytes.",
         method="Decompiles it with crushtool on each and compiles it again; compares texts and bytes.",
         run=own_map,
         sees=(".*: .* against .*",),

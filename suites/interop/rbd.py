@@ -1,4 +1,4 @@
-"""Block device images across architectures: snapshots, clones, differences and LUKS."""
+"""Block device images across architectures: snapshots, clones, diffs and LUKS."""
 
 from dataclasses import dataclass
 from functools import partial

@@ -94,12 +94,12 @@ def overlay(content: dict[int, bytes], place: int, data: bytes) -> None:
 def look(stage: Stage, reader: RadosClient, pool: str, wanted: Wanted) -> None:
     """Observe size, snapshots and every place, of the image and of each snapshot."""
     places = [(place, PIECE) for place in edges_of(wanted.size, wanted.order)]
-    short = f"{len(wanted.name.encode())} bytes of name, {wanted.size} bytes in objects of {1 << wanted.order}"
+    short = f"name of {len(wanted.name.encode())} bytes, {wanted.size} bytes in objects of {1 << wanted.order}"
     for snap, content in ((None, wanted.pieces), *wanted.snaps.items()):
         looked = reader.rbd_look(pool, wanted.name, places, snap=snap)
         expected = [b"".join(content.get(place + n, b"\0") for n in range(PIECE)).hex() for place, _ in places]
         stage.recorder.observe(
-            f"{short}{f', snapshot of {len(snap.encode())} bytes of name' if snap else ''}, by {reader.host.arch}",
+            f"{short}{f', snapshot name of {len(snap.encode())} bytes' if snap else ''}, read by {reader.host.arch}",
             got=[looked["size"], looked["order"], looked["snaps"], [piece.hex() for piece in looked["pieces"]]],
             wanted=[wanted.size, wanted.order, sorted(wanted.snaps), expected],
         )

@@ -50,7 +50,7 @@ def node_spec(cluster: Cluster, name: str) -> Node:
     return next(node for node in cluster.spec.nodes if node.name == name)
 
 
-# Leaving
+# Nodes that leave
 
 
 def power_off(cluster: Cluster, node: str) -> None:
@@ -93,7 +93,7 @@ def give_up_osd(cluster: OwnCluster, osd: int) -> None:
     cluster.forget_daemon(name)
 
 
-# Coming
+# Nodes that join
 
 
 def add_machine(cluster: OwnCluster, node: Node) -> Host:

@@ -180,7 +180,7 @@ EXPECTED = {
 def rolling(stage: Stage, through: Sequence[str]) -> None:
     """Fill pools, upgrade to each release in turn under load, and let clients of the newest release read everything."""
     cluster, recorder = stage.cluster, stage.recorder
-    no_errors(recorder, "an upgrade must not make Ceph refuse a client")
+    no_errors(recorder, "clients must see no errors during an upgrade")
     for name, kind in {**POOLS, LIVE: REPLICATED}.items():  # not removed, because nobody uses this cluster again
         pools.create(cluster, name, kind, pg_num=PG_NUM)
     mirrors = [filled(stage, pool, number) for number, pool in enumerate(POOLS)]
@@ -301,22 +301,22 @@ def same_placement(stage: Stage, old_map: bytes, older: Mapping[str, Host], newe
     pacific and reef cannot read a map of tentacle.
     """
     cluster, archs = stage.cluster, stage.cluster.spec.archs
-    sides = {f"older on {arch}": target_of(older, arch) for arch in archs}
-    sides |= {f"newer on {arch}": target_of(newer, arch) for arch in archs}
+    sides = {f"the older release on {arch}": target_of(older, arch) for arch in archs}
+    sides |= {f"the newer release on {arch}": target_of(newer, arch) for arch in archs}
     mappings = {side: movement.parse_mappings(replay_map(cluster, old_map, host)) for side, host in sides.items()}
     first = next(iter(mappings.values()))
     for side, mapping in mappings.items():
         wrong = sorted(pgid for pgid in first.keys() | mapping.keys() if mapping.get(pgid) != first.get(pgid))
-        what = f"PGs of the older map that {side} places elsewhere"
-        stage.recorder.observe(what, got=wrong, wanted=[], of=len(first))
+        title = f"PGs of the older map that {side} places elsewhere"
+        stage.recorder.observe(title, got=wrong, wanted=[], of=len(first))
     stage.recorder.witness("PGs in the older map", got=len(first), least=PG_NUM * len(POOLS))
     real = {pg.pgid: pg.acting for pool in POOLS for pg in pools.pgs_of(cluster, pool)}
     now = cluster.client.command("mon", "osd getmap")
     for arch in archs:
         mapping = movement.parse_mappings(replay_map(cluster, now, target_of(newer, arch)))
         wrong = sorted(pgid for pgid, acting in real.items() if mapping.get(pgid) != acting)
-        what = f"PGs that newer on {arch} places elsewhere than the cluster"
-        stage.recorder.observe(what, got=wrong, wanted=[], of=len(real))
+        title = f"PGs that the newer release on {arch} places elsewhere than the cluster"
+        stage.recorder.observe(title, got=wrong, wanted=[], of=len(real))
 
 
 def target_of(targets: Mapping[str, Host], arch: Arch) -> Host:

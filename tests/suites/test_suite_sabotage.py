@@ -250,11 +250,13 @@ def test_a_release_that_places_data_elsewhere_is_found(monkeypatch: pytest.Monke
     assert placed(monkeypatch).outcome is Outcome.PASS
     newer = placed(monkeypatch, newer_aarch64=MOVED)
     assert newer.outcome is Outcome.FAIL
-    assert newer.reason == "PGs of the older map that newer on aarch64 places elsewhere: got ['1.1'], wanted []"
+    wanted = "PGs of the older map that the {} release on aarch64 places elsewhere: got ['1.1'], wanted []"
+    assert newer.reason == wanted.format("newer")
     lost = placed(monkeypatch, older_aarch64={"1.0": (0, 1)})
-    assert lost.reason == "PGs of the older map that older on aarch64 places elsewhere: got ['1.1'], wanted []"
+    assert lost.reason == wanted.format("older")
     real = placed(monkeypatch, real=MOVED)
-    assert real.reason.startswith("PGs that newer on x86_64 places elsewhere than the cluster: got ['1.1']")
+    begins = "PGs that the newer release on x86_64 places elsewhere than the cluster: got ['1.1']"
+    assert real.reason.startswith(begins)
     nothing: dict[str, Mapping[str, tuple[int, ...]]] = {
         f"{age}_{arch.value}": {} for age in ("older", "newer") for arch in Arch
     }
