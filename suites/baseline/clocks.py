@@ -123,7 +123,7 @@ def pairs(clocks: dict[str, ClockReading]) -> dict[str, tuple[float, float]]:
 SCENARIOS = (
     Scenario(
         name="baseline.clocks",
-        goal="The clocks of any two nodes differ by at most what monitors allow, and daemons have their node's time.",
+        goal="The clocks of any two nodes agree to within what monitors allow, and daemons have their node's time.",
         method=f"Asks each node for its time {_ASKED} times and uses the midpoint of the quickest answer; compares the "
         "time on the last line of each daemon's log with the file's modification time.",
         run=run,

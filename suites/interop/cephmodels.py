@@ -64,7 +64,7 @@ def model(stage: Stage, client: Arch) -> None:
 
 
 def fsx(stage: Stage, client: Arch) -> None:
-    """Run ceph_test_librbd_fsx, which reads, writes, truncates, punches and clones an image and checks it by a file."""
+    """Run ceph_test_librbd_fsx, which writes, truncates, punches and clones an image and compares it with a file."""
     host = stage.cluster.host_with(client)
     files = host.directory / "fsx"
     host.remove(files)

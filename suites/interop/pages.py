@@ -161,7 +161,7 @@ def judge(recorder: Recorder, moments: Moments, osd: int, who: str) -> None:
 def compare(cluster: Cluster, recorder: Recorder, moments: Moments) -> None:
     """Record the memory of the OSD with large pages relative to that of the other OSD."""
     (large,), (small,) = cluster.osd_ids(Arch.AARCH64), cluster.osd_ids(Arch.X86_64)
-    why = "not judged alone: allocators and programs of the two architectures differ too"
+    why = "not judged: allocators and programs of the two architectures differ too"
     for moment, by_osd in moments.items():
         ratio = by_osd[large].resident / by_osd[small].resident
         recorder.figure(f"resident with large pages against 4 KiB, {moment}", ratio, "", Bound(why, basis=Basis.SHAPE))
