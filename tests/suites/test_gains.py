@@ -184,8 +184,8 @@ def test_reads_of_writethrough_may_gain_and_those_of_passthrough_not(tmp_path: P
     ("client", "traffic", "cache", "said"),
     [
         ((), WRITES, "writeback", "no fast disk at its clients"),
-        ((NVME,), {"rbd": {"reads": 0, "writes": 0}}, "writeback", "none of a transaction reached the image"),
-        ((NVME,), {}, "writeback", "none of a transaction reached the image"),
+        ((NVME,), {"rbd": {"reads": 0, "writes": 0}}, "writeback", "no request of a transaction reached the image"),
+        ((NVME,), {}, "writeback", "no request of a transaction reached the image"),
         ((NVME,), WRITES, "tier", "how many requests hit writeback"),
     ],
 )

@@ -96,7 +96,11 @@ def osdmap(**counts: int) -> dict[str, Any]:
             standing({"time-sync-status": {"time_skew_status": {"b": {"skew": -0.06}}}}),
             "monitors whose clock is off by more than 0.05 s: got {'b': -0.06}",
         ),
-        ("versions", standing({"versions": {"overall": {"one": 4, "two": 1}}}), "versions among all daemons: got 2"),
+        (
+            "versions",
+            standing({"versions": {"overall": {"one": 4, "two": 1}}}),
+            "number of versions among all daemons: got 2",
+        ),
         (
             "versions",
             standing({"osd metadata": [{"id": 1, "arch": "x86_64"}]}),
