@@ -1,4 +1,4 @@
-"""What daemons keep after a load: memory, threads, open files, disk and log, per operation."""
+"""What daemons keep after a load, per operation: memory, threads, open files, disk and log."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

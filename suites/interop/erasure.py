@@ -191,7 +191,7 @@ def scenario(tier: Tier, profile: ErasureCode, topic: str = "erasure") -> Scenar
         name=f"interop.{topic}[{profile.label}]",
         goal="Both architectures encode the same chunks and decode each other's chunks after every loss of "
         f"{'one chunk' if most == 1 else f'up to {most} chunks'}.",
-        method=f"Encodes the same bytes with {profile.text} on both; each decodes the other's chunks without every set "
+        method=f"Encodes the same bytes with {profile.text} on both; each decodes the other's chunks after every loss "
         f"of {'1 chunk' if most == 1 else f'1 to {most} chunks'}. The code tolerates the loss of any "
         f"{profile.tolerated}.",
         run=partial(run, profile=profile),

@@ -90,7 +90,7 @@ def scenario(tier: Tier, writer: Arch) -> Scenario:
         goal="An OSD of one architecture reads the compressed and checksummed data, and the RocksDB data, that the "
         "other architecture wrote to its disks.",
         method=f"Writes with every compression{' and every checksum type' if everything else ''}, and attributes and "
-        f"omaps, to an OSD of {writer}; moves its disks to {reader}; reads with it as only primary; moves them back.",
+        f"omaps, to an OSD of {writer}; moves its disks to {reader}; reads with it as sole primary; moves them back.",
         run=partial(run, writer=writer, tier=tier),
         check="witnessed",
         tier=tier,

@@ -109,7 +109,7 @@ def scenario(of: str, *, unequal: bool) -> Scenario:
         name=f"interop.unlike[{of}]",
         goal="Unequal machines of both architectures hold data by the size of their disks, and take load without an "
         "error.",
-        method=f"Raises four OSDs of different sizes on a {host_arch()} node, and one on each of two "
+        method=f"Raises four OSDs of different sizes on one {host_arch()} node, and one on each of two "
         f"{host_arch().other} nodes{cores}; compares weights and placement with the disks; writes by fio from clients "
         f"of both for {LOAD_S:.0f} s and reads everything back.",
         run=run,
