@@ -1,4 +1,4 @@
-"""Refuses settings of ceph.conf that an image's own programs do not know, with the nearest name that they do know."""
+"""Refuses ceph.conf options that an image's own programs do not know, and suggests the nearest name that they know."""
 
 import difflib
 import re
@@ -24,10 +24,10 @@ class RunCommand(Protocol):
 
 
 def refuse_unknown_options(spec: ClusterSpec, images: Images, run: RunCommand = process.run_command) -> None:
-    """SpecError for a setting that the images do not list. Starts nothing of a cluster.
+    """Raise SpecError for an option that the images do not list. Starts no part of a cluster.
 
-    One image is asked, of this machine's architecture where there is one. A pulled image has no programs here, so its
-    settings are not looked at. A setting of a manager's module (`mgr/balancer/active`) is in no such list.
+    Asks one image: the one of this machine's architecture if there is one. A pulled image has no programs here, so
+    options are not checked for it. Options of manager modules (`mgr/balancer/active`) are never in the list.
     """
     asked = [name for name in spec.options if "/" not in name]
     built = [image for image in images.values() if image.reference is None]
@@ -40,11 +40,11 @@ def refuse_unknown_options(spec: ClusterSpec, images: Images, run: RunCommand = 
 
 
 def known_options(image: Image, run: RunCommand = process.run_command) -> frozenset[str]:
-    """Names of all settings that an image's own ceph-conf lists."""
+    """Names of all options that an image's own ceph-conf lists."""
     printed = run(Programs(image.root, image.arch).command(_LIST), timeout_s=_LIST_S).stdout
     known = frozenset(line.split(" = ", 1)[0] for line in printed.splitlines() if " = " in line)
     if not known:
-        raise LabBroken(f"ceph-conf of the {image.arch} image lists no settings", printed[-500:])
+        raise LabBroken(f"ceph-conf of the {image.arch} image lists no options", printed[-500:])
     return known
 
 
@@ -54,7 +54,7 @@ def _refuse_unknown(name: str, known: Collection[str], release: str) -> None:
         return
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
     raise SpecError(
-        f"{release} has no setting {name!r}",
-        f"{name} is none of the {len(known)} that its own ceph-conf lists",
-        f"did you mean {near[0]}?" if near else "`ceph-conf --show-config` on a node lists them: cephlab shell",
+        f"{release} has no option {name!r}",
+        f"its ceph-conf lists {len(known)} options, and {name} is not among them",
+        f"did you mean {near[0]}?" if near else "to list them, run `ceph-conf --show-config` in `cephlab shell`",
     )

@@ -25,7 +25,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True)
 class SurveyedRun:
-    """A run and its fate. STRAY: the run has no directory, but other things of it exist. holders: their providers."""
+    """A run and its fate. STRAY: the run has no directory, but providers (holders) still have things of it."""
 
     run: Run
     fate: Fate
@@ -59,11 +59,11 @@ def survey(home: Home, providers: Providers) -> tuple[list[SurveyedRun], list[st
             for run_id in run_ids(make().leftovers(home)):
                 holders.setdefault(run_id, []).append(name)
         except (LabError, OSError) as error:
-            errors.append(f"{name} was not looked at: {error}")
+            errors.append(f"provider {name} was not checked: {error}")
     # Runs are listed last. A run makes its directory first, so one that starts now does not count as a stray.
     runs = [SurveyedRun(run, fate_of(run)) for run in Runs(home).all()]
     # Runs of another user are left to that user.
-    known = {each.run.id for each in runs} | {folder.name for folder in Runs(home).others()}
+    known = {item.run.id for item in runs} | {folder.name for folder in Runs(home).others()}
     strays = {run_id: tuple(names) for run_id, names in sorted(holders.items()) if run_id not in known}
     runs += [SurveyedRun(Run(run_id, home.runs / run_id), Fate.STRAY, names) for run_id, names in strays.items()]
     return runs, errors
@@ -86,8 +86,8 @@ def sweep(home: Home, providers: Providers, doomed: Sequence[SurveyedRun]) -> Sw
 def remove(home: Home, run: Run, providers: Providers) -> list[str]:
     """Remove everything of a run; returns what was removed. Needs neither its state nor its daemons.
 
-    Goes on after an error and raises CleanupFailed at the end. The run's directory stays then, so that a later `prune`
-    still knows of it.
+    Goes on after an error and raises CleanupFailed at the end. The run's directory then stays, so that a later `prune`
+    still finds it.
     """
     # All providers are asked if the run's owner died before it could name one.
     named = str(run.owner().get("provider"))
@@ -118,7 +118,7 @@ def _remove_traces(run: Run, providers: Providers, holders: Sequence[str]) -> li
 
 
 def forget_copies(providers: Providers, image: Image) -> list[str]:
-    """Remove the copies of an image that providers keep outside the cache; returns in words what became of each."""
+    """Remove the copies of an image that providers keep outside the cache; returns what became of each, in words."""
     return [line for keeper in _keepers(providers) for line in keeper.forget_image(image)]
 
 

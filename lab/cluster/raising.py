@@ -44,7 +44,7 @@ class ImageSource(Protocol):
 
 
 def refuse_unfit(spec: ClusterSpec, home: Home, images: ImageSource, asked: tuple[str, ...] = CEPH) -> Sizing:
-    """SpecError for a cluster that cannot be raised here. Starts nothing. asked: role sets beyond those of services."""
+    """SpecError if a cluster cannot be raised here. Starts nothing. asked: role sets besides those of services."""
     refuse_unknown(spec)
     for arch in spec.archs if spec.image is None else ():
         images.book.find(spec.release, arch, role_sets(spec, asked))
@@ -61,10 +61,10 @@ def images_for(spec: ClusterSpec, images: ImageSource, say: Progress, asked: tup
 
 @dataclass(frozen=True)
 class Manner:
-    """keep_failed: a deployment that fails half-way is kept as it is, for inspection.
+    """How to raise a cluster. keep_failed: keep a deployment that fails half-way as it is, for inspection.
 
-    from_stores: raise it from the stores of one like it, if the home has them; if not, `first_healthy` keeps those of
-    this one.
+    from_stores: start from the kept stores of an identical cluster if the home has some. If it has none,
+    `first_healthy` keeps the stores of this cluster.
     """
 
     keep_failed: bool = False
@@ -73,9 +73,9 @@ class Manner:
 
 @dataclass(frozen=True)
 class ClusterRequest:
-    """A cluster to raise. role_sets: of its images, beyond those that services need. name: of its run; None: random.
+    """A cluster to raise. given: images to use instead of those from `images`.
 
-    given: images to use instead of those from `images`.
+    role_sets: role sets of its images beyond those that services need. name: name of its run; None: random.
     """
 
     spec: ClusterSpec
@@ -94,7 +94,7 @@ def raise_for(
 ) -> Iterator[OwnCluster]:
     """A run with its cluster, which knows its images. Leaving the block removes both unless the run is kept by then.
 
-    healthy_s: wait so long until it is healthy; None leaves that to the caller. An error inside the block gets a note
+    healthy_s: how long to wait for a healthy cluster; None: the caller waits. An error inside the block gets a note
     about what became of the run.
     """
     spec, provider = request.spec, request.provider
@@ -159,15 +159,15 @@ def raise_cluster(
 
 
 def name_of_stores(cluster: OwnCluster, images: Images) -> str:
-    """The name of the stores that the cluster can come from or leave; empty, and said why, if it can do neither."""
+    """The name of the kept stores that fit the cluster. Empty, after a progress message, if it cannot use any."""
     if reason := stores.unfit(cluster.spec, cluster.hosts.values()):
-        cluster.deployer.progress(f"made anew, not from kept stores: {reason}")
+        cluster.deployer.progress(f"the cluster is built from scratch, not from kept stores: {reason}")
         return ""
     return stores.name_of(cluster.provider.name, cluster.spec, images, cluster.deployment.options)
 
 
 def _deploy(cluster: OwnCluster, manner: Manner) -> RadosClient:
-    """Deploy Ceph, from the stores of the cluster's name for them where the home has some; else anew."""
+    """Deploy Ceph from kept stores that fit the cluster, if the home has some; else from scratch."""
     abort = cluster.keep if manner.keep_failed else cluster.power_off
     shelf, name = stores.Shelf(cluster.run.home), cluster.stores
     own = cluster.run.directory / "stores"
@@ -175,8 +175,8 @@ def _deploy(cluster: OwnCluster, manner: Manner) -> RadosClient:
     if kept is None:
         return cluster.deployer.deploy(cluster.deployment, abort=abort)
     cluster.deployment = replace(cluster.deployment, fsid=kept.fsid)
-    cluster.raised_from = f"the stores of a cluster like it, {kept.age_s / 60:.0f} min old"
-    cluster.deployer.progress(f"raising it from {cluster.raised_from}")
+    cluster.raised_from = f"the stores of an identical cluster, {kept.age_s / 60:.0f} min old"
+    cluster.deployer.progress(f"raising the cluster from {cluster.raised_from}")
     try:
         with shelf.doubting(name):
             return stores.restorer(cluster.deployer, kept).deploy(cluster.deployment, abort=abort)
@@ -185,17 +185,17 @@ def _deploy(cluster: OwnCluster, manner: Manner) -> RadosClient:
 
 
 def _taken(cluster: OwnCluster, shelf: stores.Shelf, folder: Path) -> stores.Kept | None:
-    """The kept stores of a cluster's name, in a folder; None, and nothing there, if they cannot be copied."""
+    """Copy the kept stores that fit the cluster into a folder. None, and no folder, if they cannot be copied."""
     try:
         return shelf.take(cluster.stores, folder)
     except (LabError, OSError) as error:
         remove_tree(folder)
-        cluster.deployer.progress(f"kept stores cannot be used, so it is made anew: {error}")
+        cluster.deployer.progress(f"kept stores cannot be used, so the cluster is built from scratch: {error}")
         return None
 
 
 def first_healthy(cluster: OwnCluster, timeout_s: float = HEALTHY_S) -> None:
-    """Wait until a new cluster is healthy. Then keep its stores, if the next one like it shall come from them."""
+    """Wait until a new cluster is healthy. Then keep its stores if later identical clusters are to start from them."""
     if not cluster.stores:
         cluster.wait_healthy(timeout_s)
         return
@@ -208,8 +208,8 @@ def first_healthy(cluster: OwnCluster, timeout_s: float = HEALTHY_S) -> None:
     try:
         stores.keep(shelf, cluster.stores, cluster.deployment, cluster.client)
     except (LabError, OSError) as error:
-        cluster.deployer.progress(f"its stores could not be kept, so the next one takes as long: {error}")
-    # Its daemons stood still for a moment.
+        cluster.deployer.progress(f"the stores could not be kept, so the next cluster takes as long: {error}")
+    # The daemons were paused for a moment.
     cluster.wait_healthy(timeout_s)
 
 
@@ -229,9 +229,9 @@ print(time.process_time() - began)
 def patience_for(images: Images, hosts: Iterable[Host], home: Path) -> float:
     """1.0 if every host is native, else the largest factor of the emulated ones.
 
-    The factor is the CPU time of an interpreter loop, emulated over native. It is stored beside the images, because it
-    depends on the machine and the image. An interpreter is the worst case for an emulator: daemons were measured at 4
-    to 10 times (mkfs, boot), so the factor is kept between 2 and 10.
+    The factor is the CPU time of an interpreter loop, emulated divided by native. It is stored next to the images,
+    because it depends on the machine and the image. An interpreter is the worst case for an emulator. Daemons were
+    measured at 4 to 10 times (mkfs, boot), so the factor is kept between 2 and 10.
     """
     native = [host for host in hosts if not host.emulated]
     emulated = {host.arch: host for host in hosts if host.emulated}
@@ -250,7 +250,7 @@ def patience_for(images: Images, hosts: Iterable[Host], home: Path) -> float:
 
 
 def loop_s(host: Host) -> float:
-    """CPU seconds of a fixed interpreter loop on a host, without the interpreter's start."""
+    """CPU seconds of a fixed interpreter loop on a host, without the start of the interpreter."""
     return float(host.run(["python3", "-c", _LOOP], timeout_s=300).stdout)
 
 

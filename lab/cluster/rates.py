@@ -1,4 +1,4 @@
-"""Measures checksum and erasure-code rates of an image's own programs on one core."""
+"""Measures checksum and erasure-coding throughput of an image's own programs on one core."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -20,7 +20,7 @@ _ITERATIONS = {False: 500, True: 5}
 
 @dataclass(frozen=True)
 class Rates:
-    """Bytes a second. emulated: the rates say nothing about hardware."""
+    """Bytes per second. emulated: the rates say nothing about hardware."""
 
     crc32c: float
     ec_encode: float
@@ -52,7 +52,7 @@ def rates(image: Image, run: RunCommand = process.run_command) -> Rates:
 
 
 def parse_encoding(text: str) -> float:
-    """Bytes a second, from ceph_erasure_code_benchmark's line of seconds and KiB; LabBroken if there is none."""
+    """Bytes per second, from ceph_erasure_code_benchmark's line of seconds and KiB; LabBroken if there is none."""
     words = text.split()
     try:
         seconds, kib = float(words[-2]), float(words[-1])

@@ -344,7 +344,7 @@ def test_survey_tells_of_a_provider_that_cannot_be_asked(world: World) -> None:
     abandoned_run(world.home, "lost")
     found, errors = survey(world.home, providers(Mute()))
     assert [finding.fate for finding in found] == [Fate.ABANDONED]
-    assert errors == ["local was not looked at: the engine is mute"]
+    assert errors == ["provider local was not checked: the engine is mute"]
 
 
 # Images and the doctor

@@ -117,11 +117,11 @@ def test_prune_names_an_engine_that_does_not_answer(
     result = call(asked, "prune", *options)
     assert time.monotonic() - began < SOON_S
     assert result.exit_code == 3
-    assert "container was not looked at" in result.stderr
+    assert "container was not checked" in result.stderr
     assert "stray" in result.stdout
     assert "nothing to remove" not in call(asked, "prune", *options).stdout
     told = json.loads(call(asked, "prune", "--json", *options).stdout)
-    assert "container was not looked at" in told["error"]["detail"]
+    assert "container was not checked" in told["error"]["detail"]
 
 
 @pytest.mark.slow

@@ -48,7 +48,7 @@ def test_a_cluster_of_kept_stores_is_healthy_and_its_own(request_: ClusterReques
         assert first.raised_from == ""
         pools.create(first, POOL, TWICE, pg_num=1)
         with raise_for(request_, healthy_s=240) as second:
-            assert "stores of a cluster like it" in second.raised_from
+            assert "stores of an identical cluster" in second.raised_from
             assert second.deployment.fsid == first.deployment.fsid
             assert not {host.address for host in first.hosts.values()} & {h.address for h in second.hosts.values()}
             before, after = keys(first), keys(second)
@@ -109,5 +109,5 @@ def test_stores_that_are_broken_fail_once_and_are_gone(request_: ClusterRequest,
         file.write(bytes(1 << 20))
     with pytest.raises(LabBroken) as trouble, raise_for(request_, healthy_s=240):
         pass
-    assert "made anew" in trouble.value.hint
+    assert "built from scratch" in trouble.value.hint
     assert Shelf(home).find(name) is None

@@ -1,4 +1,4 @@
-"""Puts MicroCeph onto the machines of an inventory as a kept run, writes the files to attach to it, and removes it."""
+"""Installs MicroCeph on an inventory's machines as a kept run, writes the files to attach to it, and removes it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,14 @@ from cephlab.lab.providers.ssh.lab import SshLab, recorded
 from cephlab.lab.spec.inventory import Inventory, Machine, Role, machine_to_json
 
 MARKER = "microceph"
-"""Empty file in a run's directory. The run put MicroCeph onto its machines, and removing the run removes it there."""
+"""Empty file in the directory of a run that installed MicroCeph. Removing the run then removes MicroCeph too."""
 
 _INVENTORY = "inventory.toml"
 
 
 @dataclass(frozen=True)
 class Standing:
-    """The new cluster. inventory, conf, keyring: files on this machine; disks: OSD number -> path."""
+    """The new cluster. inventory, conf, keyring: files on this machine; disks: OSD id -> path."""
 
     inventory: Path
     conf: Path
@@ -34,7 +34,7 @@ def servers_of(inventory: Inventory) -> tuple[Machine, ...]:
     """The machines that get Ceph; SpecError if there is none."""
     servers = tuple(machine for machine in inventory.machines if machine.roles - {Role.CLIENT})
     if not servers:
-        raise SpecError(f"{inventory.source} has no machine for Ceph", "all of them are clients only", "add `osd`")
+        raise SpecError(f"{inventory.source} has no machine for Ceph", "all machines are only clients", "add `osd`")
     return servers
 
 
@@ -47,12 +47,12 @@ def raise_on_machines(
     rgw: Mapping[str, int] | None = None,
     progress: Progress,
 ) -> Standing:
-    """Put MicroCeph onto an inventory's machines. The run is not kept yet.
+    """Install MicroCeph on an inventory's machines. The run is not kept yet.
 
     disks: machine -> arguments of `disk add`. After a failure everything that was installed is removed again.
     """
     if inventory.ceph is not None:
-        raise SpecError(f"{inventory.source} has a Ceph already", "it has a table [ceph]", "leave [ceph] out")
+        raise SpecError(f"{inventory.source} already has a Ceph cluster", "it has a table [ceph]", "remove [ceph]")
     lab = SshLab(run, servers_of(inventory))
     try:
         hosts = [lab.add_machine(machine) for machine in servers_of(inventory)]
@@ -81,7 +81,7 @@ def _described(inventory: Inventory, run: Run, snaps: MicroCeph) -> Standing:
 
 
 def inventory_text(inventory: Inventory, conf: Path, keyring: Path) -> str:
-    """The text of the inventory file, with the access to its Ceph."""
+    """The text of the inventory file, including how to reach its Ceph cluster."""
     lines = [f"profile = {_quoted(inventory.profile)}"] if inventory.profile else []
     for machine in inventory.machines:
         lines += ["", "[[hosts]]", *(f"{key} = {_quoted(value)}" for key, value in _keys(machine).items())]
@@ -100,7 +100,7 @@ def _quoted(value: str | int | list[str]) -> str:
 
 
 def remove_from_machines(run: Run) -> list[str]:
-    """Remove MicroCeph from the machines that got it from a run; returns what was removed, in words.
+    """Remove MicroCeph from the machines on which a run installed it; returns what was removed, in words.
 
     Goes on after an error and raises CleanupFailed at the end.
     """
@@ -116,9 +116,9 @@ def remove_from_machines(run: Run) -> list[str]:
         for host in lab.hosts.values():
             try:
                 remove_from(host)
-                removed.append(f"MicroCeph of {host.name}")
+                removed.append(f"MicroCeph on {host.name}")
             except LabError as error:
-                errors.append(f"MicroCeph of {host.name}: {error}")
+                errors.append(f"MicroCeph on {host.name}: {error}")
     finally:
         lab.hang_up()
     if errors:

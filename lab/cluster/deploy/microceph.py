@@ -40,7 +40,8 @@ INTERFACES = (
     "network-bind",
     "process-control",
 )
-"""A snap from a file is not connected to these. MicroCeph's tests connect it so (tests/scripts/actionutils.sh)."""
+"""A snap from a file is not connected to these. MicroCeph's tests connect the same ones
+(tests/scripts/actionutils.sh)."""
 
 _UPLOADED = PurePosixPath("/var/tmp/microceph.snap")
 _INSTALL_S = 900.0
@@ -62,14 +63,14 @@ class Source:
 
     def __post_init__(self) -> None:
         if (self.channel is None) == (self.file is None):
-            raise SpecError("the snap comes either from a channel or from a file", f"{self.channel}, {self.file}")
+            raise SpecError("the snap comes from a channel or from a file, not both", f"{self.channel}, {self.file}")
         if self.file is not None and not self.file.is_file():
             raise SpecError(f"{self.file} is not a file", "wanted: a snap of MicroCeph for the hosts' architecture")
 
 
 @dataclass(frozen=True)
 class Member:
-    """A machine of the cluster as `microceph status` shows it."""
+    """A machine of the cluster, as `microceph status` shows it."""
 
     name: str
     address: str
@@ -79,7 +80,7 @@ class Member:
 
 @dataclass(frozen=True)
 class ConfiguredDisk:
-    """An OSD as `microceph disk list` shows it. location: the name of its member."""
+    """An OSD, as `microceph disk list` shows it. location: the name of its member."""
 
     osd: int
     path: str
@@ -89,14 +90,14 @@ class ConfiguredDisk:
 def source_for(release: str) -> Source:
     """The store's channel of a Ceph release; SpecError lists the known ones."""
     if release not in CHANNELS:
-        raise SpecError(f"MicroCeph has no {release}", f"it has: {', '.join(CHANNELS)}", "choose another --release")
+        raise SpecError(f"MicroCeph has no {release}", f"it has {', '.join(CHANNELS)}", "choose another --release")
     return Source(channel=CHANNELS[release])
 
 
 def loops(size_bytes: int, count: int) -> str:
     """The argument of `disk add` for files under loop devices, in whole MiB."""
     if size_bytes <= 0 or size_bytes % _LOOP_UNIT or count < 1:
-        raise SpecError("loop files have whole MiB", f"got {count} of {size_bytes} bytes", "for instance 3 of 4 GiB")
+        raise SpecError("loop files must be whole MiB", f"got {count} of {size_bytes} bytes", "for example 3 of 4 GiB")
     return f"loop,{size_bytes // _LOOP_UNIT}M,{count}"
 
 
@@ -108,7 +109,7 @@ def parse_token(output: str, name: str) -> str:
     except (binascii.Error, ValueError):
         raise LabBroken(f"microceph cluster add {name} printed no token", f"{len(output)} characters") from None
     if not isinstance(claims, dict) or claims.get("name") != name:
-        raise LabBroken(f"microceph cluster add {name} printed the token of another")
+        raise LabBroken(f"microceph cluster add {name} printed the token of another machine")
     return token
 
 
@@ -122,7 +123,7 @@ def parse_status(output: str) -> tuple[Member, ...]:
         services = tuple(service.strip() for service in match["services"].split(",") if service.strip())
         members.append(Member(match["name"], match["address"], services, int(match["disks"])))
     if len(lines) != 1 + 3 * len(members):
-        raise LabBroken("microceph status has another form", output)
+        raise LabBroken("microceph status printed an unknown format", output)
     return tuple(members)
 
 
@@ -132,17 +133,19 @@ def parse_disks(output: str) -> tuple[ConfiguredDisk, ...]:
         rows = json.loads(output)["ConfiguredDisks"] or []
         return tuple(ConfiguredDisk(int(row["osd"]), str(row["path"]), str(row["location"])) for row in rows)
     except (ValueError, KeyError, TypeError) as error:
-        raise LabBroken("microceph disk list --json has another form", output) from error
+        raise LabBroken("microceph disk list --json printed an unknown format", output) from error
 
 
 def as_root(host: Host) -> tuple[str, ...]:
-    """The words before a command that needs root: none for root, `sudo -n` if that works, else Unavailable."""
+    """What to put before a command that needs root: nothing for root, `sudo -n` if that works, else Unavailable."""
     if host.run(("id", "-u"), timeout_s=_SHORT_S).stdout.strip() == "0":
         return ()
     if host.run(("sudo", "-n", "true"), check=False, timeout_s=_SHORT_S).code == 0:
         return ("sudo", "-n")
     raise Unavailable(
-        f"snaps on {host.name} need root", "its user is not root, and sudo asks for a password", "name another user"
+        f"snaps on {host.name} need root",
+        "the user is not root, and sudo asks for a password",
+        "give another user in the inventory",
     )
 
 
@@ -157,9 +160,9 @@ def obstacle(host: Host) -> Unavailable | None:
     except LabError as error:
         return Unavailable(f"{host.name} has no snap", error.what, hint)
     if "unavailable" in version:
-        return Unavailable(f"{host.name} has snap without its daemon", version.strip(), hint)
+        return Unavailable(f"{host.name} has snap, but snapd does not run", version.strip(), hint)
     if host.run(("snap", "list", SNAP), check=False, timeout_s=_SHORT_S).code == 0:
-        return Unavailable(f"{host.name} has a MicroCeph already", "it is left alone", f"snap remove {SNAP} --purge")
+        return Unavailable(f"{host.name} already has MicroCeph", "it is left alone", f"snap remove {SNAP} --purge")
     return None
 
 
@@ -169,7 +172,7 @@ def remove_from(host: Host) -> None:
 
 
 class MicroCeph:
-    """MicroCeph on some hosts. The first one is bootstrapped, the others join it."""
+    """MicroCeph on some hosts. The first host is bootstrapped, the others join it."""
 
     def __init__(self, hosts: Sequence[Host], source: Source, progress: Progress) -> None:
         if not hosts:
@@ -184,8 +187,8 @@ class MicroCeph:
     def deploy(self, disks: Mapping[str, Sequence[str]], *, rgw: Mapping[str, int] | None = None) -> None:
         """Make a cluster of hosts without Ceph. disks: host -> arguments of `disk add`; rgw: host -> port.
 
-        Raised before anything is installed: Unavailable if a host has no snapd or has a MicroCeph, SpecError for an
-        unknown host. If a step fails, everything that was installed is removed again.
+        Raises, before anything is installed, Unavailable if a host has no snapd or already has MicroCeph, and
+        SpecError for an unknown host. If a step fails, everything that was installed is removed again.
         """
         for name in (*disks, *(rgw or {})):
             self._host(name)
@@ -228,10 +231,10 @@ class MicroCeph:
         self._root(host, "snap", "refresh", "--hold", SNAP, timeout_s=_SHORT_S)
 
     def bootstrap(self) -> None:
-        """Make a cluster of the first host, on its address in the lab."""
+        """Make a cluster of the first host, with its address in the lab."""
         address = self._first.address
         self._microceph(self._first, "cluster", "bootstrap", "--microceph-ip", address, "--mon-ip", address)
-        self._progress(f"{self._first.name} is a cluster")
+        self._progress(f"{self._first.name} is bootstrapped")
 
     def join(self, host: Host) -> None:
         """Add a host under its own host name, as MicroCeph demands."""
@@ -240,20 +243,20 @@ class MicroCeph:
         try:
             self._microceph(host, "cluster", "join", token, "--microceph-ip", host.address)
         except (CommandFailed, CommandTimedOut) as error:
-            # Until the token is used it lets anybody join, so no message shows it.
+            # Until the token is used, anybody can join with it, so no message shows it.
             why = error.stderr.replace(token, "TOKEN").strip()
             raise CephTrouble(f"{host.name} could not join the cluster", why) from None
         self._progress(f"{host.name} joined")
 
     def add_disks(self, host: Host, disks: Sequence[str]) -> None:
-        """Add OSDs: block devices all in one call, and each `loop,SIZE,COUNT` in its own."""
+        """Add OSDs: all block devices in one call, and each `loop,SIZE,COUNT` in its own call."""
         devices = [disk for disk in disks if not disk.startswith("loop,")]
         calls = [[disk] for disk in disks if disk.startswith("loop,")]
         if devices:
             calls.append([*devices, "--wipe"])
         for words in calls:
             self._microceph(host, "disk", "add", *words, timeout_s=_DISK_S)
-            self._progress(f"{host.name} has {' '.join(words)}")
+            self._progress(f"{host.name}: disks added ({' '.join(words)})")
 
     def enable_rgw(self, host: Host, port: int) -> None:
         """Start an object gateway on a host."""
@@ -268,12 +271,12 @@ class MicroCeph:
         return parse_disks(self._microceph(self._first, "disk", "list", "--json").stdout)
 
     def access(self) -> tuple[bytes, bytes]:
-        """The snap's ceph.conf and keyring of the administrator."""
+        """The ceph.conf and the administrator's keyring of the snap."""
         conf, keyring = (self._root(self._first, "cat", str(path)).stdout.encode() for path in (CONF, KEYRING))
         return conf, keyring
 
     def remove(self) -> list[str]:
-        """Remove the snap from every host on which it was installed here; returns errors in words."""
+        """Remove the snap from every host on which this object installed it; returns errors in words."""
         errors = []
         for host in self._installed:
             try:

@@ -1,4 +1,4 @@
-"""Deployer `packages`: starts daemons straight from the image, as vstart does, with many steps at the same time."""
+"""Deployer `packages`: starts daemons directly from the image, as vstart does, with many steps in parallel."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MKFS_PATIENCE_S = 120.0
 _LOOK_S = 0.25
 _GRACE = "mon_mgr_beacon_grace"
 _GRACE_S, _YOUNG_GRACE_S = 30.0, 8.0
-"""Ceph's own, and what monitors on machines younger than that get meanwhile."""
+"""Ceph's default, and what monitors get while their machine has been up for less than that."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Deployer:
-    """Puts Ceph onto existing hosts. shims: emulated host -> its libaio substitute, a file on this machine."""
+    """Installs Ceph on existing hosts. shims: emulated host -> its libaio substitute, a file on this machine."""
 
     spec: ClusterSpec
     hosts: Mapping[str, Host]
@@ -54,13 +54,13 @@ class Deployer:
     patience: float
     progress: Progress
     identities: Mapping[str, str] = field(default_factory=dict)
-    """Hosts that took the place of another: name -> name in Ceph."""
+    """Hosts that replaced another host: name -> name in Ceph."""
 
     def deploy(self, deployment: Deployment | None = None, *, abort: Callable[[], None] | None = None) -> RadosClient:
         """Start every daemon of the spec; returns the lab's client once all have been started.
 
-        deployment: gets the daemons as they are made. abort: called when a step fails or is interrupted; it should end
-        the work of other threads, which is waited for next. Raises DaemonDied as soon as a daemon dies.
+        deployment: gets the daemons as they are made. abort: called when a step fails or is interrupted. It should end
+        the work of the other threads, because they are waited for next. Raises DaemonDied as soon as a daemon dies.
         """
         pool = ThreadPoolExecutor(max_workers=16, thread_name_prefix="deploy")
         try:
@@ -110,7 +110,7 @@ class Deployer:
         return client
 
     def client(self, **arguments: Any) -> RadosClient:
-        """A client on the client's host, not connected. arguments: further ones of RadosClient."""
+        """A client on the client host, not connected. arguments: more arguments of RadosClient."""
         host = self.client_host()
         return RadosClient(host, conf.conf_path(host), patience=self.patience, **arguments)
 
@@ -120,20 +120,20 @@ class Deployer:
 
     @property
     def connect_s(self) -> int:
-        """Seconds until a client gives up to find a quorum."""
+        """Seconds until a client stops looking for a quorum."""
         return int(60 * self.patience)
 
     def admit_osds(self, client: RadosClient, plans: Iterable[OsdPlan]) -> None:
-        """Let the monitors expect these OSDs."""
+        """Register these OSDs with the monitors."""
         for plan in plans:
             client.mon("osd new", uuid=plan.uuid, id=plan.id)
 
     def plan(self, options: Mapping[str, str] | None = None) -> Deployment:
-        """A deployment with nothing running yet. options: default is the lab's own; those of the spec win."""
+        """A deployment with nothing running yet. options: by default those of the lab; options of the spec win."""
         if options is None:
             osd_hosts = sum(1 for node in self.spec.nodes if node.osds)
             options = conf.cluster_options(self.sizing, hosts=osd_hosts, patience=self.patience)
-        # A key of the image's own tool shows the release's type of keys.
+        # A key made by the image's own tool shows which type of key the release uses.
         argv = ["ceph-authtool", "--gen-print-key"]
         sample_key = run_tool(self.client_host(), argv, timeout_s=60 * self.patience).stdout.strip()
         return Deployment(
@@ -146,13 +146,13 @@ class Deployer:
         )
 
     def client_host(self) -> Host:
-        """The host for the lab's own client: native if possible, and without daemons if possible."""
+        """The host of the lab's own client: native if possible, and without daemons if possible."""
         known = {node.name: node.has_daemons for node in self.spec.nodes}
         hosts = [host for host in self.hosts.values() if host.name in known]
         return min(hosts, key=lambda host: (host.emulated, known[host.name]))
 
     def prepare_host(self, deployment: Deployment, host: Host) -> None:
-        """Put directories, ceph.conf, the administrator's keyring and, if emulated, the AIO shim onto a host."""
+        """Create the directories, ceph.conf, the administrator's keyring and, if emulated, the AIO shim on a host."""
         for name in ("run", "log", "crash"):
             host.make_directory(host.directory / name)
         self.push_conf(deployment, host)
@@ -161,7 +161,7 @@ class Deployer:
             host.push(self.shims[host.name], host.directory / SHIM_NAME, mode=0o755)
 
     def push_conf(self, deployment: Deployment, host: Host) -> None:
-        """Write a host's ceph.conf for the present spec."""
+        """Write a host's ceph.conf for the current spec."""
         own = conf.host_options(host, self.identities.get(host.name), pulled=self.spec.image is not None)
         sections = {"global": own}
         for node in self.spec.nodes:
@@ -216,7 +216,7 @@ class Deployer:
         return host.read(path)
 
     def monmap_argv(self) -> list[str]:
-        """Options of monmaptool beyond the monitors."""
+        """Options of monmaptool besides the list of monitors."""
         return ["--enable-all-features"]
 
     def start_mon(
@@ -226,7 +226,7 @@ class Deployer:
         self._start(deployment, self.make_mon(node, monmap, entities))
 
     def make_mon(self, node: Node, monmap: bytes, entities: Mapping[str, keyring.Entity]) -> Daemon:
-        """Make a monitor's store, which gets every key."""
+        """Make a monitor's store, with every key in it."""
         host = self.hosts[node.name]
         data = host.directory / f"mon.{node.name}"
         map_path, seed = host.directory / "monmap", host.directory / "mon.keyring"
@@ -241,7 +241,7 @@ class Deployer:
         return daemon
 
     def confine_managers(self, client: RadosClient) -> None:
-        """Bind the managers' modules to their node's address. By default they listen on every address."""
+        """Bind the modules of each manager to its node's address. By default they listen on every address."""
         for node in self.spec.nodes:
             if node.mgr:
                 where = f"mgr/prometheus/{node.name}/server_addr"
@@ -251,7 +251,7 @@ class Deployer:
     def start_service(
         self, deployment: Deployment, node: Node, name: str, entities: Mapping[str, keyring.Entity]
     ) -> None:
-        """Start a daemon without a store: make its directory and key first."""
+        """Start a daemon that has no store, after making its directory and key."""
         host, service = self.hosts[node.name], service_of(name)
         ident = name.partition(".")[2]
         data = service.data(host, ident)
@@ -262,12 +262,12 @@ class Deployer:
         self._start(deployment, self.daemon(host, name))
 
     def peers(self) -> dict[str, Host]:
-        """Every daemon of the spec beyond the core, and every manager -> its host."""
+        """Host of every manager and of every daemon of the spec beyond the core: daemon -> host."""
         managers = {f"mgr.{name}": self.hosts[name] for name in (node.name for node in self.spec.nodes if node.mgr)}
         return managers | {name: self.hosts[node.name] for node in self.spec.nodes for name in daemons_on(node)}
 
     def daemon(self, host: Host, name: str, *, disks: tuple[str, ...] = ()) -> Daemon:
-        """A daemon on a host, not started. Puts files onto the host that it needs beside its directory."""
+        """A daemon on a host, not started. Copies to the host the files that it needs outside its directory."""
         service, ident = service_of(name), name.partition(".")[2]
         return Daemon(
             name, host, service.argv(host, ident), env=service.env(host), preload=service.preload(host), disks=disks
@@ -276,7 +276,7 @@ class Deployer:
     def make_store(
         self, deployment: Deployment, plan: OsdPlan, monmap: bytes, entities: Mapping[str, keyring.Entity]
     ) -> None:
-        """Make an OSD's BlueStore, with programs of the OSD's own architecture."""
+        """Make an OSD's BlueStore with programs of the OSD's own architecture."""
         host = self.hosts[plan.node]
         data = host.directory / plan.name
         map_path = host.directory / f"{plan.name}.monmap"
@@ -294,11 +294,11 @@ class Deployer:
 
     @contextmanager
     def _young_monitors(self, deployment: Deployment, client: RadosClient) -> Iterator[None]:
-        """Have managers believed that start while their monitors' machines are younger than mon_mgr_beacon_grace.
+        """Shorten mon_mgr_beacon_grace while the machines of the monitors have been up for less than that.
 
-        A monitor subtracts the grace from its machine's uptime as an unsigned number, so on a younger machine it calls
-        every manager unresponsive (MgrMonitor::tick; seen with 18.2.7). Until then the grace is shorter. One of the
-        spec's own stays, as a ceph.conf goes before the monitors' options, and is waited for.
+        A monitor subtracts the grace from its machine's uptime as an unsigned number. If the uptime is shorter, it
+        calls every manager unresponsive (MgrMonitor::tick; seen with 18.2.7). A grace that the spec sets cannot be
+        shortened, because ceph.conf overrides the options of the monitors, so its time is waited for.
         """
         hosts = [self.hosts[node.name] for node in self.spec.mons if has_own_kernel(self.hosts[node.name])]
         own = deployment.options.get(_GRACE)
@@ -323,7 +323,7 @@ class Deployer:
 
 @dataclass(frozen=True)
 class OsdPlan:
-    """An OSD to be made."""
+    """An OSD to make."""
 
     id: int
     uuid: str
@@ -349,12 +349,12 @@ def plan_osd(node: Node, osd: Osd, osd_id: int) -> OsdPlan:
 
 
 def await_age(hosts: Iterable[Host], age_s: float, *, patience: float = 1.0, time: clock.Clock = clock.SYSTEM) -> None:
-    """Wait until machines have been up for so many seconds by their own clocks; NotReached if that takes too long."""
+    """Wait until machines have been up for age_s seconds by their own clocks; NotReached if that takes too long."""
     for host in hosts:
         clock.Deadline.after(2 * age_s * patience, time).wait(
             partial(_uptime_s, host),
             lambda uptime_s: uptime_s > age_s,
-            what=f"{host.name} to have been up for {age_s:g} s",
+            what=f"an uptime of {age_s:g} s on {host.name}",
             interval_s=0.5,
         )
 
@@ -364,7 +364,7 @@ def _uptime_s(host: Host) -> float:
 
 
 def _all(futures: Iterable[Future[Any]], deployment: Deployment) -> None:
-    """Wait for every step. The first step that fails, or daemon that dies, ends the wait with its error."""
+    """Wait for every step. The first step that fails, or the first daemon that dies, ends the wait with its error."""
     pending = set(futures)
     while pending:
         done, pending = wait_for(pending, timeout=_LOOK_S, return_when=FIRST_EXCEPTION)

@@ -1,4 +1,4 @@
-"""Keeps the stores of a cluster that was healthy, and raises another like it from them with keys of its own."""
+"""Keeps the stores of a healthy cluster, and raises identical clusters from them with new keys."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from cephlab.lab.spec.clusterspec import ClusterSpec, Node
 from cephlab.lab.spec.specfile import spec_to_json
 
 LIFE_S = 12 * 3600.0
-"""Half of osd_scrub_min_interval: older stores would be scrubbed as soon as their cluster is up."""
+"""Half of osd_scrub_min_interval. Older stores would be scrubbed as soon as their cluster is up."""
 MOST = 32
-"""Kept at most; the oldest goes first. Those of three OSDs take 5 MB."""
+"""How many clusters' stores are kept; the oldest are removed first. The stores of three OSDs take 5 MB."""
 
 STILL_S = 1.5
-"""Daemons stand still for so long at most. An election takes 2 s, and a lease of a monitor lasts 5 s."""
+"""Longest pause of the daemons. An election takes 2 s, and the lease of a monitor lasts 5 s."""
 _RECORD = "stores.json"
 _SCRATCH = ".scratch-"
 _COPY_S = 120.0
@@ -48,9 +48,9 @@ _EDIT_S = 120.0
 
 @dataclass(frozen=True)
 class Kept:
-    """The stores of a cluster. folder: NODE/DAEMON and `disks`; fsid: of that cluster, and of all that come of them.
+    """The stores of a cluster. folder: holds NODE/DAEMON and `disks`; made_at: seconds since the epoch.
 
-    release: number of the oldest release whose monitors may join; made_at: seconds since the epoch.
+    fsid: of that cluster, and of every cluster raised from it; release: oldest release whose monitors may join.
     """
 
     folder: Path
@@ -64,13 +64,13 @@ class Kept:
 
 
 class Shelf:
-    """A home's stores, each under a name that says of what clusters they can become one."""
+    """The kept stores of a home. Their name says which clusters can be raised from them."""
 
     def __init__(self, home: Home) -> None:
         self.folder = home.stores
 
     def find(self, name: str) -> Kept | None:
-        """The stores of a name; None where there are none, or they are too old or not readable."""
+        """The stores of this name; None if there are none, or they are too old or not readable."""
         folder = self.folder / name
         try:
             raw = json.loads((folder / _RECORD).read_text())
@@ -80,7 +80,7 @@ class Shelf:
         return kept if 0 <= kept.age_s < LIFE_S else None
 
     def take(self, name: str, folder: Path) -> Kept | None:
-        """As `find`, in a copy of one's own: others may remove the kept ones meanwhile. folder: a new one, for it."""
+        """As `find`, but copies them to `folder`, a new one: another process may remove the kept ones meanwhile."""
         if self.find(name) is None:
             return None
         with self._lock():
@@ -91,9 +91,9 @@ class Shelf:
 
     @contextmanager
     def doubting(self, name: str) -> Iterator[None]:
-        """Turn trouble of Ceph's in the block into LabBroken, and remove the stores of that name.
+        """Turn a CephTrouble in the block into LabBroken, and remove the stores of that name.
 
-        A cluster made anew may well run, so this one says nothing about Ceph.
+        A cluster built from scratch may still run, so this failure proves nothing about Ceph.
         """
         try:
             yield
@@ -103,13 +103,13 @@ class Shelf:
             raise LabBroken(
                 "a cluster from kept stores did not become healthy",
                 f"{error.what}\n{error.detail}",
-                "try again: these stores are removed, so the next one is made anew",
+                "try again: these stores are removed, so the next cluster is built from scratch",
             ) from error
 
     def put(self, name: str, fill: Callable[[Path], Mapping[str, Any]]) -> None:
-        """Keep what `fill` puts into a folder of this user's, and the record that it returns. Then remove the oldest.
+        """Keep what `fill` puts into the folder that it gets, and the record that it returns. Remove the oldest stores.
 
-        Nothing is kept when it fails.
+        Nothing is kept if `fill` fails.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._lock():
@@ -125,14 +125,14 @@ class Shelf:
                 shutil.rmtree(scratch, ignore_errors=True)
 
     def stale(self, most: int = MOST) -> list[str]:
-        """Names of stores that are too old, and of the oldest beyond `most`."""
+        """Names of stores that are too old or not readable, and of all but the newest `most`."""
         names = [path.name for path in self.folder.glob("[!.]*") if path.is_dir()]
         usable = {name: kept.age_s for name in names if (kept := self.find(name)) is not None}
         staying = sorted(usable, key=lambda name: usable[name])[:most]
         return sorted(set(names) - set(staying))
 
     def thin(self, most: int = MOST) -> list[str]:
-        """Remove what is stale, and what killed processes left half-copied; returns the names of the first."""
+        """Remove stale stores, and half copies that killed processes left; returns the names of the stale ones."""
         if not self.folder.is_dir():
             return []
         with self._lock():
@@ -152,11 +152,11 @@ class Shelf:
 
 
 def unfit(spec: ClusterSpec, hosts: Iterable[Host]) -> str:
-    """Why a cluster cannot come from stores that were kept, or leave its own; empty if it can."""
+    """Why a cluster can neither use kept stores nor keep its own; empty if it can."""
     if not all(files_are_here(host) for host in hosts):
-        return "its nodes' files are not files of this machine"
+        return "the files of its nodes are not on this machine"
     if spec.image is not None:
-        return "a pulled image may be another one next time"
+        return "a pulled image may change between pulls"
     if any(disk.in_memory for node in spec.nodes for disk in node.disks):
         return "its disks are in memory"
     if any(node.services for node in spec.nodes):
@@ -165,27 +165,27 @@ def unfit(spec: ClusterSpec, hosts: Iterable[Host]) -> str:
 
 
 def name_of(provider: str, spec: ClusterSpec, images: Images, options: Mapping[str, str]) -> str:
-    """What clusters have in common whose stores are exchangeable, as 32 hexadecimal digits."""
+    """Digest of everything that clusters with exchangeable stores have in common, as 32 hexadecimal digits."""
     keys = {arch.value: images[arch].key for arch in spec.archs}
-    said = json.dumps([provider, spec_to_json(spec), keys, dict(options)], sort_keys=True)
-    return hashlib.sha256(_code() + said.encode()).hexdigest()[:32]
+    common = json.dumps([provider, spec_to_json(spec), keys, dict(options)], sort_keys=True)
+    return hashlib.sha256(_code() + common.encode()).hexdigest()[:32]
 
 
 @cache
 def _code() -> bytes:
-    """Digest of the code that makes stores: those of another state of it are not taken."""
+    """Digest of the code that makes stores. Stores made by other code are not used."""
     modules = (packages, sys.modules[__name__], conf, keyring, mon, mgr, osd)
     return hashlib.sha256(b"".join(Path(str(module.__file__)).read_bytes() for module in modules)).digest()
 
 
 def keep(shelf: Shelf, name: str, deployment: Deployment, client: RadosClient) -> None:
-    """Copy the stores of a healthy cluster while all its daemons stand still, as a crash at that moment would leave it.
+    """Pause all daemons of a healthy cluster and copy its stores, which look as a crash at that moment leaves them.
 
-    Raises LabError or OSError when they cannot be copied; the daemons go on in any case.
+    Raises LabError or OSError if they cannot be copied. The daemons are resumed in any case.
     """
     release = client.mon("mon dump").get("min_mon_release")
     if release is None:
-        raise LabBroken("the monitors do not say which release may join", "min_mon_release is not in `mon dump`")
+        raise LabBroken("the oldest release that may join is unknown", "`mon dump` has no min_mon_release")
 
     def fill(folder: Path) -> Mapping[str, Any]:
         budget = clock.Deadline.after(STILL_S)
@@ -204,9 +204,9 @@ def keep(shelf: Shelf, name: str, deployment: Deployment, client: RadosClient) -
 
 
 def _forget_managers(host: Host, data: Path) -> None:
-    """Take a copied monitor's manager map back to the first one, which names none.
+    """Set the manager map in the copy of a monitor's store back to its first version, which names no manager.
 
-    A monitor connects to the manager of its map as soon as it starts, and that one is another cluster's.
+    A monitor connects to the manager in its map as soon as it starts, and that manager belongs to another cluster.
     """
     argv = ["ceph-kvstore-tool", (data / "kv_backend").read_text().strip(), str(data / "store.db")]
     run_tool(host, [*argv, "set", "mgr", "last_committed", "ver", "1"], timeout_s=_EDIT_S)
@@ -214,22 +214,22 @@ def _forget_managers(host: Host, data: Path) -> None:
 
 @contextmanager
 def standing_still(daemons: Sequence[Daemon], budget: clock.Deadline) -> Iterator[None]:
-    """No daemon runs inside the block. Monitors stop last, so that no OSD has a map that no monitor knows.
+    """Pause the daemons inside the block. Monitors stop last, so that no OSD has a map that no monitor knows.
 
-    NotReached if they do not all stand still within the budget.
+    NotReached if not all of them have stopped within the budget.
     """
     ordered = sorted(daemons, key=lambda daemon: daemon.kind == "mon")
     with ExitStack() as undo:
         for daemon in ordered:
             undo.callback(daemon.resume)
             daemon.pause()
-            # A thread inside a write goes on to the write's end.
+            # A thread that is in a write stops only when the write ends.
             budget.wait(partial(stopped, daemon), bool, what=f"{daemon.name} stopped", interval_s=0.01)
         yield
 
 
 def _copy(source: Path, target: Path, budget: clock.Deadline | None = None) -> None:
-    """Copy a file or folder with its holes; a filesystem that can share blocks does so. budget: for it, if any."""
+    """Copy a sparse file or a folder, sharing blocks if the filesystem can. budget: time for the copy, if limited."""
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     timeout_s = _COPY_S if budget is None else max(0.0, budget.remaining_s())
     process.run(["cp", "-a", "--reflink=auto", "-T", str(source), str(target)], timeout_s=timeout_s)
@@ -239,7 +239,7 @@ def _copy(source: Path, target: Path, budget: clock.Deadline | None = None) -> N
 class Restorer(Deployer):
     """Deploys a cluster from kept stores: with its own addresses and keys, and the fsid of the stores.
 
-    kept: a copy of its own, out of which the stores are moved.
+    kept: a private copy. The stores are moved out of it.
     """
 
     kept: Kept = field(kw_only=True)
@@ -262,24 +262,24 @@ class Restorer(Deployer):
         host.push(keyring.render([entities[plan.name]]), data / "keyring", mode=0o600)
         for link, disk in plan.osd.parts:
             (self.kept.folder / "disks" / disk).replace(Path(host.disk(disk)))
-            # The copied one leads to the disk of the cluster that the stores are of.
+            # The copied link points to a disk of the cluster from which the stores were copied.
             host.run(["ln", "-sfn", str(host.disk(disk)), str(data / link)])
         deployment.daemons[plan.name] = self.daemon(host, plan.name, disks=plan.osd.disks)
 
     def monmap_argv(self) -> list[str]:
-        # Without it the monitors would agree on a release once more, with another election.
+        # Without it the monitors would agree on a release again, which takes another election.
         return [*super().monmap_argv(), "--set-min-mon-release", str(self.kept.release)]
 
     def connect(self, client: RadosClient, entities: Mapping[str, keyring.Entity]) -> None:
-        """Make every key new. Only the monitors' own key is in files, so a client with that one does it."""
+        """Replace every key. Only the key of the monitors is in files, so a client with that key does it."""
         host = self.client_host()
         path = host.directory / "mon.keyring"
         host.push(keyring.render([entities["mon."]]), path, mode=0o600)
-        # Without the last two it would take the log and the socket of a monitor.
+        # Without the last two options it would use the log and the admin socket of a monitor.
         first = self.client(name="mon.", options={"keyring": str(path), "log_file": "", "admin_socket": ""})
         try:
             first.call("about", connect_s=self.connect_s)
-            # The monitors have made some of their own, such as client.bootstrap-osd.
+            # The monitors have made some keys themselves, e.g. client.bootstrap-osd.
             listed = {entry["entity"]: entry for entry in first.mon("auth ls")["auth_dump"]}
             others = [
                 keyring.Entity(name, keyring.new_key(entry["key"]), entry["caps"])
@@ -295,10 +295,10 @@ class Restorer(Deployer):
         super().connect(client, entities)
 
     def forget_addresses(self, client: RadosClient) -> None:
-        """Let no map name a daemon of the cluster that the stores are of.
+        """Wait until no map names a daemon of the cluster from which the stores were copied.
 
-        It may be running, and it would take what is sent there: fsid and the secrets of services are the same in both.
-        A kept map names no manager, unless a newer one was on its way between monitors when they were copied.
+        That cluster may be running, and its daemons would accept what is sent to them: both clusters have the same fsid
+        and service secrets. A kept map names no manager, unless a newer map was in flight between monitors at the copy.
         """
         up = [str(osd["osd"]) for osd in client.mon("osd dump")["osds"] if osd["up"]]
         if up:
@@ -308,12 +308,12 @@ class Restorer(Deployer):
         clock.wait(
             lambda: (client.mon("osd stat")["num_up_osds"], _managers(client)),
             lambda named: named == (0, []),
-            what="no map that names a former address",
+            what="a state in which no map has a former address",
             timeout_s=_EDIT_S * self.patience,
         )
 
     def admit_osds(self, client: RadosClient, plans: Iterable[OsdPlan]) -> None:
-        """Nothing: the monitors know them."""
+        """Do nothing: the monitors already know these OSDs."""
 
     def _placed(self, host: Host, daemon: str) -> PurePosixPath:
         data = host.directory / daemon
@@ -322,11 +322,11 @@ class Restorer(Deployer):
 
 
 def _managers(client: RadosClient) -> list[str]:
-    """The managers of the map. The active one is last: where it fails first, another takes its place."""
+    """The managers of the map. The active one comes last: if it failed first, a standby would replace it."""
     known = client.mon("mgr dump")
     return [*(standby["name"] for standby in known["standbys"]), *filter(None, [known["active_name"]])]
 
 
 def restorer(deployer: Deployer, kept: Kept) -> Restorer:
-    """A deployer of the same cluster that takes its stores from kept ones."""
-    return Restorer(**{each.name: getattr(deployer, each.name) for each in fields(Deployer)}, kept=kept)
+    """A deployer of the same cluster that starts from kept stores."""
+    return Restorer(**{item.name: getattr(deployer, item.name) for item in fields(Deployer)}, kept=kept)

@@ -124,8 +124,8 @@ def test_a_snap_from_a_file_is_given_its_interfaces(machines: list[Machine], dep
     ("answers", "said"),
     [
         ({"snap version": (127, "snap: command not found")}, "n1 has no snap"),
-        ({"snap version": (0, "snap    2.63\nsnapd   unavailable\n")}, "n1 has snap without its daemon"),
-        ({"snap list microceph": (0, "microceph 19.2.0")}, "n1 has a MicroCeph already"),
+        ({"snap version": (0, "snap    2.63\nsnapd   unavailable\n")}, "n1 has snap, but snapd does not run"),
+        ({"snap list microceph": (0, "microceph 19.2.0")}, "n1 already has MicroCeph"),
     ],
 )
 def test_where_it_cannot_be_nothing_is_installed(

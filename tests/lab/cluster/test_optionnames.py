@@ -52,7 +52,7 @@ def test_what_the_image_lists_is_taken(image: Image, name: str) -> None:
 
 
 def test_a_name_with_a_typing_error_is_refused_with_the_nearest(image: Image) -> None:
-    with pytest.raises(SpecError, match="reef has no setting 'osd_memory_targt'") as caught:
+    with pytest.raises(SpecError, match="reef has no option 'osd_memory_targt'") as caught:
         refuse(image, {"osd_pool_default_size": "1", "osd_memory_targt": "1"}, Programs())
     assert caught.value.hint == "did you mean osd_memory_target?"
 
@@ -71,5 +71,5 @@ def test_nothing_is_asked_without_settings_and_of_pulled_images(image: Image) ->
 
 
 def test_a_program_that_lists_nothing_is_trouble_of_the_lab(image: Image) -> None:
-    with pytest.raises(LabBroken, match="lists no settings"):
+    with pytest.raises(LabBroken, match="lists no options"):
         refuse(image, {"osd_memory_target": "1"}, Programs(b"unable to parse\n"))

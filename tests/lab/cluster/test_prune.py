@@ -65,7 +65,7 @@ def test_a_provider_that_cannot_be_asked_is_named(home: Home) -> None:
 
     found, errors = survey(home, providers(Mute("mute"), FakeProvider(holding={"stray"})))
     assert [finding.run.id for finding in found] == ["stray"]
-    assert errors == ["mute was not looked at: no"]
+    assert errors == ["provider mute was not checked: no"]
 
 
 def test_everything_of_every_run_is_removed_and_told(home: Home) -> None:

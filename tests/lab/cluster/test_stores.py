@@ -121,7 +121,7 @@ def test_stores_of_what_does_not_run_are_removed_and_the_error_says_so(shelf: Sh
     with pytest.raises(LabBroken) as caught, shelf.doubting(NAME):
         raise CephTrouble("osd.0 has died", "its last line")
     assert shelf.find(NAME) is None
-    assert "made anew" in caught.value.hint
+    assert "built from scratch" in caught.value.hint
     assert "osd.0 has died\nits last line" in caught.value.detail
 
 
@@ -187,7 +187,7 @@ def test_a_cluster_that_cannot_come_from_stores_says_why(*, here: bool) -> None:
     )
     name = name_of_stores(cast("OwnCluster", cluster), images())
     assert name == (name_of("local", SPEC, images(), OPTIONS) if here else "")
-    reason = "made anew, not from kept stores: its nodes' files are not files of this machine"
+    reason = "the cluster is built from scratch, not from kept stores: the files of its nodes are not on this machine"
     assert lines == ([] if here else [reason])
 
 
