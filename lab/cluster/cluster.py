@@ -1,4 +1,4 @@
-"""A running cluster: its hosts, its status, verbs for daemons, and a `wait` that notices a dead daemon at once."""
+"""A running cluster: its hosts, status and daemons, their control, and a `wait` that sees a dead daemon at once."""
 
 import errno
 import threading
@@ -58,7 +58,7 @@ class Cluster(ABC):
     @property
     @abstractmethod
     def patience(self) -> float:
-        """Factor on timeouts: 1 if everything runs natively, else as measured for the emulator."""
+        """Factor on timeouts: 1 if everything runs natively, else the factor measured for the emulator."""
 
     def host_of(self, daemon: str) -> Host:
         return self.daemon(daemon).host
@@ -88,7 +88,7 @@ class Cluster(ABC):
         return self.client_on(self.load_nodes()[0])
 
     def client_on(self, node: str) -> RadosClient:
-        """The long-lived client of a host. It is started at its first use, and again if it has ended."""
+        """The long-lived client of a host. It is started on first use, and again if it has ended."""
         with self._clients_lock:
             known = self.clients.get(node)
             if known is not None and known.alive():
@@ -113,7 +113,7 @@ class Cluster(ABC):
     @property
     @abstractmethod
     def client_name(self) -> str:
-        """The entity that programs on the hosts use."""
+        """The cephx entity that programs on the hosts use."""
 
     def ceph_argv(self, node: str, *args: str, program: str = "ceph") -> list[str]:
         """A command line of one of Ceph's own tools on a host."""
@@ -123,13 +123,13 @@ class Cluster(ABC):
     def tool(self, node: str, program: str, *args: str, timeout_s: float = 150.0, stdin: bytes = b"") -> str:
         """Run one of Ceph's own tools (`rbd`, `rados`, ...) on a host; returns its standard output.
 
-        timeout_s: before patience; longer than Ceph's own 120 s. Raises CephTrouble if the tool fails or hangs.
+        timeout_s: multiplied by patience; longer than Ceph's own 120 s. Raises CephTrouble if the tool fails or hangs.
         """
         argv = self.ceph_argv(node, *args, program=program)
         return run_tool(self.hosts[node], argv, timeout_s=timeout_s * self.patience, stdin=stdin).stdout
 
     def status(self) -> Status:
-        """The status now. DaemonDied if a daemon has ended that was not stopped on purpose."""
+        """The current status. DaemonDied if a daemon has ended that nobody stopped on purpose."""
         self.check_daemons()
         return parse_status(self.client.mon("status"))
 
@@ -140,14 +140,14 @@ class Cluster(ABC):
     def wait(
         self, ready: Callable[[Status], bool], *, what: str, timeout_s: float = HEALTHY_S, interval_s: float = 0.1
     ) -> Status:
-        """Poll the status until `ready`. A dead daemon and an interruption end the wait. timeout_s: before patience."""
+        """Poll the status until `ready`. A dead daemon or Ctrl-C ends the wait. timeout_s: multiplied by patience."""
         end_if_interrupted()
         return clock.wait(self.status, ready, what=what, timeout_s=timeout_s * self.patience, interval_s=interval_s)
 
     def settle(self, timeout_s: float = HEALTHY_S) -> None:
         """Wait until every running OSD has the newest map and the monitors have its PG statistics.
 
-        Without this, the status right after a change still shows the old, clean state. These are the two steps of
+        Without this, the status right after a change still shows the old, clean state. The two steps are those of
         `flush_pg_stats` in Ceph's qa/standalone/ceph-helpers.sh.
         """
         running = [osd for osd in self.up_osds() if self.daemon(f"osd.{osd}").wanted is Wanted.RUNNING]
@@ -156,16 +156,16 @@ class Cluster(ABC):
         for osd, sequence in sequences.items():
             reported = partial(_number, self.client, "mon", "osd last-stat-seq", id=osd)
             _wait_for(self, reported, sequence, f"statistics of osd.{osd}", timeout_s)
-        # The pools are asked anew each time: the manager makes its own, and the autoscaler splits, while this waits.
+        # Pools are read again at each poll: meanwhile the manager makes its own, and the autoscaler splits PGs.
         self.wait(lambda status: status.pgs == self._pgs_in_map(), what="statistics of every PG", timeout_s=timeout_s)
 
     def _pgs_in_map(self) -> int:
         return sum(int(pool["pg_num"]) for pool in self.client.mon("osd dump")["pools"])
 
     def wait_map(self, osds: Sequence[int], timeout_s: float = HEALTHY_S) -> None:
-        """Wait until these OSDs have the map that is newest at this call.
+        """Wait until these OSDs have the map that is newest at the time of the call.
 
-        An OSD without work learns of a map with a heartbeat, seconds later, so each is told to fetch it.
+        An idle OSD learns of a new map only with a heartbeat, seconds later, so each is told to fetch it.
         """
         epoch = int(self.client.mon("osd dump")["epoch"])
         for osd in osds:
@@ -174,14 +174,15 @@ class Cluster(ABC):
             _wait_for(self, partial(newest_map, self, osd), epoch, f"osd.{osd} at map {epoch}", timeout_s)
 
     def _wait_booted(self, daemon: Daemon) -> None:
-        """Wait until an OSD that the map calls up knows it, or until it has ended.
+        """Wait until an OSD that is up in the map knows that it is up, or until it has ended.
 
-        One that ends before names its last address when it tells the monitor that it goes. The monitor ignores that,
-        and no other OSD has the map yet: without work it stays up in the map for mon_osd_report_timeout, 900 s.
+        An OSD that stops before that sends its previous address when it tells the monitor that it stops. The monitor
+        ignores the message, and no other OSD has the new map yet. Without client load, the stopped OSD then stays up in
+        the map for mon_osd_report_timeout, 900 s.
         """
         osd = int(daemon.id)
         clock.wait(
-            lambda: not daemon.alive() or osd not in self.up_osds() or _told(self, osd).get("state") == "active",
+            lambda: not daemon.alive() or osd not in self.up_osds() or _osd_status(self, osd).get("state") == "active",
             bool,
             what=f"{daemon.name} active",
             timeout_s=_DOWN_S * self.patience,
@@ -189,13 +190,13 @@ class Cluster(ABC):
         )
 
     def up_osds(self) -> list[int]:
-        """Ids of the OSDs that the map calls up."""
+        """Ids of the OSDs that are up in the map."""
         return [int(osd["osd"]) for osd in self.client.mon("osd dump")["osds"] if osd["up"]]
 
     def wait_healthy(self, timeout_s: float = HEALTHY_S) -> Status:
-        """Wait until HEALTH_OK, OSDs up, services serving, a manager's modules loaded, and PGs active+clean.
+        """Wait for HEALTH_OK with all OSDs up, all services serving, manager modules loaded and all PGs active+clean.
 
-        The statistics of PGs are newer than this call.
+        The PG statistics are newer than this call.
         """
         self.wait(lambda status: status.all_up, what="every OSD up", timeout_s=timeout_s)
         clock.wait(
@@ -240,9 +241,9 @@ class Cluster(ABC):
             )
 
     def stop_or_kill(self, name: str) -> bool:
-        """Stop a daemon; whether it ended by itself. A metadata server that does not is killed, as systemd does it.
+        """Stop a daemon; returns whether it ended by itself. A metadata server that does not is killed, as by systemd.
 
-        `defects.mds-stop-hangs`: one that deletes files may wait for ever. Any other daemon has to end.
+        A metadata server that deletes files may hang forever (`defects.mds-stop-hangs`). Other daemons must end.
         """
         daemon = self.daemon(name)
         if daemon.kind != "mds":
@@ -270,7 +271,7 @@ class Cluster(ABC):
 
     @abstractmethod
     def daemons_changed(self) -> None:
-        """Called after a daemon was started, stopped or killed, so that other processes learn of it."""
+        """Called after a daemon was started, stopped or killed, so that other processes know."""
 
     def close_clients(self) -> None:
         with self._clients_lock:
@@ -281,10 +282,10 @@ class Cluster(ABC):
 
 def newest_map(cluster: Cluster, osd: int) -> int:
     """Epoch of an OSD's newest map; 0 if it is down or goes down meanwhile."""
-    return int(_told(cluster, osd).get("newest_map", 0))
+    return int(_osd_status(cluster, osd).get("newest_map", 0))
 
 
-def _told(cluster: Cluster, osd: int) -> dict[str, Any]:
+def _osd_status(cluster: Cluster, osd: int) -> dict[str, Any]:
     """An OSD's own status; empty if it is down or goes down meanwhile."""
     try:
         return dict(tell(cluster.client, cluster.daemons, f"osd.{osd}", "status"))
@@ -295,13 +296,13 @@ def _told(cluster: Cluster, osd: int) -> dict[str, Any]:
 
 
 def _fetch_map(cluster: Cluster, osd: int) -> None:
-    """Have an OSD ask the monitors for the newest map, if it takes that command."""
-    with suppress(CephCommandFailed):  # one that is down has no map, which is waited for
+    """Make an OSD fetch the newest map from the monitors, if it has that command."""
+    with suppress(CephCommandFailed):  # the OSD may be down; the caller waits until it has the map
         cluster.client.tell(f"osd.{osd}", "get_latest_osdmap")
 
 
 def _number(client: RadosClient, target: str, prefix: str, **arguments: Any) -> int:
-    """The number that a command prints; 0 if it prints nothing, because it does not know yet."""
+    """The number that a command prints; 0 if it prints nothing because there is no number yet."""
     return int(client.command(target, prefix, **arguments).strip() or 0)
 
 
@@ -315,7 +316,7 @@ def _wait_for(cluster: Cluster, probe: Callable[[], int], least: int, what: str,
 
 
 def _missing_services(cluster: Cluster) -> list[str]:
-    """Why services beyond the core do not serve that should, in words."""
+    """Which services beyond the core should serve but do not, and why, in words."""
     cluster.check_daemons()
     services = [daemon for daemon in cluster.daemons.values() if daemon.kind not in CORE]
     wanted = [daemon for daemon in services if daemon.wanted is Wanted.RUNNING]
@@ -323,7 +324,7 @@ def _missing_services(cluster: Cluster) -> list[str]:
 
 
 def _may_go_down(cluster: Cluster) -> bool:
-    """Whether the monitors can decide that an OSD is down."""
+    """Whether the monitors have a quorum and may mark an OSD down."""
     mons = [daemon for daemon in cluster.daemons.values() if daemon.kind == "mon"]
     serving = [daemon for daemon in mons if daemon.wanted is Wanted.RUNNING and daemon.alive()]
     return len(serving) > len(mons) // 2 and "nodown" not in cluster.client.mon("osd dump")["flags_set"]
@@ -332,13 +333,13 @@ def _may_go_down(cluster: Cluster) -> bool:
 def insist(
     cluster: Cluster, command: Callable[[], object], passing: Collection[int], *, what: str, timeout_s: float
 ) -> None:
-    """Repeat a command until Ceph takes it. A dead daemon ends the wait at once.
+    """Repeat a command until Ceph accepts it. A dead daemon ends the wait at once.
 
-    passing: errnos that only mean "not yet"; any other refusal is raised. timeout_s: before patience. NotReached has
-    Ceph's last refusal.
+    passing: errnos that only mean "not yet"; any other refusal is raised. timeout_s: multiplied by patience. NotReached
+    contains Ceph's last refusal.
     """
 
-    def objection() -> str:
+    def refusal() -> str:
         cluster.check_daemons()
         try:
             command()
@@ -348,4 +349,4 @@ def insist(
             return error.status or str(error)
         return ""
 
-    clock.wait(objection, lambda said: not said, what=what, timeout_s=timeout_s * cluster.patience)
+    clock.wait(refusal, lambda reason: not reason, what=what, timeout_s=timeout_s * cluster.patience)

@@ -1,4 +1,4 @@
-"""Lists what a lab needs of this machine: each need, present or missing, with the exact remedy."""
+"""Lists what a lab needs on this machine: each need, whether it is met, and the exact remedy if not."""
 
 import os
 import resource
@@ -31,13 +31,13 @@ MIXED_CLUSTER_BYTES = BASE_BYTES + 2 * OSD_RESIDENT_BYTES + EMULATED_OSD_RESIDEN
 """Memory of the cluster that the gate raises: two native OSDs and an emulated one."""
 
 ROOM_BYTES = len(Arch) * IMAGE_BYTES + 3 * OSD_DISK_BYTES
-"""An image for each architecture, with what building it takes, and a small cluster."""
+"""Disk space for an image of each architecture, for building it, and for a small cluster."""
 
 AIO_PER_OSD = 2048
-"""Each native OSD raised fs.aio-nr by this: bdev_aio_max_queue_depth, 1024, which the kernel doubles."""
+"""How much each native OSD adds to fs.aio-nr: bdev_aio_max_queue_depth, 1024, which the kernel doubles."""
 
 OPEN_FILES = 1024
-"""The usual soft limit of a login. A daemon of a fresh small cluster had 73 open; the rest is room for its data."""
+"""The usual soft limit of a login. A daemon of a fresh small cluster had 73 files open; its data need the rest."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class Need:
 
 
 EVERYTHING = "everything"
-"""What a need unlocks without which no lab can run at all."""
+"""`unlocks` of a need without which no lab can run at all."""
 
 
 def lacking(needed: Sequence[Need]) -> list[Need]:
-    """The needs for whose lack no lab can run here: those of everything, and all providers where none is ready."""
+    """The missing needs that keep every lab from running: those for everything, and all providers if none is ready."""
     missing = [need for need in needed if not need.present and need.unlocks == EVERYTHING]
     places = [need for need in needed if need.name.startswith("provider ")]
     return missing + ([] if any(need.present for need in places) else places)
@@ -66,7 +66,7 @@ def lacking(needed: Sequence[Need]) -> list[Need]:
 class Tool:
     """A program or file, the Debian package that has it, and what it is for.
 
-    file: what proves it, if not the program's name; others: further names of the program.
+    file: the file to look for, if it is not the program's name; others: other names of the program.
     """
 
     name: str
@@ -80,8 +80,8 @@ class Tool:
 class MachineFacts:
     """Facts about this machine. Sizes in bytes.
 
-    memory_limit: the control group that limits memory, in words; empty for none. aio_free: AIO requests left
-    system-wide; None if the kernel does not say.
+    memory_limit: the control group that limits memory, in words; empty if there is none. aio_free: AIO requests left
+    system-wide; None if the kernel does not report them.
     """
 
     arch: Arch
@@ -114,7 +114,7 @@ def tools(arch: Arch) -> tuple[Tool, ...]:
 
 
 def needs(home: Home) -> tuple[Need, ...]:
-    """All needs of a lab on this machine. Changes nothing; asks the engines that exist."""
+    """All needs of a lab on this machine. Changes nothing; contacts the engines that exist."""
     return (*machine_needs(look(home)), *provider_needs([make() for make in PROVIDERS.values()]))
 
 
@@ -139,16 +139,16 @@ def look(home: Home) -> MachineFacts:
 
 
 def machine_needs(machine: MachineFacts) -> tuple[Need, ...]:
-    """Judge the facts alone."""
+    """The needs that follow from these facts."""
     return tuple(_machine_needs(machine))
 
 
 def provider_needs(providers: Sequence[Provider]) -> tuple[Need, ...]:
-    """A need for each provider, in the provider's own words."""
+    """A need for each provider, with the reason that the provider itself gives."""
     needed = []
     for provider in sorted(providers, key=lambda provider: provider.cost):
         reason = provider.unavailable()
-        can = ", ".join(sorted(provider.capabilities())) or "the basics"
+        can = ", ".join(sorted(provider.capabilities())) or "basic clusters"
         detail = "ready" if reason is None else " - ".join(part for part in (reason.what, reason.detail) if part)
         needed.append(_obstructed(f"provider {provider.name}", reason, detail, f"--lab {provider.name}: {can}"))
     return tuple(needed)
@@ -171,7 +171,7 @@ def _machine_needs(machine: MachineFacts) -> Iterator[Need]:
         detail = "found" if present else "not found"
         yield _need(tool.name, present, detail, f"apt-get install {tool.package}", tool.unlocks)
     foreign, reason = machine.arch.other, machine.binfmt_obstacle
-    detail = "registered, or will be at its first use" if reason is None else reason.what
+    detail = "registered, or registered on first use" if reason is None else reason.what
     yield _obstructed(f"binfmt for {foreign}", reason, detail, f"{foreign} nodes in containers")
     yield from _sizes(machine)
 
@@ -180,8 +180,8 @@ def _sizes(machine: MachineFacts) -> Iterator[Need]:
     yield _need(
         "cache folder",
         machine.home_writable,
-        f"{machine.home} {'can' if machine.home_writable else 'cannot'} be written",
-        f"set {HOME_VARIABLE} to a folder of yours on a disk with room",
+        f"{machine.home} is {'' if machine.home_writable else 'not '}writable",
+        f"set {HOME_VARIABLE} to a folder that you can write, on a disk with enough space",
         EVERYTHING,
     )
     room = _figure(
@@ -197,12 +197,12 @@ def _sizes(machine: MachineFacts) -> Iterator[Need]:
         f"{machine.memory_bytes / GIB:.1f} GiB available{machine.memory_limit}",
         f"{MIXED_CLUSTER_BYTES / GIB:.1f}",
         machine.memory_bytes >= MIXED_CLUSTER_BYTES,
-        "stop what else is running, or ask for fewer nodes",
+        "stop other programs, or ask for fewer nodes",
     )
     if machine.aio_free is not None:
         yield _figure(
             "kernel AIO requests",
-            f"{machine.aio_free} left (fs.aio-max-nr less fs.aio-nr)",
+            f"{machine.aio_free} left (fs.aio-max-nr minus fs.aio-nr)",
             str(3 * AIO_PER_OSD),
             machine.aio_free >= 3 * AIO_PER_OSD,
             "sudo sysctl -w fs.aio-max-nr=1048576",
@@ -210,7 +210,7 @@ def _sizes(machine: MachineFacts) -> Iterator[Need]:
     unlimited = machine.open_files == resource.RLIM_INFINITY
     yield _figure(
         "open files",
-        "no limit" if unlimited else f"{machine.open_files} a process",
+        "no limit" if unlimited else f"{machine.open_files} per process",
         str(OPEN_FILES),
         unlimited or machine.open_files >= OPEN_FILES,
         f"ulimit -n {OPEN_FILES}",

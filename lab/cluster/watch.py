@@ -1,6 +1,6 @@
-"""Watches a cluster beside a scenario: ends waits and commands once a daemon that should run does not; samples status.
+"""Watches a cluster during a scenario: ends waits and commands if a daemon does not run as it should; samples status.
 
-A daemon does not run when it died or was stopped, or when it is down in the map although it lives.
+A daemon counts as not running if it died, is stopped (SIGSTOP), or is down in the map although its process lives.
 """
 
 import threading
@@ -15,22 +15,23 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Recorder
 
 LOOK_S = 5.0
-"""Between two looks: one costs a file of /proc for each daemon."""
+"""Time between two checks. Each check reads one file of /proc for each daemon."""
 WAITED_S = 30.0
-"""Of a wait before the map is asked, too: shorter ones end by themselves."""
+"""A wait must have lasted this long before the OSD map is checked too; shorter waits end by themselves."""
 DOWN_S = 45.0
-"""Before patience. A sound OSD that was called down by mistake is up again within seconds (osd_heartbeat_grace: 10)."""
+"""Multiplied by patience. A sound OSD that was marked down by mistake is up again within seconds
+(osd_heartbeat_grace: 10)."""
 GAP_S = 30.0
-"""Without a look, after which what was down before is not known to have been down since."""
+"""After this long without a check, an OSD that was down before may have been up in between."""
 SAMPLE = "sample"
 SAMPLED_S = 0.5
 
 
 class Watch:
-    """Looks at a cluster's daemons while somebody waits; raises CephTrouble that names the daemon.
+    """Checks a cluster's daemons while some thread waits; raises CephTrouble that names the daemon.
 
-    Any thread may wait. Each is told once of what one of them came upon, so that all their commands end.
-    limit: of all that is watched; held: whether SIGSTOP holds a daemon.
+    Any thread may wait. What one thread finds is raised once in each of them, so that all their commands end.
+    limit: for the whole watched block; held: whether SIGSTOP holds a daemon.
     """
 
     def __init__(
@@ -50,10 +51,10 @@ class Watch:
         self._told: set[int] = set()
 
     def __call__(self, waited_s: float) -> None:
-        """waited_s: how long the wait has lasted; the map is asked in long ones only."""
+        """waited_s: how long the wait has lasted; the map is checked only in long waits."""
         self.tell()
         now = self._clock.monotonic()
-        # A look may wait for an answer itself, and is not looked at.
+        # A check may itself wait for an answer. It must not start another check.
         if now - self._looked_s < LOOK_S or not self._looking.acquire(blocking=False):
             return
         try:
@@ -65,14 +66,14 @@ class Watch:
             self._looking.release()
 
     def tell(self) -> None:
-        """Raise what another thread came upon, once."""
+        """Raise, once per thread, what another thread found."""
         if self._trouble is not None and threading.get_ident() not in self._told:
             self._told.add(threading.get_ident())
             raise self._trouble
 
     def cause(self, error: LabError) -> LabError:
-        """What an error comes from: a wait or command that did not end, from the daemon that stands still, if any."""
-        late = any(isinstance(each, CommandTimedOut | NotReached) for each in (error, error.__cause__))
+        """The cause of an error: for a wait or command that timed out, the stopped daemon, if there is one."""
+        late = any(isinstance(link, CommandTimedOut | NotReached) for link in (error, error.__cause__))
         stopped = self._stopped_now() if late else set()
         return _stands_still(stopped, str(error)) if stopped else error
 
@@ -87,12 +88,12 @@ class Watch:
         self._look_at_limit(now - self._began_s)
 
     def _look_at_limit(self, taken_s: float) -> None:
-        """Raise once beyond the limit, so that what cleans up afterwards can."""
+        """Raise only once when the limit has passed, so that the clean-up afterwards can wait too."""
         limit = self._limit
         if limit is not None and taken_s > limit.seconds:
             self._limit = None
-            what = f"{limit.of} has taken {taken_s:.0f} s; its limit is {limit.seconds:.0f} s: {limit.why}"
-            raise CephTrouble(what, "", "is this machine much busier than it was?")
+            what = f"{limit.of} has taken {taken_s:.0f} s, more than its limit of {limit.seconds:.0f} s ({limit.why})"
+            raise CephTrouble(what, "", "check whether this machine is much busier than before")
 
     def _look_for_stopped(self) -> None:
         stopped = self._stopped_now()
@@ -102,7 +103,7 @@ class Watch:
             raise _stands_still(lasting, "")
 
     def _look_for_dead(self) -> None:
-        """Of processes of this machine: asking for one elsewhere costs a request for each look."""
+        """Only for processes of this machine, because a process elsewhere costs a request at each check."""
         dead = {daemon.name for daemon in self._running() if _is_here(daemon) and not daemon.alive()}
         lasting = dead & self._dead
         self._dead = dead
@@ -113,9 +114,9 @@ class Watch:
         return {daemon.name for daemon in self._running() if self._held(daemon)}
 
     def _look_for_down(self, now: float) -> None:
-        """An OSD that lives and is down in the map for longer than a slow machine explains."""
+        """Raise for an OSD whose process lives but which is down in the map for longer than a slow machine explains."""
         if any(daemon.kind == "mon" and not _runs(daemon) for daemon in self._cluster.daemons.values()):
-            return  # nobody may answer
+            return  # the monitors may have no quorum
         with suppress(LabError):
             up = set(self._cluster.up_osds())
             down = [daemon for daemon in self._running() if daemon.kind == "osd" and int(daemon.id) not in up]
@@ -140,7 +141,7 @@ def _stands_still(names: set[str], detail: str) -> CephTrouble:
 
 
 def held_here(daemon: Daemon) -> bool:
-    """Whether SIGSTOP holds a daemon that is a process of this machine: one elsewhere costs a program for each look."""
+    """Whether SIGSTOP holds a daemon of this machine; one elsewhere would cost starting a program at each check."""
     return _is_here(daemon) and stopped(daemon)
 
 
@@ -154,7 +155,7 @@ def _runs(daemon: Daemon) -> bool:
 
 @contextmanager
 def watched(cluster: Cluster, recorder: Recorder, period_s: float = SAMPLED_S) -> Iterator[None]:
-    """Record a `sample` event every period_s seconds inside the block, by a separate client.
+    """Record a `sample` event every period_s seconds inside the block, through a separate client.
 
     A failed request is recorded too, with its reason: monitors without a quorum do not answer.
     """

@@ -148,7 +148,7 @@ def test_on_a_cluster_that_exists_the_list_says_what_is_measured(stands: Standin
         verdict, data = run(tmp_path, cluster, home, WHOLE["room"], "nodes.count=3")
         assert (verdict.outcome, bool(data["rows"][0]["measured"])) == (Outcome.PASS, True)
         _, data = run(tmp_path, cluster, home, node, "nodes.count=3")
-        assert "which is not on the list; allow it by --may-break, daemons" in data["measuring"][0]
+        assert "which is not on the list; allow it with --may-break: daemons" in data["measuring"][0]
     assert stands.changes() == []
     osds = frozenset(f"osd.{osd}" for osd in stands.cluster.osd_ids())
     with attached(stands, home, pools=pools, hosts=hosts, daemons=osds) as cluster:

@@ -151,7 +151,7 @@ def test_an_osd_that_is_not_on_the_list_is_refused_before_anything_is_written(mo
     way = way_of(NODE)
     assert isinstance(way, Way)
     said = way.measure(stage, find(ALTRA), trust())
-    assert "osd.3 is not on the list; allow it by --may-break, daemons = ['osd.3']" in str(said)
+    assert "osd.3 is not on the list; allow it with --may-break: daemons = ['osd.3']" in str(said)
     assert did == ["df", "osd in 3"]
 
 

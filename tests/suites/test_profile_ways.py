@@ -121,7 +121,7 @@ def test_a_step_that_is_not_permitted_leaves_the_prediction_to_decide(tmp_path: 
     compared(Stage(None, recorder, Random(1), tmp_path), wanted, way)
     assert figures(recorder.events()).outcome is Outcome.PASS
     [data] = [event.data for event in recorder.events() if event.kind == KIND]
-    assert "pool 'wanted' is not on the list; allow it by --may-break" in data["measuring"][0]
+    assert "pool 'wanted' is not on the list; allow it with --may-break" in data["measuring"][0]
 
 
 # Power

@@ -1,1 +1,1 @@
-"""A cluster that exists, used as if the lab had made it; a guard lets nothing be touched that is not on a list."""
+"""An existing cluster, used as if the lab had made it. A guard refuses everything that is not on a list."""

@@ -1,4 +1,4 @@
-"""Attaches to an existing cluster: a `Cluster` over guarded hosts. What a run puts there is removed at its end."""
+"""Attaches to an existing cluster: a `Cluster` over guarded hosts. What a run creates there is removed at its end."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,15 +31,15 @@ _AT_ONCE = 16
 S3_HINT = "give it a table [s3] with endpoints and keys, see docs/attach.md"
 _TELLS_A_KEY = re.compile(r"\s*(keyring|keyfile|key)\s*=")
 _OP_TIMEOUTS = {"rados_mon_op_timeout": "60", "rados_osd_op_timeout": "120"}
-"""A hang must become an error while the test still waits, as in the lab's own clusters."""
+"""A hang must become an error before the test times out, as in the lab's own clusters."""
 
 
 @dataclass
 class AttachedCluster(Cluster):
     """An existing cluster. Its clients run only on the inventory's client machines.
 
-    program_name: the entity that programs are limited to; empty if the list names no pool. watcher: a Prometheus here
-    that scrapes the exporters there.
+    program_name: the cephx entity to which programs are limited; empty if the list names no pool. watcher: a Prometheus
+    on this machine that scrapes the cluster's exporters.
     """
 
     guarded_hosts: Mapping[str, Host]
@@ -72,7 +72,7 @@ class AttachedCluster(Cluster):
 
     def new_client(self, node: str, *, options: Mapping[str, str] | None = None) -> RadosClient:
         if node not in self.load_nodes():
-            raise Unavailable(f"{node} is no client machine of the attached cluster", hint="give it the role client")
+            raise Unavailable(f"{node} is not a client machine of the attached cluster", hint="give it the role client")
         host = self.hosts[node]
         assert isinstance(host, GuardedHost)
         name = _access(self.inventory).name
@@ -81,19 +81,19 @@ class AttachedCluster(Cluster):
 
     @property
     def client_name(self) -> str:
-        """The run's own entity, which Ceph itself limits to the pools on the list."""
+        """The run's own cephx entity, which Ceph itself limits to the pools on the list."""
         if not self.program_name:
-            raise NotPermitted("a program that talks to Ceph, as no pool is on the list")
+            raise NotPermitted("a program that talks to Ceph, because the list has no pool")
         return self.program_name
 
     def s3_endpoints(self, buckets: Sequence[str]) -> list[Endpoint]:
-        """Where the inventory says that S3 is spoken, for loads that make these buckets.
+        """The S3 endpoints in the inventory, for loads that make these buckets.
 
-        Unavailable where it says nothing; NotPermitted for a bucket that is not on the list.
+        Unavailable if the inventory has none; NotPermitted for a bucket that is not on the list.
         """
         access = self.inventory.s3
         if access is None:
-            what = f"{self.inventory.source.name} does not say where the attached cluster speaks S3"
+            what = f"{self.inventory.source.name} gives no S3 endpoint of the attached cluster"
             raise Unavailable(what, "s3: missing", S3_HINT)
         for bucket in buckets:
             self.guard.bucket(bucket)
@@ -101,7 +101,7 @@ class AttachedCluster(Cluster):
         return [Endpoint(address, *keys) for address in access.endpoints]
 
     def daemons_changed(self) -> None:
-        """Saves nothing: another process attaches anew."""
+        """Save nothing: another process attaches again by itself."""
 
 
 def guarded_conf(folder: PurePosixPath) -> PurePosixPath:
@@ -113,14 +113,14 @@ def guarded_conf(folder: PurePosixPath) -> PurePosixPath:
 def attach_cluster(
     inventory: Inventory, permit: Permit, run: Run, *, progress: Progress, prometheus: str = ""
 ) -> Iterator[AttachedCluster]:
-    """Enter the machines and ask the cluster what it has. Leaving the block removes what was put there.
+    """Connect to the machines and ask the cluster what it has. Leaving the block removes what was created there.
 
-    prometheus: the program that keeps, on this machine, what exporters there tell; empty: nothing is kept.
-    SpecError if inventory, list and cluster do not match, or no exporter is there. Nothing was changed then.
+    prometheus: the Prometheus program of this machine that stores the exporters' series; empty: nothing is stored.
+    SpecError, with nothing changed, if inventory, list and cluster do not match, or no exporter answers.
     """
     access = _access(inventory)
     if not inventory.with_role(Role.CLIENT):
-        raise SpecError(f"{inventory.source} names no client", "roles: no machine has client", "give one the role")
+        raise SpecError(f"{inventory.source} names no client", "no machine has role client", "give a machine that role")
     lab = SshLab(run, inventory.machines)
 
     def enter(machine: Machine) -> None:
@@ -195,7 +195,7 @@ def keeping(units: SystemdUnits, daemon: str) -> SystemdUnits | None:
 
 
 def refuse_misfit(permit: Permit, census: Census, inventory: Inventory) -> None:
-    """SpecError if the list names a pool that exists, or a daemon that does not exist or would be changed for good."""
+    """SpecError if the list names a pool that exists, or a daemon that does not exist or would not be restored."""
     daemons = {daemon.name for daemon in census.daemons}
     wrong = [
         f"pools: got {name!r}, which exists already; wanted: names that are free"
@@ -206,7 +206,7 @@ def refuse_misfit(permit: Permit, census: Census, inventory: Inventory) -> None:
         for name in sorted(permit.daemons - daemons)
     ]
     wrong += [
-        f"daemons: got {name!r}, whose weight or primary affinity is not 1: a scenario would leave it at 1"
+        f"daemons: got {name!r}, whose weight or primary affinity is not 1; a scenario would leave it at 1"
         for name in sorted(permit.daemons & set(census.changed_weights))
     ]
     if wrong:
@@ -215,12 +215,12 @@ def refuse_misfit(permit: Permit, census: Census, inventory: Inventory) -> None:
 
 def _access(inventory: Inventory) -> CephAccess:
     if inventory.ceph is None:
-        raise SpecError(f"{inventory.source} does not say how to reach Ceph", "ceph: missing", "give it a table [ceph]")
+        raise SpecError(f"{inventory.source} does not say how to reach Ceph", "[ceph] is missing", "add a table [ceph]")
     return inventory.ceph
 
 
 def _put_guarded(host: Host, access: CephAccess) -> None:
-    """The cluster's own ceph.conf and keyring, for the guard's clients."""
+    """Copy the cluster's own ceph.conf and keyring to a host, for the guard's clients."""
     path = guarded_conf(host.directory)
     keys = path.with_name("keyring")
     host.make_directory(path.parent)
@@ -229,21 +229,21 @@ def _put_guarded(host: Host, access: CephAccess) -> None:
 
 
 def with_section(text: str, name: str, keys: PurePosixPath) -> bytes:
-    """A ceph.conf with a section for an entity: its keyring, and timeouts against hangs."""
+    """A ceph.conf with a section for an entity: its keyring, and timeouts that end a hang."""
     settings = {"keyring": str(keys), "admin_socket": "", "log_file": "", **_OP_TIMEOUTS}
     lines = [f"[{name}]", *(f"{key} = {value}" for key, value in settings.items())]
     return ("\n".join([text.rstrip("\n"), *lines]) + "\n").encode()
 
 
 def limited_conf(text: str, name: str, keys: PurePosixPath) -> bytes:
-    """A ceph.conf by which every program uses the keyring of one entity, and no other keyring."""
+    """A ceph.conf that makes every program use the keyring of one entity, and no other keyring."""
     ours = [line for line in text.splitlines() if not _TELLS_A_KEY.match(line)]
     return with_section("\n".join([*ours, "[global]", f"keyring = {keys}"]), name, keys)
 
 
 @contextmanager
 def _limited(client: RadosClient, hosts: Sequence[Host], permit: Permit, name: str, text: str) -> Iterator[None]:
-    """Makes the run's own entity, which Ceph limits to the pools on the list, and removes it afterwards."""
+    """Create the run's own cephx entity, which Ceph limits to the pools on the list. Remove it after the block."""
     if not name:
         yield
         return
@@ -261,5 +261,5 @@ def _limited(client: RadosClient, hosts: Sequence[Host], permit: Permit, name: s
         try:
             client.mon("auth rm", entity=name)
         except CephTrouble as error:
-            left = f"{name} is left in the cluster, remove it with `ceph auth rm {name}`: {error}"
+            left = f"{name} is still in the cluster; remove it with `ceph auth rm {name}`: {error}"
             raise CleanupFailed([left]) from error

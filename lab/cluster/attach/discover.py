@@ -33,7 +33,7 @@ class DaemonRecord:
 
 @dataclass(frozen=True)
 class Census:
-    """A whole cluster. placed: daemon -> name of its machine; release: Ceph's name of it."""
+    """A whole cluster. placed: daemon -> name of its machine; release: Ceph's name of the release."""
 
     fsid: str
     release: str
@@ -72,21 +72,22 @@ def place(daemons: Iterable[DaemonRecord], inventory: Inventory) -> dict[str, st
     for daemon in daemons:
         machine = _machine_of(daemon, inventory)
         if machine is None:
-            wrong.append(f"{daemon.name} is on {daemon.hostname} ({', '.join(sorted(daemon.addresses))}): not there")
+            where = f"{daemon.hostname} ({', '.join(sorted(daemon.addresses))})"
+            wrong.append(f"{daemon.name} is on {where}, which the inventory does not have")
             continue
         placed[daemon.name] = machine.name
         if _KINDS[daemon.kind] not in machine.roles:
             has = ", ".join(sorted(machine.roles))
-            wrong.append(f"roles of {machine.name}: got {has}, wanted: {daemon.kind} too ({daemon.name})")
+            wrong.append(f"roles of {machine.name}: got {has}, wanted: also {daemon.kind} (for {daemon.name})")
         if daemon.arch and daemon.arch != machine.arch.value:
-            wrong.append(f"architecture of {machine.name}: got {machine.arch}, {daemon.name} says {daemon.arch}")
+            wrong.append(f"architecture of {machine.name}: got {machine.arch}, {daemon.name} reports {daemon.arch}")
     for machine in inventory.machines:
         kinds = {_KINDS[name.partition(".")[0]] for name, where in placed.items() if where == machine.name}
         spare = sorted(machine.roles - kinds - {Role.CLIENT, Role.NVMEOF})
-        wrong += [f"roles of {machine.name}: got {role}, and the cluster has no {role} there" for role in spare]
+        wrong += [f"roles of {machine.name}: got {role}, but the cluster has no {role} there" for role in spare]
     if wrong:
-        hint = "correct the inventory: every machine with a daemon, cluster_address as Ceph knows it"
-        raise SpecError(f"{inventory.source} is not of this cluster", "\n".join(wrong), hint)
+        hint = "list every machine that has a daemon, each with the cluster_address that Ceph uses"
+        raise SpecError(f"{inventory.source} does not match this cluster", "\n".join(wrong), hint)
     return placed
 
 
@@ -95,7 +96,7 @@ def _machine_of(daemon: DaemonRecord, inventory: Inventory) -> Machine | None:
         if daemon.addresses & {machine.address, machine.cluster_address}:
             return machine
     ident = daemon.name.partition(".")[2]
-    # Monitors and managers have the names of their machines. cephadm adds a word to a manager's name.
+    # Monitors and managers are named after their machines. cephadm appends a word to a manager's name.
     called = () if daemon.kind == "osd" else (ident, ident.partition(".")[0])
     names = (daemon.hostname, daemon.hostname.partition(".")[0], *called)
     return next((machine for machine in inventory.machines if machine.name in names), None)
@@ -124,7 +125,7 @@ def _release(versions: Mapping[str, Mapping[str, int]]) -> str:
 
 
 def spec_of(census: Census, inventory: Inventory) -> ClusterSpec:
-    """The cluster as a spec. Its OSDs' devices are named `osd-N`; scenarios may not use them."""
+    """The cluster as a spec. The devices of its OSDs are named `osd-N`; scenarios may not use them."""
     nodes = []
     for machine in inventory.machines:
         here = [daemon for daemon in census.daemons if census.placed[daemon.name] == machine.name]

@@ -1,4 +1,4 @@
-"""A Prometheus on this machine for a cluster that exists: it scrapes exporters that are there, and starts none."""
+"""A Prometheus on this machine for an existing cluster: it scrapes the exporters that run there, and starts none."""
 
 import http.client
 import urllib.error
@@ -25,14 +25,14 @@ from cephlab.lab.services.prometheus import (
 from cephlab.lab.spec.inventory import Machine, with_port
 
 CEPH_EXPORTER_PORT = 9926
-"""Of the ceph-exporter that cephadm starts on each machine, which tells what OSDs count; its own default."""
+"""Default port of the ceph-exporter that cephadm starts on each machine; it exports the counters of OSDs."""
 _ASK_S = 5.0
 _AT_ONCE = 16
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Something that may tell series. addresses: where it is asked for, in this order, with the port."""
+    """A possible exporter. addresses: where to try it, in this order, each with the port."""
 
     kind: str
     node: str
@@ -44,14 +44,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Watcher:
-    """A Prometheus that runs here. api: address of its API; data: the folder with its store `tsdb`."""
+    """A Prometheus that runs on this machine. api: address of its API; data: the folder with its store `tsdb`."""
 
     api: str
     data: PurePosixPath
 
 
 def candidates(machines: Iterable[Machine], placed: Mapping[str, str]) -> tuple[Candidate, ...]:
-    """All that may tell series, at their usual ports. placed: daemon -> name of its machine."""
+    """All possible exporters, at their usual ports. placed: daemon -> name of its machine."""
     managers = {where for daemon, where in placed.items() if daemon.partition(".")[0] == MGR.kind}
     with_daemons = set(placed.values())
     found = []
@@ -70,7 +70,7 @@ def _candidate(kind: str, machine: Machine, port: int) -> Candidate:
 
 
 def tells(address: str) -> bool:
-    """Whether something there answers as an exporter does: plain text, below `/metrics`."""
+    """Whether `/metrics` at this address answers with plain text, as an exporter does."""
     try:
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=_ASK_S) as answer:
             return str(answer.headers.get_content_type()) == "text/plain"
@@ -84,32 +84,33 @@ def tells(address: str) -> bool:
 def there(
     asked: Iterable[Candidate], ask: Callable[[str], bool] = tells
 ) -> tuple[dict[str, list[tuple[str, str]]], list[Candidate]]:
-    """(kind -> (address, node) of each that answers, those that do not)."""
+    """(kind -> (address, node) of each exporter that answers, candidates that do not answer)."""
     every = tuple(asked)
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        found = list(pool.map(lambda each: next(filter(ask, each.addresses), ""), every))
+        answering = list(pool.map(lambda candidate: next(filter(ask, candidate.addresses), ""), every))
     jobs: dict[str, list[tuple[str, str]]] = {}
-    for each, address in zip(every, found, strict=True):
+    for candidate, address in zip(every, answering, strict=True):
         if address:
-            jobs.setdefault(each.kind, []).append((address, each.node))
-    return jobs, [each for each, address in zip(every, found, strict=True) if not address]
+            jobs.setdefault(candidate.kind, []).append((address, candidate.node))
+    return jobs, [candidate for candidate, address in zip(every, answering, strict=True) if not address]
 
 
 @contextmanager
 def watching(asked: Iterable[Candidate], program: str, folder: Path, progress: Progress) -> Iterator[Watcher]:
-    """Scrape what answers while the block lasts. program: a Prometheus of this machine; folder: for all that it keeps.
+    """Scrape the exporters that answer, inside the block. SpecError if no exporter answers.
 
-    SpecError where nothing answers.
+    program: the Prometheus program of this machine; folder: where it keeps everything.
     """
     jobs, silent = there(asked)
     if not jobs:
         raise SpecError(
             "--metrics: no machine of the cluster has an exporter",
-            f"none answers: {', '.join(map(str, silent))}",
-            "start prometheus-node-exporter there, or the manager's module prometheus; nothing is started for you",
+            f"no answer from {', '.join(map(str, silent))}",
+            "start prometheus-node-exporter there, or enable the manager module prometheus; cephlab starts neither",
         )
-    told = sorted(f"{kind} of {node}" for kind, targets in jobs.items() for _, node in targets)
-    progress(f"series from {', '.join(told)}; none from {', '.join(map(str, silent)) or 'nothing else'}")
+    scraped = sorted(f"{kind} of {node}" for kind, targets in jobs.items() for _, node in targets)
+    missing = f"; no answer from {', '.join(map(str, silent))}" if silent else ""
+    progress(f"scraping {', '.join(scraped)}{missing}")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "prometheus.yml").write_bytes(configuration(jobs))
     port = free_port()

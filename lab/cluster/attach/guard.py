@@ -1,4 +1,4 @@
-"""Decides what a run may do to an existing cluster. Steps that are not known to be harmless are refused."""
+"""Decides what a run may do to an existing cluster, and refuses steps that are not known to be harmless."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -110,7 +110,7 @@ _POOL_COMMANDS = {
     "osd pool set",
     "osd pool set-quota",
 }
-"""Commands about one pool, which the argument `pool` names."""
+"""Commands on one pool, which the argument `pool` names."""
 
 _OSD_COMMANDS = {
     "osd crush reweight": "name",
@@ -123,7 +123,7 @@ _OSD_COMMANDS = {
     "osd reweight": "id",
     "osd scrub": "who",
 }
-"""Commands about OSDs -> the argument that names them."""
+"""Commands on OSDs -> the argument that names them."""
 
 _PROFILE_COMMANDS = {
     "osd crush rule create-erasure",
@@ -133,19 +133,19 @@ _PROFILE_COMMANDS = {
     "osd erasure-code-profile rm",
     "osd erasure-code-profile set",
 }
-"""Commands about a profile or a rule, which has the name of its pool."""
+"""Commands on a profile or a rule, which has the name of its pool."""
 
 _PG_COMMANDS = {"deep-scrub", "deep_scrub", "pg deep-scrub", "pg repair", "pg scrub", "repair", "scrub"}
 
 _FREE_OPERATIONS = {"about", "clock", "forget_pool", "pgs"}
-"""Operations of a client's agent that neither change nor read data."""
+"""Operations of a client's agent that neither read nor change data."""
 
 
 class NotPermitted(Unavailable):
     """A step was refused, because it would touch something that is not on the list."""
 
     def __init__(self, what: str, key: str = "", name: str = "", *, hint: str = "") -> None:
-        allow = f"allow it by --may-break, {key} = [{name!r}]" if key else "run it on a cluster of the lab's own"
+        allow = f"allow it with --may-break: {key} = [{name!r}]" if key else "run it on a cluster that the lab made"
         super().__init__(f"not permitted on the attached cluster: {what}", "nothing was done", hint or allow)
 
 
@@ -160,7 +160,7 @@ class Existing:
 
 @dataclass(frozen=True)
 class Guard:
-    """Judges each step beforehand. pool_names: returns id -> name of the present pools."""
+    """Judges each step before it is done. pool_names: returns id -> name of the current pools."""
 
     permit: Permit
     existing: Existing
@@ -171,10 +171,10 @@ class Guard:
         if name not in self.permit.pools:
             raise NotPermitted(f"pool {name!r} is not on the list", "pools", name)
         if name in self.existing.pools:
-            raise NotPermitted(f"pool {name!r} was there before the run")
+            raise NotPermitted(f"pool {name!r} existed before the run")
 
     def bucket(self, name: str) -> None:
-        """Raises NotPermitted unless a bucket of S3 may be made. Whether it was there is seen when it is made."""
+        """Raises NotPermitted unless an S3 bucket may be made. Creating it shows whether it existed already."""
         if name not in self.permit.buckets:
             raise NotPermitted(f"bucket {name!r} is not on the list", "buckets", name)
 
@@ -233,7 +233,7 @@ class Guard:
         elif prefix in _PG_COMMANDS:
             self._pg(prefix, str(command.get("pgid")))
         else:
-            raise NotPermitted(f"the command {prefix!r}, which is not known to be about one pool or OSD")
+            raise NotPermitted(f"the command {prefix!r}, which is not known to affect only one pool or OSD")
 
     def _osds(self, prefix: str, named: Any) -> None:
         several = named if isinstance(named, Iterable) and not isinstance(named, str) else [named]
@@ -247,7 +247,7 @@ class Guard:
         pool = name.removesuffix("-profile")
         self.pool(pool)
         if name in (self.existing.rules if "rule" in prefix else self.existing.profiles):
-            raise NotPermitted(f"{name!r} of the command {prefix!r} was there before the run")
+            raise NotPermitted(f"{name!r} of the command {prefix!r} existed before the run")
 
     def _pg(self, prefix: str, pgid: str) -> None:
         if prefix not in _PG_COMMANDS:
@@ -255,5 +255,5 @@ class Guard:
         number = pgid.partition(".")[0]
         name = self.pool_names().get(int(number)) if number.isdigit() else None
         if name is None:
-            raise NotPermitted(f"the command {prefix!r} to PG {pgid}, which no pool has")
+            raise NotPermitted(f"the command {prefix!r} to PG {pgid}, which belongs to no pool")
         self.pool(name)

@@ -21,7 +21,7 @@ _RESOLVE_S = 60.0
 
 
 def own_folder(host: Host) -> PurePosixPath:
-    """The scenarios' folder on a machine. The folder above is the lab's, with its agents and keyring."""
+    """The scenarios' folder on a machine. Its parent is the lab's folder, with the lab's agents and keyring."""
     return host.directory / "own"
 
 
@@ -53,8 +53,8 @@ class GuardedHost:
     """A machine of an existing cluster.
 
     Everything below its own directory may be read and written. If the list names the machine, programs may run as the
-    run's own Ceph entity, and files elsewhere may be used. Files of the lab may not. The guard's own clients may run on
-    any machine. entity: empty if the run has none.
+    run's own cephx entity and use files elsewhere, but not the files of the lab. The guard's own clients may run on any
+    machine. entity: empty if the run has none.
     """
 
     own_kernel = True
@@ -121,12 +121,12 @@ class GuardedHost:
     def reaching(self, other: Host, path: PurePosixPath, near: PurePosixPath) -> Iterator[None]:
         """As `SshHost.reaching`, between machines on the list; see lab/workloads/fioserver.py."""
         if not isinstance(other, GuardedHost):
-            raise NotPermitted(f"reaching {other.name}, which is no machine of its inventory")
+            raise NotPermitted(f"reaching {other.name}, which is not a machine of its inventory")
         for host, place in ((other, path), (self, near)):
             host._guard.program(host.name, f"a socket at {place}")
             host._file(place, f"a socket at {place}")
         if not isinstance(self._host, SshHost):
-            raise LabBroken(f"{self.name} is entered without ssh")
+            raise LabBroken(f"{self.name} is not reached through ssh")
         with self._host.reaching(other._host, path, near):
             yield
 
@@ -147,7 +147,7 @@ class GuardedHost:
         if not not_installed(error):
             return error
         what = f"{self.name} of the attached cluster has no program {program}"
-        return Unavailable(what, error.detail, f"install the package that has it on {self.name}")
+        return Unavailable(what, error.detail, f"install the package that contains it on {self.name}")
 
     # Files
 

@@ -1,4 +1,4 @@
-"""Limits a scenario's programs to the run's own Ceph entity. It stops mistakes, not intent."""
+"""Limits a scenario's programs to the run's own cephx entity. It prevents mistakes, not intent."""
 
 import posixpath
 import re
@@ -46,15 +46,15 @@ _KEY_PLACES = ("/etc/ceph", "/var/lib/ceph", "/var/snap/microceph")
 
 
 class OtherEntity(NotPermitted):
-    """A program was not started, because it could act as another Ceph entity than the run's own."""
+    """A program was not started, because it could act as a cephx entity other than the run's own."""
 
 
 @dataclass(frozen=True)
 class Offered:
     """What programs may use on a machine.
 
-    own: the scenario's folder, inside the lab's folder, inside the run's. entity: the one that Ceph limits to the pools
-    on the list; empty if there is none.
+    own: the scenario's folder, inside the lab's folder, inside the run's folder. entity: the cephx entity that Ceph
+    limits to the pools on the list; empty if there is none.
     """
 
     host: str
@@ -76,19 +76,19 @@ class Offered:
         stdin: bytes = b"",
         cwd: PurePosixPath | None = None,
     ) -> None:
-        """OtherEntity unless a program acts as the entity, as far as its command line shows."""
+        """Raise OtherEntity unless the command line shows that a program acts as the entity."""
         reached = sorted(set(_reached(argv, stdin)))
         if reached:
             self._refuse(f"{argv[0]}, which could start {', '.join(reached)},")
         self._variables(dict(env or {}))
-        told = " ".join((*argv, *(env or {}).values(), _code(argv, stdin)))
-        for match in _FIO_CLIENT.finditer(told):
+        words = " ".join((*argv, *(env or {}).values(), _code(argv, stdin)))
+        for match in _FIO_CLIENT.finditer(words):
             self._require(argv[0], f"client.{match[1].removeprefix('client.')}")
         if _CLIENTS.fullmatch(_name(argv[0])):
             self._client(argv)
-        if _ADMIN.search(told):
+        if _ADMIN.search(words):
             self._refuse(f"{argv[0]} as client.admin")
-        for word in _PATHS.findall(told):
+        for word in _PATHS.findall(words):
             if "/" in word:
                 path = posixpath.normpath((cwd or self.own) / word)
                 self.place(PurePosixPath(path), f"{argv[0]} with {word}")
@@ -108,7 +108,7 @@ class Offered:
             self._option(argv[0], kind, value)
             kinds.add(kind)
         if not kinds & {"name", "id"}:
-            self._refuse(f"{argv[0]} without a name, which is client.admin,")
+            self._refuse(f"{argv[0]} without a name, which means client.admin,")
 
     def _option(self, program: str, kind: str, value: str) -> None:
         if kind == "key":
@@ -128,24 +128,24 @@ class Offered:
             self._refuse(f"{program} with {path}")
 
     def place(self, path: PurePosixPath, what: str, own: PurePosixPath | None = None) -> None:
-        """OtherEntity if a path is in the lab's folder or may hold keys. own: the scenario's folder, links followed."""
+        """Raise OtherEntity if a path is in the lab's folder or may hold keys. own: the resolved scenario folder."""
         own = own or self.own
         if path.is_relative_to(own):
             return
         if path.is_relative_to(own.parent.parent):
             self._refuse(f"{what}, in the lab's own folder,")
         if path.name == "keyring" or path.suffix == ".keyring" or any(map(path.is_relative_to, _KEY_PLACES)):
-            self._refuse(f"{what}, where keys of others are,")
+            self._refuse(f"{what}, where keys of other entities are,")
 
     def _refuse(self, what: str) -> None:
         files = f"files below {self.own}"
-        client = f"a client itself, with -n {self.entity}; {files}"
-        allowed = client if self.entity else f"{files}; no pool is on the list"
+        client = f"a Ceph client started directly with -n {self.entity}; {files}"
+        allowed = client if self.entity else f"{files}; the list has no pool"
         raise OtherEntity(f"{what} on {self.host}", hint=f"allowed: {allowed}")
 
 
 def _reached(argv: Sequence[str], stdin: bytes) -> Iterator[str]:
-    """Ceph clients, and their variables, that a program uses through another program."""
+    """Ceph clients, and their environment variables, that a program uses through another program."""
     yield from _of_code(_code(argv, stdin))
     if not _PREFIXES.fullmatch(_name(argv[0])):
         return
@@ -157,7 +157,7 @@ def _reached(argv: Sequence[str], stdin: bytes) -> Iterator[str]:
 
 
 def _code(argv: Sequence[str], stdin: bytes) -> str:
-    """The code of an interpreter: from its command line, or from its input if the command line names no file."""
+    """The code that an interpreter runs: from its command line, or from its input if the command line names no file."""
     if not _INTERPRETERS.fullmatch(_name(argv[0])):
         return ""
     start = next((place for place, word in enumerate(argv) if _CODE.fullmatch(word)), None)

@@ -1,4 +1,4 @@
-"""The list of what a run may touch on an existing cluster: a file or a few words, checked before any contact."""
+"""The list of what a run may touch on an existing cluster: a file or a few words, checked before connecting."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ _KINDS = {"pool": "pools", "daemon": "daemons", "host": "hosts", "disk": "disks"
 
 @dataclass(frozen=True)
 class PermittedDisk:
-    """A disk whose content may be lost. host: the machine's name in the inventory; path: of the disk there."""
+    """A disk whose content may be lost. host: the machine's name in the inventory; path: path of the disk there."""
 
     host: str
     path: str
@@ -32,9 +32,9 @@ class PermittedDisk:
 class Permit:
     """What a run may touch, by exact names. The default is nothing: read-only.
 
-    pools: the run may make, write to and delete them, and none may exist before; daemons: may be stopped, started,
-    killed and changed by commands; hosts: a scenario's programs may run and write there; disks: their content may be
-    lost; buckets: of S3, as for pools.
+    pools: the run may make, write to and delete them, and they must not exist before. daemons: may be stopped, started,
+    killed and changed by commands. hosts: a scenario's programs may run and write there. disks: their content may be
+    lost. buckets: S3 buckets, with the same rules as pools.
     """
 
     pools: frozenset[str] = frozenset()
@@ -91,16 +91,16 @@ def _listed(given: str) -> dict[str, list[str]]:
         kind, _, name = word.strip().partition(":")
         if kind not in _KINDS or not name:
             wanted = "wanted: pool:NAME, daemon:KIND.ID, host:NAME, disk:HOST:/dev/NAME or bucket:NAME"
-            raise SpecError(f"--may-break: {word.strip()!r} names nothing", wanted, HINT)
+            raise SpecError(f"--may-break does not understand {word.strip()!r}", wanted, HINT)
         names.setdefault(_KINDS[kind], []).append(name)
     return names
 
 
-# A pool's name becomes part of a cephx capability, where a space or a comma would begin another one.
+# A pool's name becomes part of a cephx capability, where a space or a comma would start another one.
 _Pool = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9_-]*", "one pool's exact name: letters, digits, - and _")]
-_Daemon = Annotated[str, matching(r"(osd\.\d+|(mon|mgr|mds)\.[A-Za-z0-9_.-]+)", "KIND.ID, such as osd.3 or mon.a")]
+_Daemon = Annotated[str, matching(r"(osd\.\d+|(mon|mgr|mds)\.[A-Za-z0-9_.-]+)", "KIND.ID, e.g. osd.3 or mon.a")]
 _Host = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9_-]*", "a machine's name in the inventory")]
-_Bucket = Annotated[str, matching(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "one bucket's exact name, as S3 has them")]
+_Bucket = Annotated[str, matching(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "one bucket's exact name, as S3 allows it")]
 _Disk = Annotated[str, matching(r"[A-Za-z0-9_-]+:/[A-Za-z0-9_./:-]+", "HOST:/dev/NAME")]
 
 

@@ -22,7 +22,7 @@ Permitted = Callable[[str, str], None]
 
 UNIT_PATTERN = "ceph*"
 FRESH_S = 1.0
-"""Largest age of an answer of systemd. A wait looks at every daemon ten times a second."""
+"""Longest time that an answer of systemd is reused. A wait checks every daemon ten times a second."""
 
 _SYSTEMCTL_S = 120.0
 _STOPPED_S = 60.0
@@ -34,7 +34,7 @@ _CEPHADM = re.compile(r"ceph-([0-9a-f-]{36})@(osd|mon|mgr|mds)\.(.+)\.service")
 class Unit:
     """A unit that runs a daemon. contained: made by cephadm; its main process is the client of a container engine.
 
-    rival: an active unit of packages for a daemon of the same name, if this unit is not active.
+    rival: an active unit of the packages for a daemon of the same name, if this unit is not active.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Unit:
 def parse_units(text: str, fsid: str) -> dict[str, Unit]:
     """Daemon -> unit, from `systemctl list-units --all --output=json` (systemd 246 and later).
 
-    Units of other clusters are left out. Units of packages name no cluster, so one that names this cluster wins.
+    Units of other clusters are left out. Units of packages name no cluster, so a unit that names this cluster wins.
     """
     packaged: dict[str, Unit] = {}
     contained: dict[str, Unit] = {}
@@ -93,11 +93,11 @@ class SystemdUnits:
             return self._host.run(argv, timeout_s=_SYSTEMCTL_S).stdout
         except LabBroken as error:
             if not isinstance(error, CommandFailed) and not not_installed(error):
-                raise  # the machine cannot be asked at all
+                raise  # the machine cannot be reached at all
             raise Unavailable(
-                f"systemd of {self._host.name} in the attached cluster does not say which daemons it runs",
+                f"systemd on {self._host.name} of the attached cluster does not say which daemons it runs",
                 str(error),
-                "daemons can be stopped and started if systemd 246 or later runs them",
+                "daemons can be stopped and started only if systemd 246 or later runs them",
             ) from error
 
     def get(self, daemon: str) -> Unit:
@@ -106,19 +106,19 @@ class SystemdUnits:
         if daemon not in units:
             has = ", ".join(sorted(units)) or "none"
             raise Unavailable(
-                f"the attached cluster has no unit of systemd on {self._host.name} for {daemon}",
+                f"the attached cluster has no systemd unit on {self._host.name} for {daemon}",
                 f"daemons with units: {has}",
             )
         return units[daemon]
 
     def refuse_rival(self, daemon: str) -> None:
-        """SpecError if this cluster's unit is not active and a unit of packages is, which may be a leftover."""
+        """SpecError if this cluster's unit is not active but a unit of the packages is, which may be a leftover."""
         unit = self.all().get(daemon)
         if unit is not None and unit.rival:
             raise SpecError(
-                f"{daemon} has two units on {self._host.name}, and the one that runs may be another cluster's",
+                f"{daemon} has two units on {self._host.name}, and the active one may belong to another cluster",
                 f"{unit.name}: not active; {unit.rival}: active",
-                f"start the one, or `systemctl disable --now` the other: only {unit.name} names this cluster",
+                f"start {unit.name}, the only one that names this cluster, or `systemctl disable --now {unit.rival}`",
             )
 
     def main_pid(self, daemon: str) -> int:
@@ -137,7 +137,7 @@ class SystemdUnits:
 
 @dataclass(frozen=True)
 class UnitProcess:
-    """A daemon's process as systemd knows it, read-only. main_pid: the pid on its machine."""
+    """A daemon's process as systemd reports it, read-only. main_pid: the pid on its machine."""
 
     daemon: UnitDaemon
     main_pid: int
@@ -155,10 +155,10 @@ class UnitProcess:
         return None
 
     def signal(self, number: Signals) -> None:
-        raise NotPermitted(f"sending {number.name} to {self.daemon.name} past systemd")
+        raise NotPermitted(f"sending {number.name} to {self.daemon.name} without systemd")
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether it ended within timeout_s seconds, as systemd sees it."""
+        """Whether it ended within timeout_s seconds according to systemd."""
         try:
             clock.wait(self.alive, lambda alive: not alive, what="its end", timeout_s=timeout_s, interval_s=0.2)
         except NotReached:
@@ -188,7 +188,7 @@ class UnitDaemon(Daemon):
         self._wait(active=False, patience=patience)
 
     def kill(self) -> None:
-        """SIGKILL. The unit is stopped at once, or systemd would start the daemon again."""
+        """SIGKILL. Then stop the unit at once, or systemd would start the daemon again."""
         unit = self._signal("SIGKILL", "kill", Wanted.STOPPED)
         self._units().tell("stop", unit)
         self._wait(active=False)
@@ -201,7 +201,7 @@ class UnitDaemon(Daemon):
         self._signal("SIGCONT", "resume", Wanted.RUNNING)
 
     def alive(self) -> bool:
-        """As systemd sees it. A daemon without a unit counts as alive, because Ceph's maps show when it is not."""
+        """According to systemd. A daemon without a unit counts as alive, because Ceph's maps show when it is not."""
         if self.units is None:
             return self.wanted is not Wanted.STOPPED
         unit = self.units.all().get(self.name)
@@ -228,8 +228,8 @@ class UnitDaemon(Daemon):
         unit = self._units().get(self.name)
         if unit.contained:
             raise Unavailable(
-                f"{self.name} runs in a container of cephadm's: the attached cluster cannot {verb} it",
-                f"unit {unit.name}; a signal to it would reach the container engine's client",
+                f"{self.name} of the attached cluster runs in a cephadm container, so cephlab cannot {verb} it",
+                f"a signal to unit {unit.name} would reach the container engine's client",
                 "start and stop are possible",
             )
         self.wanted = wanted
@@ -238,7 +238,7 @@ class UnitDaemon(Daemon):
 
     def _units(self) -> SystemdUnits:
         if self.units is None:
-            raise Unavailable(f"the attached cluster has no known way to start or stop {self.name} on {self.host.name}")
+            raise Unavailable(f"the attached cluster has no systemd unit for {self.name} on {self.host.name}")
         return self.units
 
     def _wait(self, *, active: bool, patience: float = 1.0) -> None:

@@ -330,7 +330,7 @@ def test_the_scenarios_folder_may_be_reached_by_a_link(tmp_path: Path) -> None:
 def test_keys_that_the_machine_has_are_not_read(path: str, tmp_path: Path) -> None:
     _, guarded = machine(tmp_path)
     for verb in (guarded.read, guarded.exists, guarded.remove):
-        with pytest.raises(OtherEntity, match="keys of others"):
+        with pytest.raises(OtherEntity, match="keys of other entities"):
             verb(PurePosixPath(path))
 
 

@@ -118,7 +118,7 @@ def test_a_server_here_scrapes_what_is_there_and_ends_with_the_block(tmp_path: P
             port = watcher.api.removeprefix("http://").partition("/")[0]
             assert tells_ready(port)
     assert not tells_ready(port)
-    assert said == ["series from exporter of a; none from mgr of a at 127.0.0.1:1"]
+    assert said == ["scraping exporter of a; no answer from mgr of a at 127.0.0.1:1"]
 
 
 @pytest.mark.slow

@@ -182,7 +182,7 @@ def test_a_pg_is_scrubbed_and_repaired_where_its_pool_is_on_the_list(command: st
 
 def test_a_pool_that_was_there_is_never_touched() -> None:
     careless = Permit(pools=frozenset({"theirs"}))
-    with pytest.raises(NotPermitted, match="was there before"):
+    with pytest.raises(NotPermitted, match="existed before"):
         guard(careless).pool("theirs")
 
 

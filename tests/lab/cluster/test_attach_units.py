@@ -153,7 +153,7 @@ def test_changes_take_sudo_where_the_inventory_says() -> None:
 @pytest.mark.parametrize("verb", ["kill", "pause", "resume"])
 def test_a_signal_to_a_container_is_refused(verb: str) -> None:
     machine = FakeMachine(CEPHADM)
-    with pytest.raises(Unavailable, match="container of cephadm"):
+    with pytest.raises(Unavailable, match="in a cephadm container"):
         getattr(daemon_on(machine), verb)()
     assert machine.changes() == []
 
@@ -195,7 +195,7 @@ def test_a_machine_that_is_lost_is_no_machine_without_systemd() -> None:
 def test_without_systemd_the_verbs_say_so() -> None:
     with pytest.raises(Unavailable, match="does not say which daemons"):
         daemon_on(FakeMachine("[]", systemctl=False)).stop()
-    with pytest.raises(Unavailable, match=r"no unit .* for osd\.3"):
+    with pytest.raises(Unavailable, match=r"no systemd unit .* for osd\.3"):
         daemon_on(FakeMachine("[]")).stop()
 
 

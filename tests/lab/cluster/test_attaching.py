@@ -73,10 +73,10 @@ def test_daemons_are_placed_by_address_and_else_by_name() -> None:
     ("changed", "named"),
     [
         ((osd(3, 9, hostname="stranger"),), "osd.3 is on stranger (192.0.2.9)"),
-        ((osd(3, 3),), f"architecture of c: got {OTHER}, osd.3 says {HERE}"),
+        ((osd(3, 3),), f"architecture of c: got {OTHER}, osd.3 reports {HERE}"),
         (
             (DaemonRecord("mon.y", "b", frozenset({"192.0.2.2"}), HERE.value),),
-            "roles of b: got osd, wanted: mon too (mon.y)",
+            "roles of b: got osd, wanted: also mon (for mon.y)",
         ),
     ],
 )
@@ -88,7 +88,7 @@ def test_an_inventory_that_the_cluster_denies_is_refused(changed: tuple[DaemonRe
 
 
 def test_a_role_that_nothing_fills_is_refused() -> None:
-    with pytest.raises(SpecError, match="roles of c: got osd, and the cluster has no osd there"):
+    with pytest.raises(SpecError, match="roles of c: got osd, but the cluster has no osd there"):
         place([found for found in DAEMONS if found.name != "osd.2"], INVENTORY)
 
 
@@ -237,5 +237,5 @@ def test_s3_that_stands_is_what_inventory_and_list_say(tmp_path: Path) -> None:
     assert "secret-of-somebody" not in repr(found)
     with pytest.raises(NotPermitted, match="'theirs'"):
         attached.s3_endpoints(["mine", "theirs"])
-    with pytest.raises(Unavailable, match="does not say where the attached cluster speaks S3"):
+    with pytest.raises(Unavailable, match="gives no S3 endpoint of the attached cluster"):
         replace(attached, inventory=INVENTORY).s3_endpoints(["mine"])

@@ -1,4 +1,4 @@
-"""What was there before the run is not touched although its name is on the list, and what nobody has is refused."""
+"""What existed before the run is not touched although its name is on the list, and what nobody has is refused."""
 
 from typing import Any
 
@@ -19,11 +19,11 @@ def to_mon(prefix: str, **arguments: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("request_", "said"),
     [
-        (to_mon("osd crush rule rm", name="rule"), "'rule' of the command 'osd crush rule rm' was there before"),
+        (to_mon("osd crush rule rm", name="rule"), "'rule' of the command 'osd crush rule rm' existed before"),
         (to_mon("osd erasure-code-profile rm", name="profile-profile"), "'profile-profile' of the command"),
-        (to_mon("pg deep-scrub", pgid="8.0"), "to PG 8.0, which no pool has"),
-        (to_mon("pg deep-scrub", pgid="8.7.0"), "to PG 8.7.0, which no pool has"),
-        (to_mon("pg deep-scrub", pgid="all"), "to PG all, which no pool has"),
+        (to_mon("pg deep-scrub", pgid="8.0"), "to PG 8.0, which belongs to no pool"),
+        (to_mon("pg deep-scrub", pgid="8.7.0"), "to PG 8.7.0, which belongs to no pool"),
+        (to_mon("pg deep-scrub", pgid="all"), "to PG all, which belongs to no pool"),
         (to_mon("osd down", ids=["4"]), "the command 'osd down' of osd.4, which is not on the list"),
         ({"op": "command", "target": "mgr", "command": {"prefix": "fs fail"}}, "the command 'fs fail', which is not"),
         ({"op": "command", "target": "mon", "command": {}}, "the command '', which is not known"),
@@ -62,7 +62,7 @@ def test_on_a_cluster_that_had_nothing_the_list_alone_decides(request_: dict[str
 def test_the_hint_names_the_key_that_would_allow_it_or_another_cluster() -> None:
     with pytest.raises(NotPermitted) as unlisted:
         GUARD.pool("theirs")
-    assert unlisted.value.hint == "allow it by --may-break, pools = ['theirs']"
+    assert unlisted.value.hint == "allow it with --may-break: pools = ['theirs']"
     with pytest.raises(NotPermitted) as existing:
         GUARD.request(to_mon("osd crush rule rm", name="rule"))
     assert existing.value.hint == "run it on a cluster of the lab's own"
