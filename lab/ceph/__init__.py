@@ -1,1 +1,1 @@
-"""Ceph as the lab sees it: keys, configuration, typed status, and one long-lived client a node."""
+"""How the lab handles Ceph: keys, configuration, typed status, and one long-lived client per node."""

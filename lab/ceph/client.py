@@ -1,4 +1,4 @@
-"""A long-lived librados client on a host, which takes lines of JSON. It saves the 0.24 s of CPU of each `ceph` call."""
+"""A long-lived librados client on a host, driven by lines of JSON. It saves the 0.24 s of CPU of each `ceph` call."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Started = tuple[PurePosixPath, Channel]
 """The agent's program on a host, and the channel to it."""
 
 _PATIENCE_S = 150.0
-"""Longer than Ceph's op timeouts (conf.py: 60 and 120 s), so that a hang of Ceph is Ceph's error and not the lab's.
-The same patience is a factor of all three."""
+"""Longer than Ceph's op timeouts (conf.py: 60 and 120 s), so that a hang of Ceph is reported by Ceph and not as an
+error of the lab. All three are multiplied by patience."""
 
 
 class RadosError(CephTrouble):
@@ -32,7 +32,7 @@ class RadosError(CephTrouble):
 
 
 class CephCommandFailed(CephTrouble):
-    """Ceph refused a command. code: negative errno; status: Ceph's own sentence."""
+    """Ceph refused a command. code: negative errno; status: Ceph's own message."""
 
     def __init__(self, target: str, command: Mapping[str, Any], code: int, status: str) -> None:
         self.code = code
@@ -55,7 +55,7 @@ class RadosClient:
     ) -> None:
         """patience: factor on every timeout, for emulated hosts. options: ceph options of this client only.
 
-        start: starts the agent with its arguments, if `start_agent` cannot.
+        start: starts the agent with its arguments, in place of `start_agent`.
         """
         self.host = host
         self._patience = patience
@@ -70,7 +70,7 @@ class RadosClient:
         return self.channel.alive()
 
     def call(self, operation: str, *, timeout_s: float = _PATIENCE_S, **arguments: Any) -> Any:
-        """One request to the agent; RadosError with librados' errno when it fails."""
+        """Send one request to the agent; RadosError with the errno of librados if it fails."""
         line = json.dumps({"op": operation, **self._within, **arguments}).encode()
         answer = json.loads(self.channel.ask(line, timeout_s=timeout_s * self._patience))
         if "error" in answer:
@@ -79,7 +79,7 @@ class RadosClient:
         return answer["ok"]
 
     def within(self, *, namespace: str = "", locator: str = "") -> RadosClient:
-        """This client; its object operations are in a namespace, and placed by a locator key where it has one."""
+        """This client, with its object operations in a RADOS namespace, and placed by a locator key if one is given."""
         view = copy(self)
         view._within = {"namespace": namespace, "locator": locator}
         return view
@@ -178,9 +178,9 @@ class RadosClient:
         data_pool: str | None = None,
         features: int | None = None,
     ) -> None:
-        """Make an image of objects of 2**order bytes; its data goes to data_pool where given.
+        """Make an image with objects of 2**order bytes. Its data go to data_pool if one is given.
 
-        features: bits of RBD_FEATURE_*, for None those that the cluster's settings say.
+        features: bits of RBD_FEATURE_*; None: those of the cluster's configuration.
         """
         self.call("rbd_create", pool=pool, image=image, size=size, order=order, data_pool=data_pool, features=features)
 
@@ -190,7 +190,7 @@ class RadosClient:
     def rbd_look(
         self, pool: str, image: str, pieces: Sequence[tuple[int, int]], *, snap: str | None = None
     ) -> dict[str, Any]:
-        """{size, order, snaps, pieces: bytes each}; pieces: offset and length of what is read."""
+        """{size, order, snaps, pieces: bytes each}; pieces: offset and length of each read."""
         looked = dict(self.call("rbd_look", pool=pool, image=image, pieces=list(pieces), snap=snap))
         return {**looked, "pieces": [base64.b64decode(piece) for piece in looked["pieces"]]}
 
@@ -225,7 +225,7 @@ class RadosClient:
 
 
 def start_agent(host: Host, arguments: Sequence[str]) -> Started:
-    """Put the agent into the host's directory and start it."""
+    """Copy the agent to the host's directory and start it."""
     script = host.directory / AGENT_SOURCE.name
     host.push(AGENT_SOURCE, script)
     return script, host.channel(["python3", str(script), *arguments])

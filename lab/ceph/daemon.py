@@ -1,4 +1,4 @@
-"""A Ceph daemon on a host: how it is started, whether it should be running, its crash records, and its own answers."""
+"""A Ceph daemon on a host: how it is started, whether it should run, its crash records, and commands to it."""
 
 import errno
 import json
@@ -18,7 +18,7 @@ from cephlab.lab.ceph.offline import TAIL_LINES, last_lines
 from cephlab.lab.providers.host import Host, HostProcess, preloading, reaches
 
 STOP_S = 30.0
-"""Until a daemon has ended on SIGTERM, before patience."""
+"""How long a daemon may take to end after SIGTERM; multiplied by patience."""
 
 
 class Wanted(StrEnum):
@@ -56,7 +56,7 @@ class Daemon:
 
     @property
     def output(self) -> PurePosixPath:
-        """The file with its standard output and errors. Complaints of a loader or emulator are here."""
+        """The file with its standard output and standard error. Messages of a loader or emulator are here."""
         return self.host.directory / "log" / f"{self.name}.out"
 
     def start(self) -> None:
@@ -66,7 +66,7 @@ class Daemon:
             self.wanted = Wanted.RUNNING
 
     def stop(self, *, patience: float = 1.0) -> None:
-        """Send SIGTERM and wait for its end; LabBroken if it does not end. A paused daemon is resumed for this."""
+        """Send SIGTERM and wait until it ends; LabBroken if it does not end. A paused daemon is resumed for this."""
         paused = self.wanted is Wanted.PAUSED
         self.wanted = Wanted.STOPPED
         process = self.started()
@@ -74,7 +74,7 @@ class Daemon:
         if paused:
             process.signal(signal.SIGCONT)
         if not process.wait(STOP_S * patience):
-            raise LabBroken(f"{self.name} did not stop on SIGTERM", self.log_tail())
+            raise LabBroken(f"{self.name} did not stop after SIGTERM", self.log_tail())
 
     def kill(self) -> None:
         """SIGKILL, as in a crash: nothing is flushed."""
@@ -96,7 +96,7 @@ class Daemon:
         return self.process is not None and self.process.alive()
 
     def accounted(self) -> HostProcess | None:
-        """The process whose costs are the daemon's; None if nobody knows it."""
+        """The process whose costs count as the daemon's; None if it is unknown."""
         return self.process
 
     def check(self) -> None:
@@ -117,7 +117,7 @@ class Daemon:
         return "\n".join(line for path in (self.log, self.output) for line in last_lines(self.host, path, lines))
 
     def crashes(self) -> list[str]:
-        """Its crash records, as `ID: ASSERTION or SIGNAL`."""
+        """Its crash records, each as `ID: CAUSE`, see `crash_cause`."""
         return [
             f"{record['crash_id']}: {crash_cause(record)}"
             for record in crash_records(self.host)
@@ -149,10 +149,10 @@ _LISTEN_S = 120.0
 def start_monitors(
     monitors: Sequence[Daemon], start: Callable[[Daemon], object], looker: Host, *, patience: float = 1.0
 ) -> None:
-    """Start monitors by `start`, those under an emulator first, and the others once the first ones listen.
+    """Start monitors with `start`: the emulated ones first, and the others once the emulated ones listen.
 
-    An election ends at once when every monitor takes part, and else after its timeout, 5 s. One that came 1.6 s after
-    the others was in none of the first three (18.2.7). looker: the host that looks whether they listen.
+    An election ends at once if every monitor takes part, else after its timeout, 5 s. A monitor that started 1.6 s
+    after the others missed the first three elections (18.2.7). looker: the host that checks whether they listen.
     """
     slow = [monitor for monitor in monitors if monitor.host.emulated]
     quick = [monitor for monitor in monitors if not monitor.host.emulated]
@@ -188,10 +188,10 @@ def crash_records(host: Host) -> list[dict[str, Any]]:
     """The crash records of every daemon on a host (crash_dir/*/meta), each with its `crash_id`.
 
     A dying daemon writes its record itself. A broken record has only `crash_id` and `unreadable`, the reason.
-    Managers also write records at each start, about modules without NOTIFY_TYPES. These are left out: nothing died.
+    Managers also write records at each start about modules without NOTIFY_TYPES. These are left out: nothing died.
     """
     folder = str(host.directory / "crash")
-    # There is hardly ever one, and an emulated Python takes seconds to start.
+    # Records are rare, and an emulated Python takes seconds to start.
     if not host.run(["find", folder, "-mindepth", "2", "-maxdepth", "2", "-name", "meta"], timeout_s=60).stdout:
         return []
     records = json.loads(host.run(["python3", "-c", _LIST_CRASHES, folder], timeout_s=60).stdout)
@@ -199,7 +199,7 @@ def crash_records(host: Host) -> list[dict[str, Any]]:
 
 
 def forget_emptied_crashes(host: Host) -> None:
-    """Remove empty crash records: those that had not reached the disk before a power cut."""
+    """Remove empty crash records, whose content had not reached the disk before a power cut."""
     argv = ["find", str(host.directory / "crash"), "-mindepth", "2", "-name", "meta", "-empty", "-delete"]
     host.run(argv, timeout_s=60)
 
@@ -211,9 +211,9 @@ def _only_module(record: Mapping[str, Any]) -> bool:
 
 
 def crash_cause(record: Mapping[str, Any]) -> str:
-    """The cause by a crash record, in a line: the assertion, else the top of the stack."""
+    """The cause that a crash record gives, in one line: the assertion, else the top of the stack."""
     if "unreadable" in record:
-        return f"its record is not whole ({record['unreadable']})"
+        return f"the crash record is incomplete ({record['unreadable']})"
     stack = record.get("backtrace") or ["without a backtrace"]
     return str(record.get("assert_msg") or stack[0]).strip()
 
@@ -234,7 +234,8 @@ print(json.dumps(records))
 
 _SOCKET_S = 20.0
 
-# The protocol of Ceph's admin socket (src/common/admin_socket.cc): JSON and a zero byte, a length and the answer back.
+# The protocol of Ceph's admin socket (src/common/admin_socket.cc): send JSON and a zero byte, receive a length and the
+# answer.
 _ASK = """
 import json, socket, struct, sys
 asked = socket.socket(socket.AF_UNIX)
@@ -249,8 +250,8 @@ sys.stdout.write(stream.read(length).decode())
 def tell(client: RadosClient, daemons: Mapping[str, Daemon], name: str, prefix: str) -> Any:
     """The JSON answer of a daemon to one of its own commands.
 
-    Before Octopus a daemon takes most commands through its admin socket only. So a command that is refused with EINVAL
-    is tried there, if the daemon is in `daemons`. CephCommandFailed has the first refusal if the socket fails too.
+    Before Octopus a daemon accepts most commands only through its admin socket. So a command that is refused with
+    EINVAL is sent there, if the daemon is in `daemons`. If that fails too, CephCommandFailed has the first refusal.
     """
     try:
         return client.tell(name, prefix)
@@ -265,7 +266,7 @@ def tell(client: RadosClient, daemons: Mapping[str, Daemon], name: str, prefix: 
 
 
 def ask_socket(host: Host, socket: PurePosixPath, command: str, *, patience: float = 1.0) -> Any:
-    """The answer to a command through an admin socket on a host. It needs no quorum."""
+    """The answer to a command sent through an admin socket on a host. It needs no quorum."""
     answer = host.run(["python3", "-c", _ASK, str(socket), command], timeout_s=_SOCKET_S * patience)
     try:
         return json.loads(answer.stdout)
@@ -274,28 +275,28 @@ def ask_socket(host: Host, socket: PurePosixPath, command: str, *, patience: flo
 
 
 _STOPPED = frozenset("Tt")
-"""Letters of proc(5) for a process that SIGSTOP or a debugger holds."""
+"""State letters of proc(5) for a process that SIGSTOP or a debugger holds."""
 _ENDED = frozenset("ZX")
 
 
 def stopped(daemon: Daemon) -> bool:
-    """Whether SIGSTOP holds every process of a daemon; False where it has none."""
+    """Whether SIGSTOP holds every process of a daemon; False if it has no process."""
     seen = states(daemon)
     return bool(seen) and set(seen) <= _STOPPED
 
 
 def states(daemon: Daemon) -> list[str]:
-    """The state of each living process of a daemon, as letters of proc(5). There are several where a shell started it.
+    """The state of each living process of a daemon, as letters of proc(5). There are several if a shell started it.
 
-    A process of this machine's kernel is found by its group, which signals go to. Any other is found on its host by its
-    command line.
+    Processes of this machine's kernel are found by their process group, to which signals go. Others are found on their
+    host by the command line.
     """
     pid = daemon.process.pid if daemon.process is not None else 0
     if pid:
         return list(_group(pid))
     if len(daemon.argv) < 2:
         return []
-    # On standard input: with these words as arguments, the asking process would find itself.
+    # The words go to standard input, because a program with these words as arguments would find itself.
     return daemon.host.run(["python3", "-c", _STATES], stdin=json.dumps(daemon.argv).encode()).stdout.split()
 
 

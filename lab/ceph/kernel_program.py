@@ -1,6 +1,6 @@
-"""Reads a kernel's log and lists the core dumps of its machine: a program of its own, since guests run it too.
+"""Reads a kernel's log and lists the core dumps of its machine: a separate program, because guests run it too.
 
-It imports nothing of the lab, and keeps to what Python 3.7 has.
+It imports nothing of the lab and needs only Python 3.7.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _KERNEL = "/proc/sys/kernel/"
 def look(boot: str, after: int, pids: list[int]) -> dict[str, object]:
     """{boot, last, lines, cores, unread}, as JSON values.
 
-    boot, after: of the look before; lines: of the kernel's log since then; last: the number of the last one. cores:
-    [path, time] of each core dump. pids: processes whose folders may have some. unread: sentences on what could not be
-    looked at.
+    boot, after: `boot` and `last` of the previous look; pids: processes whose working folders may have core dumps.
+    lines: the kernel's log since that look; last: the number of the last record; cores: [path, time] of each core dump;
+    unread: sentences on what could not be read.
     """
     now = read("/proc/sys/kernel/random/boot_id")
     unread: list[str] = []
@@ -62,7 +62,7 @@ def log_after(number: int, device: str = "/dev/kmsg") -> tuple[int, list[str]]:
 
 
 def core_patterns(pattern: str, folders: list[str]) -> tuple[list[str], list[str]]:
-    """(patterns of file names that core dumps have here, sentences on what is not looked at), see core(5)."""
+    """(patterns of the file names of core dumps here, sentences on what is not read), see core(5)."""
     if pattern.startswith("|"):
         if "systemd-coredump" in pattern:
             return [_COREDUMPS], []
@@ -74,13 +74,13 @@ def core_patterns(pattern: str, folders: list[str]) -> tuple[list[str], list[str
 
 
 def names_processes() -> bool:
-    """Whether the name of a core dump tells whose it is."""
+    """Whether the name of a core dump shows which process it came from."""
     pattern = read(_KERNEL + "core_pattern")
     return any(word in pattern for word in ("%p", "%P", "|")) or read(_KERNEL + "core_uses_pid") != "0"
 
 
 def working_folders(pids: list[int]) -> list[str]:
-    """Of the processes that still run."""
+    """The working folders of those processes that still run."""
     folders = set()
     for pid in pids:
         try:
@@ -91,7 +91,7 @@ def working_folders(pids: list[int]) -> list[str]:
 
 
 def read(path: str) -> str:
-    """A small file of text, without the end of its line."""
+    """The content of a small text file, without the newline at its end."""
     return Path(path).read_text().strip()
 
 

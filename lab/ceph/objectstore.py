@@ -21,9 +21,9 @@ class ObjectStore:
     patience: float = 1.0
 
     def tool(self, *args: str, stdin: bytes = b"") -> bytes:
-        """Run ceph-objectstore-tool on the store; its output.
+        """Run ceph-objectstore-tool on the store; returns its output.
 
-        Raises LabBroken while the OSD runs, CephTrouble when the tool fails or hangs.
+        Raises LabBroken while the OSD runs, CephTrouble if the tool fails or hangs.
         """
         daemon = self.daemon
         if daemon.alive():
@@ -45,7 +45,7 @@ class ObjectStore:
         self.tool("--pgid", pgid, name, "set-bytes", stdin=data)
 
     def get_bytes(self, pgid: str, name: str) -> bytes:
-        """The content as the store has it: of an erasure-coded pool, whose pgid ends in `sN`, that shard."""
+        """The content as the store has it. For an erasure-coded pool, whose pgid ends in `sN`, it is that shard."""
         return self.tool("--pgid", pgid, name, "get-bytes")
 
     def dump(self, pgid: str, name: str) -> dict[str, Any]:

@@ -1,16 +1,16 @@
-"""Placement groups as their primaries report them, so that no state is older than the question."""
+"""Placement groups as their primary OSDs report them, so that no state is older than the request."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 NO_OSD = 0x7FFFFFFF
-"""CRUSH_ITEM_NONE (src/crush/crush.h): stands for a shard that no OSD has."""
+"""CRUSH_ITEM_NONE (src/crush/crush.h): marks a shard that no OSD has."""
 
 
 @dataclass(frozen=True)
 class Pg:
-    """A PG as its primary sees it. epoch: of the primary's OSD map; 0 if the primary did not answer."""
+    """A PG as its primary sees it. epoch: epoch of the primary's OSD map; 0 if the primary did not answer."""
 
     pgid: str
     state: str
@@ -25,7 +25,7 @@ class Pg:
 
 @dataclass(frozen=True)
 class Placement:
-    """All PGs at one moment. epoch: of the map that they must have; waiting_for: OSDs that must come up first."""
+    """All PGs at one moment. epoch: map that they must have; waiting_for: OSDs that must come up or catch up first."""
 
     epoch: int
     pgs: tuple[Pg, ...]

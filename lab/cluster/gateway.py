@@ -1,4 +1,4 @@
-"""Where S3 is spoken in a cluster: gateways and balancers of its spec, and a gateway that is run for a while."""
+"""The S3 endpoints of a cluster: gateways and load balancers of its spec, and gateways that run only for a block."""
 
 import json
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ _START_S = 90.0
 
 @dataclass(frozen=True)
 class Gateway:
-    """A running gateway, or a balancer before some, and a user who may make buckets."""
+    """A running gateway, or a load balancer in front of gateways, and a user who may make buckets."""
 
     daemon: Daemon
     access_key: str
@@ -49,7 +49,7 @@ class Gateway:
 
     @property
     def process(self) -> HostProcess | None:
-        """What its cost is accounted to."""
+        """The process whose CPU time and memory count as the gateway's cost."""
         return self.daemon.process
 
     @property
@@ -64,18 +64,18 @@ class Gateway:
 
     @property
     def tls_address(self) -> str:
-        """The same with TLS."""
+        """As `address`, with TLS."""
         return f"{self.host.address}:{self.port + TLS_ABOVE}"
 
     @property
     def certificate(self) -> str:
-        """What its TLS is trusted by, as PEM."""
+        """The certificate that a TLS client must trust, as PEM."""
         return self.host.read(service_of(self.name).data(self.host, self.daemon.id) / CERTIFICATE).decode()
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """S3 that somebody else runs: `ADDRESS:PORT`, plain HTTP, and a user who may make buckets."""
+    """An S3 service that somebody else runs: `ADDRESS:PORT`, plain HTTP, and a user who may make buckets."""
 
     address: str
     access_key: str
@@ -83,10 +83,10 @@ class Endpoint:
 
 
 def load_keys(path: Path) -> tuple[str, str]:
-    """A user's keys from JSON with access_key and secret_key, such as `client/s3.json`; SpecError without them."""
+    """A user's keys from JSON with access_key and secret_key, e.g. `client/s3.json`; SpecError if one is missing."""
     try:
-        told = json.loads(path.read_text())
-        keys = str(told["access_key"]), str(told["secret_key"])
+        raw = json.loads(path.read_text())
+        keys = str(raw["access_key"]), str(raw["secret_key"])
     except (ValueError, TypeError, KeyError) as error:
         wanted = "wanted: JSON with access_key and secret_key"
         raise SpecError(f"{path} has no S3 keys", f"{type(error).__name__}; {wanted}", "see client/s3.json") from None
@@ -95,20 +95,21 @@ def load_keys(path: Path) -> tuple[str, str]:
 
 
 def speaking_s3(cluster: Cluster, kind: str = RGW.kind) -> list[Gateway]:
-    """Every running gateway of a cluster, in the order of their names; `haproxy`: every balancer.
+    """Every running gateway of a cluster, in the order of their names; with kind `haproxy`: every load balancer.
 
-    They share one user, who is made by the first call.
+    They share one user, which the first call makes.
     """
-    daemons = [each for _, each in sorted(cluster.daemons.items()) if each.kind == kind and each.alive()]
+    daemons = [daemon for _, daemon in sorted(cluster.daemons.items()) if daemon.kind == kind and daemon.alive()]
     if not daemons:
         return []
     keys = _user(cluster, cluster.client.host.name)
     service = service_of(daemons[0].name)
-    return [Gateway(each, keys["access_key"], keys["secret_key"], service.listens(each.id)) for each in daemons]
+    access, secret = keys["access_key"], keys["secret_key"]
+    return [Gateway(daemon, access, secret, service.listens(daemon.id)) for daemon in daemons]
 
 
 def write_s3_file(cluster: OwnCluster) -> Path | None:
-    """Write what an S3 client on this machine needs, for its owner alone; None where the cluster has no gateway.
+    """Write what an S3 client on this machine needs, readable only by its owner. None if the cluster has no gateway.
 
     JSON: {endpoints, balancers: {name: {http, https, certificate}}, access_key, secret_key}.
     """
@@ -117,24 +118,24 @@ def write_s3_file(cluster: OwnCluster) -> Path | None:
         return None
     first = gateways[0]
     path = cluster.client_files[0].with_name("s3.json")
-    told = {
-        "endpoints": {each.name: _told(each) for each in gateways},
-        "balancers": {each.name: _told(each) for each in balancers},
+    content = {
+        "endpoints": {gateway.name: _urls(gateway) for gateway in gateways},
+        "balancers": {balancer.name: _urls(balancer) for balancer in balancers},
         "access_key": first.access_key,
         "secret_key": first.secret_key,
     }
-    write_private(path, json.dumps(told, indent=2).encode() + b"\n")
+    write_private(path, json.dumps(content, indent=2).encode() + b"\n")
     return path
 
 
-def _told(gateway: Gateway) -> dict[str, str]:
+def _urls(gateway: Gateway) -> dict[str, str]:
     plain, tls = f"http://{gateway.address}", f"https://{gateway.tls_address}"
     return {"http": plain, "https": tls, "certificate": gateway.certificate}
 
 
 @contextmanager
 def gateway(cluster: Cluster, node: str, data: PoolKind, *, pg_num: int = 16) -> Iterator[Gateway]:
-    """Run a gateway on a node, with its objects in a pool of that kind. Everything is removed afterwards.
+    """Run a gateway on a node, with its objects in a pool of this kind. Everything is removed afterwards.
 
     Raises DaemonDied, with the last log lines, if the gateway ends; NotReached if it never answers.
     """
@@ -162,19 +163,19 @@ def _begin(cluster: OwnCluster, node: str, data: PoolKind, pg_num: int, undo: Ex
 
 @contextmanager
 def further_gateway(cluster: Cluster, node: str, first: Gateway) -> Iterator[Gateway]:
-    """Run one more gateway beside a first one, on another node; it serves the same objects to the same user."""
+    """Run one more gateway on another node. It serves the same objects to the same user as the first gateway."""
     with ExitStack() as undo:
         yield Gateway(_started(own(cluster), node, undo), first.access_key, first.secret_key)
 
 
 def _started(cluster: OwnCluster, node: str, undo: ExitStack) -> Daemon:
-    """A gateway that answers."""
+    """Start a gateway and wait until it answers."""
     daemon = add_service(cluster, node, RGW.kind)
     undo.callback(remove_service, cluster, daemon.name)
     clock.wait(
         partial(_missing, cluster, daemon),
         lambda missing: not missing,
-        what=f"an answer of {daemon.name}",
+        what=f"an answer from {daemon.name}",
         timeout_s=_START_S * cluster.patience,
         interval_s=0.5,
     )
@@ -187,12 +188,12 @@ def _missing(cluster: Cluster, daemon: Daemon) -> str:
 
 
 def user_keys(cluster: Cluster, name: str, email: str = "") -> dict[str, str]:
-    """{access_key, secret_key} of a further user, `TENANT$NAME` in a tenant, who is made by the first call."""
+    """{access_key, secret_key} of another user, `TENANT$NAME` in a tenant, which the first call makes."""
     return _user(cluster, cluster.client.host.name, name, email)
 
 
 def _user(cluster: Cluster, node: str, name: str = USER, email: str = "") -> dict[str, str]:
-    """A user, by default the lab's. The gateway's own tool chooses the keys, so that no command line shows a secret."""
+    """Keys of a user, by default the lab's. radosgw-admin chooses them, so that no command line shows a secret."""
     known = json.loads(cluster.tool(node, "radosgw-admin", "user", "list", "--format", "json"))
     argv = ["user", "info" if name in known else "create", "--uid", name, "--format", "json"]
     argv += [] if name in known else ["--display-name", name, *(["--email", email] if email else [])]
@@ -202,7 +203,7 @@ def _user(cluster: Cluster, node: str, name: str = USER, email: str = "") -> dic
 
 
 def emptied(cluster: Cluster, node: str) -> None:
-    """Remove the data of all objects. Buckets still list them, but they cannot be read."""
+    """Remove the data of all objects. Buckets still list the objects, but they cannot be read."""
     cluster.tool(node, "rados", "purge", DATA_POOL, "--yes-i-really-really-mean-it")
 
 

@@ -1,4 +1,4 @@
-"""Compares what daemons run inside containers and guests with the image that these were made from."""
+"""Compares the programs inside containers and guests with the image from which those were made."""
 
 import json
 import re
@@ -21,15 +21,15 @@ _COMPARED = re.compile(
 )
 _SHOWN = 5
 _SUM_S = 120.0
-"""For a host, before patience: about 110 MiB, which an emulated one sums up in some seconds."""
+"""Per host, multiplied by patience. It hashes about 110 MiB, which takes an emulated host some seconds."""
 
 
 def require_copies(cluster: OwnCluster) -> None:
-    """LabBroken, with the first files, where a host would run another program or library than its image has.
+    """LabBroken, with the first files, if a host would run a program or library that differs from its image.
 
-    Looked at are the programs of its daemons, Ceph's libraries, the C and C++ runtime, compressors and ciphers, and
-    Python. Processes of this machine run from the cache's own tree, which is compared itself; of a pulled image nobody
-    noted what it held.
+    Compares the programs of the host's daemons, Ceph's libraries, the C and C++ runtime, compressors, ciphers and
+    Python. Not compared: processes of this machine, because they run from the cache, which has its own check; pulled
+    images, because nobody recorded their content.
     """
     # Nodes without a network of their own are processes of this machine, with its files.
     if Capability.OWN_NETWORK not in cluster.provider.capabilities():
@@ -38,11 +38,11 @@ def require_copies(cluster: OwnCluster) -> None:
         by_host = list(pool.map(lambda host: _others(cluster, host), cluster.hosts.values()))
     other = [line for lines in by_host for line in lines]
     if other:
-        programs = how_many(len(other), "program inside the nodes is", "programs inside the nodes are")
+        programs = how_many(len(other), "program inside the nodes differs", "programs inside the nodes differ")
         raise LabBroken(
-            f"{programs} not of their image",
+            f"{programs} from the image",
             "\n".join(other[:_SHOWN]),
-            "remove the copies: `cephlab image rm`, and the engine's image of that name",
+            "remove the copies: `cephlab image rm`, and the image of that name in the container engine",
         )
 
 
@@ -52,12 +52,12 @@ def _others(cluster: OwnCluster, host: Host) -> list[str]:
         return []
     wanted = watched(image, {daemon.argv[0] for daemon in cluster.daemons.values() if daemon.host.name == host.name})
     paths = [str(host.root / path) for path in wanted]
-    said = host.run(["sha256sum", *paths], timeout_s=_SUM_S * cluster.patience, check=False).stdout
-    return [f"{host.name}: {line}" for line in differing(wanted, dict(_sums(host, said)))]
+    sums = host.run(["sha256sum", *paths], timeout_s=_SUM_S * cluster.patience, check=False).stdout
+    return [f"{host.name}: {line}" for line in differing(wanted, dict(_sums(host, sums)))]
 
 
 def watched(image: Image, programs: set[str]) -> dict[str, str]:
-    """Path below the root -> sha256, of programs and of the libraries that they load, in an image."""
+    """Path below the root -> sha256, for these programs and the libraries that they load, in an image."""
     names = {PurePosixPath(program).name for program in programs}
     noted: Mapping[str, str] = json.loads(image.contents.read_text())
     return {
@@ -68,16 +68,16 @@ def watched(image: Image, programs: set[str]) -> dict[str, str]:
     }
 
 
-def _sums(host: Host, said: str) -> Iterator[tuple[str, str]]:
-    for line in said.splitlines():
+def _sums(host: Host, sums: str) -> Iterator[tuple[str, str]]:
+    for line in sums.splitlines():
         held, _, path = line.partition("  ")
         yield str(PurePosixPath(path).relative_to(host.root)), held
 
 
 def differing(wanted: Mapping[str, str], found: Mapping[str, str]) -> Iterator[str]:
-    """Files that are not what they were, in words."""
+    """Files that are missing or differ, in words."""
     for path in sorted(wanted):
         if path not in found:
-            yield f"{path} is not there"
+            yield f"{path} is missing"
         elif found[path] != wanted[path]:
             yield f"{path} has changed"

@@ -1,6 +1,6 @@
-"""A cluster that the lab made. Machines and daemons can be added and removed, and another process finds it again.
+"""A cluster that the lab made. Machines and daemons can be added and removed, and another process can find it again.
 
-One of a pulled image, which may be any, is asked what it runs: its nodes for their Ceph, the engine for the id.
+A pulled image may contain any Ceph, so its nodes are asked for their version and the engine for the image's id.
 """
 
 import json
@@ -45,9 +45,9 @@ class OwnCluster(Cluster):
     deployer: Deployer
     images: Images = field(default_factory=dict)
     stores: str = ""
-    """Name of the kept stores that it comes from or leaves its own as; empty if its stores are its own affair."""
+    """Name under which its stores are kept, or from which they came; empty if it neither uses nor keeps stores."""
     raised_from: str = ""
-    """What its stores come from, in words; empty if they were made anew."""
+    """Where its stores came from, in words; empty if they were built from scratch."""
 
     @property
     def hosts(self) -> Mapping[str, Host]:
@@ -79,7 +79,7 @@ class OwnCluster(Cluster):
     # Machines, OSDs and daemons
 
     def add_node(self, node: Node) -> Host:
-        """Raise a machine, then add and start its OSDs, if any."""
+        """Start a machine, then add and start its OSDs, if any."""
         host = self.lab.add_node(node)
         self.respec((*self.spec.nodes, node))
         self.deployer = replace(self.deployer, hosts=self.lab.hosts, shims=self.shims_with(host))
@@ -112,10 +112,10 @@ class OwnCluster(Cluster):
         return max(self.osd_ids(), default=-1) + 1
 
     def move_osd(self, osd_id: int, target: str) -> Daemon:
-        """Put a stopped OSD's disks into another node and start it there with its identity and data."""
+        """Move the disks of a stopped OSD to another node and start it there with its identity and data."""
         old = self.daemon(f"osd.{osd_id}")
         if old.alive():
-            raise LabBroken(f"{old.name} is running", "its disks cannot be pulled out", f"stop {old.name} first")
+            raise LabBroken(f"{old.name} is running", "its disks cannot be removed", f"stop {old.name} first")
         carried = {name: old.host.read(old.host.directory / old.name / name) for name in _CARRIED}
         for disk in old.disks:
             self.lab.move_disk(disk, target)
@@ -160,7 +160,7 @@ class OwnCluster(Cluster):
         )
 
     def keep(self) -> None:
-        """Let the cluster outlive this process; `cephlab down` removes it."""
+        """Keep the cluster after this process ends; `cephlab down` removes it."""
         self.save()
         self.run.claim(provider=self.provider_name, kept=True)
 
@@ -193,10 +193,10 @@ def own(cluster: Cluster) -> OwnCluster:
 
 
 def add_service(cluster: OwnCluster, node: str, service: str) -> Daemon:
-    """Start a service on a node, as `rgw`. It does not serve yet, see `Cluster.wait_healthy`."""
-    before = next(each for each in cluster.spec.nodes if each.name == node)
+    """Start a service, e.g. `rgw`, on a node. It does not serve yet, see `Cluster.wait_healthy`."""
+    before = next(known for known in cluster.spec.nodes if known.name == node)
     after = replace(before, services=(*before.services, service))
-    cluster.respec([after if each is before else each for each in cluster.spec.nodes])
+    cluster.respec([after if known is before else known for known in cluster.spec.nodes])
     *_, name = daemons_on(after)
     service_of(name).tell_managers(cluster.client)
     service_of(name).prepare(cluster.client)
@@ -212,7 +212,7 @@ def add_service(cluster: OwnCluster, node: str, service: str) -> Daemon:
 
 
 def remove_service(cluster: OwnCluster, name: str) -> None:
-    """Stop a service, which may be dead, and remove its directory, its key and its place in the spec."""
+    """Stop a service, which may already be dead, and remove its directory, its key and its entry in the spec."""
     daemon, service = cluster.daemon(name), service_of(name)
     if daemon.alive():
         cluster.stop_or_kill(name)
@@ -226,7 +226,7 @@ def remove_service(cluster: OwnCluster, name: str) -> None:
 
 
 def _tell_followers(cluster: OwnCluster, kind: str) -> None:
-    """Daemons that list those of a kind get their configuration anew. A running one is restarted for it."""
+    """Write a new configuration for every daemon that lists daemons of this kind, and restart it if it runs."""
     peers = cluster.deployer.peers()
     for daemon in cluster.daemons.values():
         service = service_of(daemon.name)
@@ -250,7 +250,7 @@ def load_cluster(provider: Provider, run: Run, *, progress: Progress = quiet) ->
     except FileNotFoundError:
         raise _no_cluster(run) from None
     if raw["schema"] != STATE_SCHEMA:
-        raise SpecError(f"{run.id} was made by another cephlab", f"schema {raw['schema']}, wanted {STATE_SCHEMA}")
+        raise SpecError(f"{run.id} is of another cephlab version", f"schema {raw['schema']}, wanted {STATE_SCHEMA}")
     lab = provider.attach(run, raw["lab"])
     spec = spec_from_json(raw["spec"])
     deployment = Deployment(
@@ -272,7 +272,7 @@ def load_cluster(provider: Provider, run: Run, *, progress: Progress = quiet) ->
 def _no_cluster(run: Run) -> SpecError:
     missing = f"{run.state_file} is missing"
     if run.abandoned():
-        hint = f"`cephlab prune` removes what it left, or: cephlab down {run.id}"
+        hint = f"remove what it left: cephlab prune, or cephlab down {run.id}"
         return SpecError(f"{run.id} is abandoned: the process that raised it is gone", missing, hint)
     return SpecError(f"{run.id} has no cluster yet", missing, f"wait for it, or remove it: cephlab down {run.id}")
 
@@ -286,9 +286,9 @@ def _key_of(lab: Lab) -> str:
 
 
 def identified(cluster: OwnCluster, images: Images) -> Images:
-    """The images with their true release, version and id. The cluster's spec gets that release too.
+    """The images with their real release, version and id. The cluster's spec gets that release too.
 
-    Images that the lab built are returned unchanged. LabBroken if architectures differ in the release.
+    Images that the lab built are returned unchanged. LabBroken if the architectures have different releases.
     """
     if cluster.spec.image is None:
         return images
@@ -296,7 +296,7 @@ def identified(cluster: OwnCluster, images: Images) -> Images:
     releases = sorted({image.release for image in known.values()})
     if len(releases) > 1:
         versions = "\n".join(f"{arch}: {image.release} {image.ceph_version}" for arch, image in known.items())
-        raise LabBroken(f"{cluster.spec.image} is not one release", versions, "choose another --image")
+        raise LabBroken(f"{cluster.spec.image} mixes releases of Ceph", versions, "choose another --image")
     cluster.spec = replace(cluster.spec, release=releases[0])
     cluster.deployer = replace(cluster.deployer, spec=cluster.spec)
     cluster.save()
@@ -305,12 +305,12 @@ def identified(cluster: OwnCluster, images: Images) -> Images:
 
 def _identified(cluster: OwnCluster, image: Image) -> Image:
     host = next(host for host in cluster.hosts.values() if host.arch is image.arch)
-    # `ceph` would say the same, but it needs a Python interpreter.
+    # `ceph --version` would do too, but it needs a Python interpreter.
     argv = ["ceph-osd", "--version"]
     printed = run_tool(host, argv, timeout_s=_LOOK_S * cluster.patience).stdout
     match = _VERSION.search(printed)
     if match is None:
-        raise LabBroken(f"{host.name} does not say which Ceph it has", f"{' '.join(argv)}: {printed.strip()}")
+        raise LabBroken(f"the Ceph version of {host.name} is unknown", f"{' '.join(argv)} printed: {printed.strip()}")
     key, digests = _identity(cluster, image.arch)
     return replace(image, release=match[2], pulled=Pulled(match[1], key, digests))
 
@@ -329,5 +329,5 @@ def described(cluster: OwnCluster) -> dict[str, Any] | None:
 
 def _identity(cluster: OwnCluster, arch: Arch) -> tuple[str, tuple[str, ...]]:
     if not isinstance(cluster.lab, HoldsPulled):
-        raise LabBroken(f"provider {cluster.provider_name} does not say what a pulled image is")
+        raise LabBroken(f"provider {cluster.provider_name} cannot tell the id of a pulled image")
     return cluster.lab.pulled_image(arch)

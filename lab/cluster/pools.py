@@ -1,4 +1,4 @@
-"""Makes and deletes pools, and puts their primaries on a chosen architecture."""
+"""Makes and deletes pools, and moves their primary OSDs to a chosen architecture."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -17,9 +17,9 @@ _SETTLE_S = 60.0
 
 @dataclass(frozen=True)
 class PoolKind:
-    """How a pool keeps its data. k is 0 for replication; size counts copies, or shards k+m.
+    """How a pool stores its data. k is 0 for replication; size counts replicas, or shards k+m.
 
-    more: further keys of an erasure code's profile and their values.
+    more: more keys of the erasure-code profile and their values.
     """
 
     name: str
@@ -64,7 +64,7 @@ def create(
 
 
 def delete(cluster: Cluster, name: str) -> None:
-    """Remove a pool and, where it had one, its profile and rule."""
+    """Remove a pool and, if it has them, its erasure-code profile and CRUSH rule."""
     client = cluster.client
     for known in cluster.clients.values():
         if known.alive():
@@ -94,7 +94,7 @@ def pool(
 
 @contextmanager
 def none_left(cluster: Cluster) -> Iterator[None]:
-    """Removes the pools that a block leaves behind, except Ceph's own and tiers, which Ceph does not remove."""
+    """Remove the pools that the block leaves behind, except Ceph's own, and cache tiers, which Ceph does not remove."""
     before = set(cluster.client.mon("osd pool ls"))
     try:
         yield
@@ -106,7 +106,7 @@ def none_left(cluster: Cluster) -> Iterator[None]:
 
 
 def pgs_of(cluster: Cluster, name: str) -> tuple[Pg, ...]:
-    """A pool's PGs as their primaries see them now."""
+    """A pool's PGs as their primary OSDs see them now."""
     entry = next(pool for pool in cluster.client.mon("osd dump")["pools"] if pool["pool_name"] == name)
     return cluster.client.pgs(pgids(entry))
 
@@ -129,21 +129,21 @@ def primary_on(cluster: Cluster, arch: Arch, name: str) -> AbstractContextManage
 def primary_is(cluster: Cluster, osd: int, name: str) -> AbstractContextManager[None]:
     """Inside the block every PG of a pool has this OSD as its primary.
 
-    The pool must have as many copies or shards as there are OSDs, because the OSD can lead only PGs that it holds.
+    The pool must have as many replicas or shards as there are OSDs, because an OSD can be primary only of its own PGs.
     """
     return _led_by(cluster, [osd], name)
 
 
 def led_by(cluster: Cluster, arch: Arch) -> AbstractContextManager[None]:
-    """As `primary_on`, for all pools, also those that are made inside the block."""
+    """As `primary_on`, for all pools, including those made inside the block."""
     return _led_by(cluster, cluster.osd_ids(arch))
 
 
 @contextmanager
 def _led_by(cluster: Cluster, leaders: Sequence[int], *names: str) -> Iterator[None]:
-    """Sets the primary affinity of all other OSDs to 0, and to 1 afterwards. Works for erasure-coded pools too.
+    """Set the primary affinity of all other OSDs to 0, and to 1 afterwards. Works for erasure-coded pools too.
 
-    names: pools to wait for until the leaders lead all their PGs.
+    names: pools for which to wait until the leaders are primary for all PGs.
     """
     others = [osd for osd in cluster.osd_ids() if osd not in leaders]
     try:
@@ -152,7 +152,7 @@ def _led_by(cluster: Cluster, leaders: Sequence[int], *names: str) -> Iterator[N
             clock.wait(
                 partial(primaries, cluster, name),
                 lambda primaries: bool(primaries) and set(primaries.values()) <= set(leaders),
-                what=f"every primary of {name} on one of {', '.join(f'osd.{osd}' for osd in leaders)}",
+                what=f"every primary of {name} on {' or '.join(f'osd.{osd}' for osd in leaders)}",
                 timeout_s=_SETTLE_S * cluster.patience,
                 interval_s=0.2,
             )
@@ -164,9 +164,9 @@ def _led_by(cluster: Cluster, leaders: Sequence[int], *names: str) -> Iterator[N
 
 
 def wait_clean(cluster: Cluster, timeout_s: float = _SETTLE_S) -> Placement:
-    """Wait until every OSD is up and every PG active+clean with the map that is newest at this call. Ignores warnings.
+    """Wait until every OSD is up and every PG active+clean with the newest map at this call. Ignores health warnings.
 
-    The PGs' primaries are asked, because the monitors' statistics are up to two seconds old and may show the clean
+    Asks the primary OSD of each PG, because the monitors' statistics are up to two seconds old and may show the clean
     state from before a change.
     """
     return clock.wait(
@@ -188,7 +188,7 @@ def _placement(cluster: Cluster) -> Placement:
 
 
 def _absent(cluster: Cluster, dump: Mapping[str, Any]) -> Iterator[str]:
-    """OSDs that are not up, or that the lab stopped and the map still has as up."""
+    """OSDs that are down in the map, or stopped but still up in the map."""
     for osd in dump["osds"]:
         name = f"osd.{osd['osd']}"
         daemon = cluster.daemons.get(name)
@@ -199,7 +199,7 @@ def _absent(cluster: Cluster, dump: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _behind(cluster: Cluster, dump: Mapping[str, Any], epoch: int) -> Iterator[str]:
-    """OSDs that do not have the map yet. An OSD that was killed and started answers once it has booted."""
+    """OSDs that do not have the map yet. An OSD that was killed and restarted answers once it has booted."""
     for osd in dump["osds"]:
         newest = newest_map(cluster, osd["osd"])
         if newest < epoch:

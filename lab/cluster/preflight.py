@@ -16,16 +16,16 @@ from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import GIB, ClusterSpec
 
 OSD_RESIDENT_BYTES = 400 << 20
-"""Memory that one native OSD of the lab held after a bring-up (measured by `tox -e bench`), rounded up."""
+"""Memory that one native OSD of the lab used after bring-up (measured with `tox -e bench`), rounded up."""
 
 EMULATED_OSD_RESIDENT_BYTES = 700 << 20
 """The same under an emulator, whose translated code counts too."""
 
 OSD_DISK_BYTES = 256 << 20
-"""Space of an empty OSD's sparse disk, with room for a quick tier's data."""
+"""Space for an OSD's sparse disk: the empty store, and the data that the quick tier writes."""
 
 BASE_BYTES = 600 << 20
-"""Monitors and manager."""
+"""Memory of the monitors and the manager."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _control_groups(proc: Path) -> Iterator[tuple[Path, _Files]]:
 
 
 def _upwards(mount_point: str, root: str, path: str) -> Iterator[Path]:
-    # In a container the mount may start at the container's own group, or beside it.
+    # In a container the mount may start at the container's own group, or at a sibling of it.
     inside = PurePosixPath(path)
     below = inside.relative_to(root) if inside.is_relative_to(root) else PurePosixPath()
     for part in (below, *below.parents):
@@ -106,7 +106,7 @@ def _figure(file: Path, key: str) -> int:
 
 
 class Store(Protocol):
-    """Knows which programs it takes to make an image."""
+    """Knows which programs are needed to make an image."""
 
     def lacking(self, release: str, arch: Arch, role_sets: Sequence[str] = ...) -> dict[str, str]: ...
 
@@ -119,10 +119,10 @@ def require_installed(
     *,
     skips: bool = False,
 ) -> None:
-    """NotInstalled names all programs that a cluster needs and this machine lacks. Starts nothing.
+    """Raise NotInstalled with all programs that a cluster needs and this machine lacks. Starts nothing.
 
     reason: why the provider is unavailable, which may name some of them. skips: clusters that cannot be raised are
-    skipped, so only programs that every cluster needs are a reason to refuse.
+    skipped, so refuse only for programs that every cluster needs.
     """
     lacking = dict(reason.missing) if isinstance(reason, NotInstalled) else {}
     needless = skips and spec.image is None and not store.lacking(spec.release, host_arch(), role_sets)
@@ -133,26 +133,26 @@ def require_installed(
 
 
 def memory_needed(spec: ClusterSpec) -> int:
-    """Bytes that a cluster's daemons and its disks in memory take, about."""
+    """Approximate memory in bytes of a cluster's daemons and of its disks in memory."""
     emulated = sum(len(node.osds) for node in spec.nodes if node.arch is not host_arch())
     daemons = BASE_BYTES + (spec.osd_count - emulated) * OSD_RESIDENT_BYTES + emulated * EMULATED_OSD_RESIDENT_BYTES
     return daemons + sum(disk.size_bytes for node in spec.nodes for disk in node.disks if disk.in_memory)
 
 
 def require_guests_fit(spec: ClusterSpec) -> None:
-    """Unavailable if machines whose memory the spec gives do not fit into this one's. Guests fill theirs in time."""
+    """Unavailable if this machine has less memory than the spec gives its guests, which will use all of it in time."""
     asked = sum(node.memory_bytes or 0 for node in spec.nodes)
     here = memory()
     if asked > here.available_bytes:
         raise Unavailable(
             f"{how_many(len(spec.nodes), 'guest does', 'guests do')} not fit into this machine's memory",
-            f"they take {asked / GIB:.1f} GiB, available {here.available_bytes / GIB:.1f} GiB{here.where}",
-            "run it on a machine with more, or stop what else is running",
+            f"needed {asked / GIB:.1f} GiB, available {here.available_bytes / GIB:.1f} GiB{here.where}",
+            "run it on a machine with more memory, or stop other programs",
         )
 
 
 def require_fit(spec: ClusterSpec, directory: Path) -> Sizing:
-    """The daemons' sizes; SpecError, with needed and available bytes, if memory or disk are too small."""
+    """Choose the sizes of the daemons. SpecError, with needed and available space, if memory or disk is too small."""
     emulated = sum(len(node.osds) for node in spec.nodes if node.arch is not host_arch())
     needed = memory_needed(spec)
     here = memory()
@@ -160,7 +160,7 @@ def require_fit(spec: ClusterSpec, directory: Path) -> Sizing:
         raise SpecError(
             f"{how_many(spec.osd_count, 'OSD does', 'OSDs do')} not fit into this machine's memory",
             f"needed about {needed / GIB:.1f} GiB, available {here.available_bytes / GIB:.1f} GiB{here.where}",
-            "ask for fewer nodes or fewer --osds-per-node, or stop what else is running",
+            "ask for fewer nodes or fewer --osds-per-node, or stop other programs",
         )
     room = spec.osd_count * OSD_DISK_BYTES
     free = shutil.disk_usage(directory).free

@@ -1,4 +1,4 @@
-"""Replaces bcrypt inside ceph-mgr and loads the real module at its first use.
+"""Replaces bcrypt inside ceph-mgr and loads the real module on first use.
 
 bcrypt is built with PyO3, which a second interpreter of the same process cannot import. ceph-mgr gives each of its
 modules an interpreter, and most import bcrypt (through mgr_util) without ever calling it.

@@ -299,7 +299,7 @@ def test_crash_records_that_are_not_whole_are_told_too(tmp_path: Path) -> None:
     assert daemon.crashes() == ["a: it is empty", "b: without a backtrace", "c: frame 1"]
     found = {str(record["crash_id"]): crash_cause(record) for record in crash_records(daemon.host)}
     assert sorted(found) == ["a", "b", "c", "d", "e", "f"]
-    assert all("is not whole" in found[name] for name in "def")
+    assert all("is incomplete" in found[name] for name in "def")
 
 
 def test_a_module_that_is_loaded_all_the_same_is_no_crash(tmp_path: Path) -> None:

@@ -92,4 +92,4 @@ def test_guests_whose_memory_is_given_must_fit_and_others_are_not_counted(monkey
     large = replace(spec, nodes=(replace(first, memory_bytes=3 * GIB), *others))
     with pytest.raises(Unavailable, match="3 guests do not fit into this machine's memory") as refused:
         require_guests_fit(large)
-    assert "they take 3.0 GiB, available 2.0 GiB" in refused.value.detail
+    assert "needed 3.0 GiB, available 2.0 GiB" in refused.value.detail

@@ -112,7 +112,7 @@ class Stubborn:
 
     def stop(self, *, patience: float = 1.0) -> None:
         self.got.append("SIGTERM")
-        raise LabBroken("it did not stop on SIGTERM")
+        raise LabBroken("it did not stop after SIGTERM")
 
     def kill(self) -> None:
         self.got.append("SIGKILL")
@@ -147,7 +147,7 @@ def test_any_other_daemon_has_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StopDaemon, "nodes", lambda *_: frozenset({"n0"}))
     daemon, told = Stubborn("osd"), recorder()
     with (
-        pytest.raises(LabBroken, match="did not stop on SIGTERM"),
+        pytest.raises(LabBroken, match="did not stop after SIGTERM"),
         inflict(StopDaemon("osd.0"), a_cluster_with(daemon), told),
     ):
         raise AssertionError("the block must not run")
