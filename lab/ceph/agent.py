@@ -1,4 +1,4 @@
-"""Runs on a host, under the image's Python: reads a JSON request a line and prints an answer a line, over librados.
+"""Runs on a host under the image's Python: reads one JSON request per line, calls librados, prints one answer per line.
 
 It ends with its standard input, needs only the image's own `rados` and `rbd` modules, and must run on every Python that
 a supported Debian suite ships (3.11 and later).
@@ -28,14 +28,14 @@ class Agent:
     def connect(self, timeout):
         if self.cluster is None:
             cluster = self.make()
-            # The binding ignores its own timeout: librados waits as long as this option says, by default five minutes.
+            # The binding ignores its own timeout. librados waits as long as this option says, by default five minutes.
             cluster.conf_set("client_mount_timeout", str(timeout))
             cluster.connect()
             self.cluster = cluster
 
     def io(self, pool):
         if pool not in self.pools:
-            # An older map may still hold a deleted pool of the same name, and an ioctx is bound to an id.
+            # An older map may still have a deleted pool of the same name, and an ioctx is bound to a pool id.
             self.cluster.wait_for_latest_osdmap()
             self.pools[pool] = self.cluster.open_ioctx(pool)
         ioctx = self.pools[pool]
@@ -62,8 +62,8 @@ class Agent:
         return {"code": code, "out": base64.b64encode(out).decode(), "status": status}
 
     def op_pgs(self, pgids):
-        """[{pgid, state, epoch, acting, acting_primary}]; a PG that gives no answer has epoch 0 and says why."""
-        # With an older map the question goes to a PG's former primary, which sends it back until time is up.
+        """[{pgid, state, epoch, acting, acting_primary}]; if a PG does not answer, epoch is 0 and state the reason."""
+        # With an older map the request goes to a PG's former primary, which rejects it until the timeout.
         self.cluster.wait_for_latest_osdmap()
         return [self._pg(pgid) for pgid in pgids]
 
@@ -114,7 +114,7 @@ class Agent:
         return base64.b64encode(ioctx.read(name, length, offset)).decode()
 
     def op_digest(self, pool, name, snap=None):
-        """{size, sha256, xattrs, omap} of one object. It is hashed here, so that it need not travel."""
+        """{size, sha256, xattrs, omap} of one object. It is hashed here, so that its data need not be transferred."""
         ioctx = self._at(self.io(pool), snap)
         size, _ = ioctx.stat(name)
         digest = hashlib.sha256()
@@ -240,7 +240,7 @@ class Agent:
 
 
 def _bytes(text):
-    """A name as the cluster gets it: Python keeps bytes that are no UTF-8 as lone surrogates."""
+    """A name as the cluster gets it. Python keeps bytes that are not UTF-8 as lone surrogates."""
     return text.encode("utf-8", "surrogateescape")
 
 

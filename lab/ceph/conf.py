@@ -9,18 +9,18 @@ from cephlab.lab.providers.host import Host, has_own_kernel
 from cephlab.lab.spec.clusterspec import GIB, MIB
 
 MON_PORT = 3300
-"""Of messenger v2."""
+"""Port of messenger v2."""
 UNUSED_MGR_MODULES = (
     "alerts cephadm cli_api dashboard diskprediction_local feedback hello influx insights iostat k8sevents localpool "
     "mds_autoscaler mirroring nfs osd_perf_query osd_support restful rgw rook selftest smb snap_schedule stats "
     "telegraf test_orchestrator zabbix"
 )
-"""Loading a manager's modules costs seconds of CPU. The modules that Ceph insists on are not in this list."""
+"""Not loaded, because loading manager modules costs seconds of CPU. Ceph's always-on modules are not in this list."""
 
 
 @dataclass(frozen=True)
 class Sizing:
-    """Memory in bytes and threads of each OSD, chosen for the machine. reason: why, in one sentence."""
+    """Memory in bytes and shards of each OSD, chosen for the machine. reason: why, in one sentence."""
 
     osd_memory_target: int
     osd_cache_bytes: int
@@ -31,7 +31,7 @@ class Sizing:
 def choose_sizing(memory_bytes: int, cores: int, osds: int, *, emulated: int = 0) -> Sizing:
     """Fit the OSDs into a quarter of the machine's memory.
 
-    memory_bytes, cores: of the lab's machine; osds: all of them; emulated: those under an emulator.
+    memory_bytes, cores: of the lab's machine; osds: number of all OSDs; emulated: number of emulated ones.
     Ceph refuses an osd_memory_target below 896 MiB (osd_memory_target_min in its options), so on a small machine only
     the cache shrinks.
     """
@@ -66,17 +66,17 @@ def cluster_options(sizing: Sizing, *, hosts: int, patience: float) -> dict[str,
 
 
 def safe_options(hosts: int) -> dict[str, str]:
-    """Options that a lab of this size needs to become healthy, at Ceph's own pace."""
+    """Options that a lab of this size needs to become healthy. They do not change Ceph's timing."""
     size = max(1, min(3, hosts))
     return {
         # What a careful administrator sets.
         "auth_allow_insecure_global_id_reclaim": "false",
         "ms_bind_msgr1": "false",
         "mon_allow_pool_delete": "true",
-        # The lab shares somebody's disk, and the monitor would warn about that disk's free space.
+        # The lab shares the user's disk, and the monitor would warn about that disk's free space.
         "mon_data_avail_warn": "2",
         "mon_data_avail_crit": "1",
-        # One slow write would be a warning for a day, in releases that count them (tentacle; 86400 s).
+        # In releases that count slow writes (tentacle), one of them would raise a warning for a day (86400 s).
         "bluestore_slow_ops_warn_lifetime": "10",
         # Pools sized to the lab.
         "osd_pool_default_size": str(size),
@@ -94,7 +94,7 @@ def safe_options(hosts: int) -> dict[str, str]:
 
 
 def _quick_options(patience: float) -> dict[str, str]:
-    """Decisions in tenths of seconds instead of seconds."""
+    """Options that make Ceph decide in tenths of seconds instead of seconds."""
     return {
         "paxos_propose_interval": "0.1",
         "paxos_min_wait": "0.01",
@@ -103,62 +103,63 @@ def _quick_options(patience: float) -> dict[str, str]:
         "mgr_stats_period": "1",
         "mon_mgr_digest_period": "1",
         # Seconds that the first manager may take to load its modules before MGR_DOWN. In a guest of a busy machine
-        # without KVM it took 290 s, and Ceph allows 120; a manager that never comes ends the wait for HEALTH_OK.
+        # without KVM it took 290 s, and Ceph allows 120. If no manager ever comes, the wait for HEALTH_OK fails.
         "mon_mgr_mkfs_grace": "1200",
         # Under an emulator these are Ceph's own defaults.
         "mon_election_timeout": "5" if patience > 1 else "2",
         # OSDs without work learn of a new map with their peers' heartbeats.
         "osd_heartbeat_interval": "1",
         "osd_heartbeat_grace": "20" if patience > 1 else "10",
-        # Milliseconds: the grace, after which an OSD is down. By default a twentieth of it, in which a sound OSD may
-        # not answer: an emulated one, and one in a guest of a busy machine (0.75 s on average over a minute).
+        # Milliseconds: as long as the heartbeat grace. The default, a twentieth of the grace, is too short for a sound
+        # OSD that is emulated or in a guest of a busy machine (0.75 s on average over a minute).
         "mon_warn_on_slow_ping_time": "20000" if patience > 1 else "10000",
         "mon_osd_min_down_reporters": "1",
         "mon_osd_down_out_interval": "600",
         "osd_mon_report_interval": "1",
         # In Pacific only peers notice that an OSD was stopped, and the last OSD has no peers.
         "osd_fast_shutdown_notify_mon": "true",
-        # An OSD that was marked down more than 5 times in 10 minutes ends itself. A lab marks it down on purpose.
+        # An OSD that was marked down more than 5 times in 10 minutes ends itself. The lab marks OSDs down on purpose.
         "osd_max_markdown_count": "1000",
         # Otherwise a requested scrub waits for a random decision: 4 PGs took 8 to 16 s.
         "osd_scrub_backoff_ratio": "0",
-        # Checking the new store costs an emulated mkfs 6.8 instead of 4.2 s of CPU (measured).
+        # With a check of the new store, an emulated mkfs takes 6.8 s of CPU, without it 4.2 s (measured).
         "bluestore_fsck_on_mkfs": "false",
         # Measuring the disk at the first start takes seconds, and the result is noise here.
         "osd_mclock_skip_benchmark": "true",
-        # Disks that are files count as rotating. Pacific pauses 0.1 s after each object that it recovers to one.
+        # Ceph takes disks that are files for rotating ones. Pacific then pauses 0.1 s after each object it recovers.
         "osd_recovery_sleep_hdd": "0",
         # Milliseconds that closing a disk may wait for the thread that reaps its writes. An OSD closes its disk five
-        # times on the way up, and Ceph's own 250 ms are spent each time.
+        # times while it starts, and takes Ceph's default of 250 ms each time.
         "bdev_aio_poll_ms": "25",
-        # A hang must become an error while the test still waits, which it does longer for an emulator: in an emulated
-        # machine beside others, a monitor took more than 60 s to remove a pool.
+        # A hang must become an error before the test times out. Under an emulator tests wait longer: next to other
+        # emulated machines, a monitor in one took more than 60 s to remove a pool.
         "rados_mon_op_timeout": f"{60 * patience:g}",
         "rados_osd_op_timeout": f"{120 * patience:g}",
     }
 
 
 _SLOW_MACHINE = {
-    # Seconds until a client asks another monitor, and says at error level that this one did not answer. In three
-    # machines of a busy one without KVM, a monitor took more than Ceph's own 3 s twice.
+    # Seconds until a client tries another monitor and logs an error that this one did not answer. In three guests of a
+    # busy machine without KVM, a monitor twice took more than Ceph's default of 3 s.
     "mon_client_hunt_interval": "15",
 }
-"""Options of a host whose processors are emulated, its kernel's too."""
+"""Options of a host that is a fully emulated machine, kernel included."""
 
 _ONE_MONITOR = {
-    # Without an answer to keepalives a client leaves its monitor for another one, and here there is none. An answer
-    # that comes at once counts as none (suites/defects/known.toml, `keepalive-wraps`). A manager then tells its modules
-    # of options that did not change, and `prometheus` restarts a server that still starts, with errors on its output.
+    # A client that gets no answer to its keepalives switches to another monitor, but here there is no other. An answer
+    # that comes at once counts as no answer (suites/defects/known.toml, `keepalive-wraps`). A manager then notifies its
+    # modules of options that did not change, and `prometheus` restarts a server that is still starting, with errors on
+    # its output.
     "mon_client_ping_timeout": "0",
 }
 """Options of the managers of a cluster with one monitor."""
 
 
 def host_options(host: Host, identity: str | None = None, *, pulled: bool = False) -> dict[str, str]:
-    """Options of one host: its address, its directories, the places of its image's plugins.
+    """Options of one host: its address, its directories, and the plugin paths of its image.
 
-    identity: the host's name in Ceph, if it took the place of another. pulled: whether its image was not built here.
-    A pulled image keeps its own plugin paths, because other distributions have other ones.
+    identity: the host's name in Ceph, if it replaced another host. pulled: whether its image was pulled, not built
+    here. A pulled image keeps its own plugin paths, because they differ between distributions.
     """
     name = identity or host.name
     base = host.directory
@@ -187,7 +188,8 @@ def host_options(host: Host, identity: str | None = None, *, pulled: bool = Fals
 def image_options(host: Host) -> dict[str, str]:
     """Plugin paths of an image that was built here.
 
-    They are needed even if the image is the host's root: Debian's own settings are relative to it, and a daemon is not.
+    They are needed even if the image is the host's root: Debian's own settings are relative to the root, but a daemon
+    does not resolve them from there.
     """
     library = host.root / "usr/lib" / host.arch.triplet
     return {
@@ -199,7 +201,7 @@ def image_options(host: Host) -> dict[str, str]:
 
 
 def render_client(fsid: str, mon_addresses: Mapping[str, str], keyring: str) -> bytes:
-    """A ceph.conf for a client outside the lab's hosts. keyring: path of the administrator's."""
+    """A ceph.conf for a client outside the lab's hosts. keyring: path of the administrator's keyring."""
     return _lines([*_global(fsid, mon_addresses), f"keyring = {keyring}"])
 
 
@@ -208,7 +210,7 @@ def _global(fsid: str, mon_addresses: Mapping[str, str]) -> list[str]:
 
 
 def mon_host(addresses: Iterable[str]) -> str:
-    """Monitors as Ceph's `mon_host` names them."""
+    """Monitor addresses in the format of Ceph's `mon_host`."""
     return ",".join(f"[v2:{address}:{MON_PORT}]" for address in addresses)
 
 
@@ -231,10 +233,10 @@ Sections = Mapping[str, Mapping[str, str]]
 
 
 def render(fsid: str, mon_addresses: Mapping[str, str], options: Mapping[str, str], sections: Sections) -> bytes:
-    """A ceph.conf. mon_addresses: name -> IPv4 address; sections: those of `global` win over options."""
+    """A ceph.conf. mon_addresses: name -> IPv4 address; sections: section `global` overrides options."""
     lines = [*_global(fsid, mon_addresses), f"mon_initial_members = {','.join(mon_addresses)}"]
     lines += [f"{key} = {value}" for key, value in {**options, **sections.get("global", {})}.items()]
-    # A client must not use a daemon's keyring and log. Daemons find their keyring in their data directory.
+    # A client must not use a daemon's keyring or log. Daemons find their keyring in their data directory.
     for kind in ("mon", "osd", "mgr", "mds"):
         lines += [f"[{kind}]", f"keyring = ${kind}_data/keyring"]
         if kind == "mgr" and len(mon_addresses) == 1:

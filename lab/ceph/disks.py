@@ -1,4 +1,4 @@
-"""Disks for OSDs: read a used disk's label, refuse a disk with data, wipe a disk and check it, check a whole store."""
+"""Disks for OSDs: reads the label of a used disk, refuses a disk with data, wipes and verifies disks, checks stores."""
 
 import json
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ LABEL_BYTES = 4096
 _MAGIC = b"bluestore block device\n"
 _TOOL_S = 60.0
 _WHOLE_S = 300.0
-"""Reading 10 GiB of holes takes 4 s natively; a full disk takes as long as the machine's own disk needs."""
+"""Reading 10 GiB of holes takes 4 s natively. A full disk takes as long as the machine's own disk needs."""
 
 
 class DiskInUse(SpecError):
-    """A disk carries data. The error names its owner."""
+    """A disk contains data. The error names its owner."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Label:
 
 
 def label_of(host: Host, disk: str, *, patience: float = 1.0, preload: Sequence[PurePosixPath] = ()) -> Label | None:
-    """The label of a disk by ceph-bluestore-tool; None if its first block is no label."""
+    """The label of a disk, read with ceph-bluestore-tool; None if its first block is not a label."""
     device = host.disk(disk)
     if not _first_block(host, disk).startswith(_MAGIC):
         return None
@@ -62,16 +62,16 @@ def refuse_used(
     for disk in disks:
         label = label_of(host, disk, patience=patience, preload=preload)
         if label or _first_block(host, disk).strip(b"\0"):
-            owner = f": {label}" if label else " that is no OSD's"
+            owner = f": {label}" if label else " of no OSD"
             raise DiskInUse(
-                f"disk {disk} in {host.name} carries data{owner}",
-                "an OSD made on it would destroy that",
-                "take another disk, or wipe this one if nobody wants it back",
+                f"disk {disk} in {host.name} contains data{owner}",
+                "a new OSD on this disk would destroy the data",
+                "take another disk, or wipe this one if nobody needs the data",
             )
 
 
 def wipe(host: Host, disk: str, *, patience: float = 1.0) -> int:
-    """Erase a whole disk and read it back; returns the bytes checked. LabBroken names a place that is not zero."""
+    """Erase a whole disk and read it back; returns the bytes checked. LabBroken names an offset that is not zero."""
     device = str(host.disk(disk))
     size = int(host.run(["python3", "-c", _WIPE, device], timeout_s=_WHOLE_S * patience).stdout)
     require_zero(host, disk, size, patience=patience)
@@ -79,7 +79,7 @@ def wipe(host: Host, disk: str, *, patience: float = 1.0) -> int:
 
 
 def require_zero(host: Host, disk: str, size_bytes: int, *, patience: float = 1.0) -> None:
-    """Read a whole disk; LabBroken has the first offset that is not zero, or says that the disk is too short."""
+    """Read a whole disk; LabBroken names the first offset that is not zero, or says that the disk is too short."""
     argv = ["cmp", f"--bytes={size_bytes}", str(host.disk(disk)), "/dev/zero"]
     compared = host.run(argv, timeout_s=_WHOLE_S * patience, check=False)
     if compared.code != 0:
@@ -90,7 +90,7 @@ def _first_block(host: Host, disk: str) -> bytes:
     return host.run(["head", "-c", str(LABEL_BYTES), str(host.disk(disk))]).stdout_bytes
 
 
-# A file is made one hole. On a block device every block is overwritten.
+# A file becomes one hole. On a block device every block is overwritten.
 _WIPE = """
 import os, stat, sys
 

@@ -1,7 +1,7 @@
-"""What kernels say of a scenario's time: processes that they killed, faults, hung tasks, I/O errors, core dumps.
+"""What kernels logged during a scenario: processes that they killed, faults, hung tasks, I/O errors, core dumps.
 
-A guest's kernel is the lab's own: all that it says counts. Of a kernel that others use too, this machine's, only what
-names a process or a disk of the run.
+Everything from a guest's kernel counts, because the guest belongs to the lab. From this machine's kernel, which others
+use too, only lines count that name a process or a disk of the run.
 """
 
 import json
@@ -25,7 +25,7 @@ from cephlab.lab.providers.host import Host, has_own_kernel
 HERE = "this machine"
 LEVEL = "kernel"
 CORE = "core"
-_ANONYMOUS = "the names of core dumps do not tell whose they are (kernel.core_uses_pid is 0)"
+_ANONYMOUS = "the names of core dumps do not show their process (kernel.core_uses_pid is 0)"
 _PROGRAM = Path(kernel_program.__file__)
 _LOOK_S = 120.0
 _PIDS = (
@@ -39,10 +39,11 @@ _DEVICE = re.compile(r"(?:I/O error,? (?:on )?dev(?:ice)?|critical (?:medium|tar
 
 @dataclass(frozen=True)
 class KernelLook:
-    """A kernel at one moment. last: number of the last record of its log; lines: those since the look before.
+    """A kernel at one moment. last: number of the last record of its log; lines: lines since the previous look.
 
-    cores: (path, time) of every core dump; unread: sentences on what could not be looked at. own: numbers of the run's
-    processes and threads, and names of its disks, on a kernel that others use too; None where all is the run's.
+    cores: (path, time) of every core dump; unread: sentences on what could not be read. own: ids of the run's
+    processes and threads, and names of its disks, on a kernel that others use too; None if the kernel is only the
+    run's.
     """
 
     boot: str = ""
@@ -54,14 +55,14 @@ class KernelLook:
 
 
 Looks = Mapping[str, KernelLook]
-"""By the name of the host, or HERE."""
+"""Name of the host, or HERE -> look."""
 NOTHING = KernelLook()
 
 
 def look_at_kernels(
     run_id: str, hosts: Mapping[str, Host], daemons: Collection[Daemon], before: Looks
 ) -> dict[str, KernelLook]:
-    """A look at this machine's kernel and at that of every guest that is up. before: the looks that it goes on from."""
+    """Look at the kernels of this machine and of every guest that is up. before: the previous looks."""
     looks = dict(before)
     for name, host in hosts.items():
         if has_own_kernel(host) and host.up():
@@ -83,14 +84,14 @@ def _look_here(run_id: str, hosts: Iterable[Host], daemons: Iterable[Daemon], wa
 
 
 def _look_into(host: Host, was: KernelLook, pids: list[int]) -> KernelLook:
-    """By the program, under the guest's Python."""
-    asked = json.dumps({"boot": was.boot, "after": was.last, "pids": pids}).encode()
+    """Look at a guest's kernel with the program, under the guest's Python."""
+    request = json.dumps({"boot": was.boot, "after": was.last, "pids": pids}).encode()
     try:
-        answer = host.run(["python3", "-c", _PROGRAM.read_text()], stdin=asked, timeout_s=_LOOK_S)
+        answer = host.run(["python3", "-c", _PROGRAM.read_text()], stdin=request, timeout_s=_LOOK_S)
         return _parsed(json.loads(answer.stdout), None)
     except (LabError, ValueError) as error:
-        said = error.what if isinstance(error, LabError) else str(error)
-        return KernelLook(was.boot, was.last, cores=was.cores, unread=(f"the kernel could not be asked: {said}",))
+        why = error.what if isinstance(error, LabError) else str(error)
+        return KernelLook(was.boot, was.last, cores=was.cores, unread=(f"the kernel log could not be read: {why}",))
 
 
 def _parsed(raw: Mapping[str, Any], own: frozenset[str] | None) -> KernelLook:
@@ -99,7 +100,7 @@ def _parsed(raw: Mapping[str, Any], own: frozenset[str] | None) -> KernelLook:
 
 
 def _threads(pids: Iterable[int]) -> Iterator[str]:
-    """A kernel names the thread that it ended, and not the process."""
+    """Ids of processes and of their threads: a kernel names the thread that it ended, not the process."""
     for pid in pids:
         yield str(pid)
         with suppress(psutil.Error):
@@ -107,7 +108,7 @@ def _threads(pids: Iterable[int]) -> Iterator[str]:
 
 
 def _disks(hosts: Iterable[Host]) -> Iterator[str]:
-    """Names of the hosts' disks in this machine's kernel; one that is a file has none."""
+    """Names of the hosts' disks in this machine's kernel. A disk that is a file has no name there."""
     for host in hosts:
         for path in getattr(host, "disks", {}).values():
             if str(path).startswith("/dev/"):
@@ -115,7 +116,7 @@ def _disks(hosts: Iterable[Host]) -> Iterator[str]:
 
 
 def said_since(before: Looks, now: Looks) -> Iterator[Complaint]:
-    """What kernels said between two looks, and the core dumps that came since."""
+    """What kernels logged between two looks, and the new core dumps."""
     for name, look in now.items():
         was = before.get(name)
         if was is None or was is look:
@@ -129,11 +130,11 @@ def said_since(before: Looks, now: Looks) -> Iterator[Complaint]:
 
 
 def unread(looks: Looks) -> list[str]:
-    """What could not be looked at, in sentences."""
+    """What could not be read, in sentences."""
     return [f"{name}: {sentence}" for name, look in sorted(looks.items()) for sentence in look.unread]
 
 
 def _named(line: str) -> str:
-    """The process or device of a line that says something is wrong; empty for any other line."""
+    """The process or device in a line that reports a problem; empty for any other line."""
     match = next(filter(None, (pattern.search(line) for pattern in (*_PIDS, _DEVICE))), None)
     return match[1] if match else ""

@@ -1,4 +1,4 @@
-"""Finds new error lines in daemon logs and compares them with an allow-list, in which each pattern has a reason."""
+"""Finds new error lines in daemon logs and checks them against an allow-list, in which each pattern has a reason."""
 
 import re
 from collections import Counter
@@ -19,20 +19,20 @@ _LINE = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+[+-]\d{4} [0-9a-f]+ +(-?\d+) (.*)$"
 _CLUSTER_LOG = re.compile(r"log_channel\((?:cluster|audit)\) log \[(ERR|WRN|SEC)\]")
 _EMULATOR = re.compile(r"^qemu: ")
 _HOLE = re.compile(r"\0+")
-"""What a file system leaves where a file had grown, and the power went before the text reached the disk."""
+"""What a file system leaves in a file that had grown if power fails before the text reaches the disk."""
 _GRAVE = re.compile(
     r"_verify_csum bad|had (suicide )?timed out after|bad (data )?(crc|checksum|magic|header|digest)"
     r"|(crc|checksum|digest|hash) mismatch|[Cc]orrupt(ed|ion)\b|FAILED (ceph_)?assert|Caught signal"
 )
-"""What is grave at whatever level a daemon says it."""
+"""Text that is serious at any log level."""
 
 
 @dataclass(frozen=True)
 class Complaint:
     """One line that says something is wrong.
 
-    level: `error` (derr, the emulator, an alarm), `grave` (said at another level), `ERR`, `WRN` or `SEC` (the cluster's
-    log), `output` (printed beside the log), `tool` (printed by a command).
+    level: `error` (derr, the emulator, an alarm), `grave` (logged at another level), `ERR`, `WRN` or `SEC` (cluster
+    log), `output` (printed but not logged), `tool` (printed by a command).
     """
 
     daemon: str
@@ -88,7 +88,7 @@ def expected_lines(expects: Mapping[str, str]) -> tuple[Allowed, ...]:
 
 
 def complaints(daemon: str, text: str) -> Iterator[Complaint]:
-    """The lines of a daemon's log or output that say something is wrong. A hole in the file ends a line."""
+    """The lines of a daemon's log or output that report a problem. A hole in the file ends a line."""
     for line in _HOLE.sub("\n", text).splitlines():
         match = _LINE.match(line)
         if match is None:
@@ -138,7 +138,7 @@ def mark(daemons: Iterable[Daemon]) -> LogMarks:
 
 
 def grown(before: LogMarks, now: LogMarks) -> dict[str, int]:
-    """Bytes that each daemon wrote to its log and its output between two marks; a file that is new counts whole."""
+    """Bytes that each daemon wrote to its log and its output between two marks. A new file counts completely."""
     written: Counter[str] = Counter()
     for place in now.places:
         written[place.daemon] += max(0, now.sizes.get(place.key, 0) - before.sizes.get(place.key, 0))
@@ -146,9 +146,9 @@ def grown(before: LogMarks, now: LogMarks) -> dict[str, int]:
 
 
 def since(marks: LogMarks, daemons: Iterable[Daemon]) -> list[Complaint]:
-    """Complaints that were written after the mark. A new log counts from its beginning.
+    """Complaints written after the mark. A new log counts from its beginning.
 
-    The old logs of daemons that were moved or removed since then are read too.
+    The old logs of daemons that have been moved or removed since the mark are read too.
     """
     places = {place.key: place for place in (*marks.places, *_places(daemons))}.values()
     texts = [(place, place.read()[marks.sizes.get(place.key, 0) :].decode(errors="replace")) for place in places]
@@ -165,9 +165,9 @@ def since(marks: LogMarks, daemons: Iterable[Daemon]) -> list[Complaint]:
 
 
 def own_output(daemon: str, text: str, logged: Set[str]) -> Iterator[Complaint]:
-    """What a daemon printed and did not log: each line is a complaint. logged: the lines of its log, which it repeats.
+    """The lines that a daemon printed but did not log, each as a complaint. logged: the lines of its log.
 
-    A sound daemon prints next to nothing; what it may is in the allow-list. Of a line with a hole, the rest is torn.
+    A sound daemon prints almost nothing, and the allow-list has what it may print. A line with a hole is incomplete.
     """
     for line in text.splitlines():
         if not line.strip() or line in logged:
@@ -192,7 +192,7 @@ def sort_out(
 
 
 def read_logs(daemons: Iterable[Daemon]) -> dict[str, bytes]:
-    """The logs and outputs of all daemons by file name. Hosts that are down have none."""
+    """The logs and outputs of all daemons, by file name. Files of hosts that are down are left out."""
     contents = {f"{place.host.name}-{place.path.name}": place.read() for place in _places(daemons)}
     return {name: content for name, content in contents.items() if content}
 

@@ -1,4 +1,4 @@
-"""How much a daemon holds, memory above all: by its kernel, and by its own accounts."""
+"""Measures what a daemon holds, memory above all: as its kernel reports it, and as Ceph accounts for it."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ _BLOCKS = re.compile(r"^voluntary_ctxt_switches:\s+(\d+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a process holds by its kernel's word. resident: bytes; threads, files: how many it has, files open ones."""
+    """What a process holds according to its kernel. resident: bytes; files: number of open files."""
 
     resident: int
     threads: int
@@ -30,7 +30,7 @@ class Footprint:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Bytes. resident: pages that the kernel gave the process; pools: Ceph's own count of allocations, by purpose."""
+    """Bytes. resident: pages that the kernel gave the process; pools: Ceph's own count of allocations, by mempool."""
 
     resident: int
     pools: Mapping[str, int]
@@ -41,7 +41,7 @@ class MemoryUse:
 
     @property
     def beyond(self) -> int:
-        """Programs, stacks, allocations that no pool counts, and the allocator's reserve."""
+        """Program code, stacks, allocations that no pool counts, and memory that the allocator keeps."""
         return self.resident - self.accounted
 
 
@@ -51,31 +51,31 @@ def memory_use(client: RadosClient, daemon: Daemon) -> MemoryUse:
 
 
 def footprint(daemon: Daemon) -> Footprint:
-    """Of a running daemon; an emulated program's is its emulator's. LabBroken where no kernel can be asked for it."""
+    """Footprint of a running daemon, with its emulator if it has one. LabBroken if no kernel can tell it."""
     process = daemon.started()
     if process.pid:
         return _footprint_here(daemon)
-    looked = _footprints_there(daemon.host, [daemon])
-    if daemon.name not in looked:
-        raise LabBroken(f"what {daemon.name} holds cannot be read", f"it does not run on {daemon.host.name}")
-    return looked[daemon.name]
+    footprints = _footprints_there(daemon.host, [daemon])
+    if daemon.name not in footprints:
+        raise LabBroken(f"the memory use of {daemon.name} cannot be read", f"it does not run on {daemon.host.name}")
+    return footprints[daemon.name]
 
 
 def _footprint_here(daemon: Daemon) -> Footprint:
-    """Of a process of this machine, whatever its host is. Some are started by a shell, which stays."""
+    """Footprint of a process of this machine, whatever its host is. A shell that started it is counted too."""
     try:
         started = psutil.Process(daemon.started().pid)
         held, children = [_held(started)], started.children(recursive=True)
     except psutil.Error as error:
-        raise LabBroken(f"what {daemon.name} holds cannot be read", str(error)) from error
+        raise LabBroken(f"the memory use of {daemon.name} cannot be read", str(error)) from error
     for child in children:
-        with suppress(psutil.NoSuchProcess):  # it was a helper, which has ended
+        with suppress(psutil.NoSuchProcess):  # a helper that has ended
             held.append(_held(child))
-    resident = sum(each.resident for each in held)
+    resident = sum(part.resident for part in held)
     if not resident:
-        raise LabBroken(f"what {daemon.name} holds cannot be read", "it has ended, and nobody has looked how")
+        raise LabBroken(f"the memory use of {daemon.name} cannot be read", "the process has ended")
     return Footprint(
-        resident=resident, threads=sum(each.threads for each in held), files=sum(each.files for each in held)
+        resident=resident, threads=sum(part.threads for part in held), files=sum(part.files for part in held)
     )
 
 
@@ -83,7 +83,7 @@ def _held(process: psutil.Process) -> Footprint:
     return Footprint(process.memory_info().rss, process.num_threads(), process.num_fds())
 
 
-# For each argument, `pid:NUMBER` or `token:MARK`, a line with it, and after it what each of its processes holds.
+# For each argument, `pid:NUMBER` or `token:MARK`: prints a line with it, then what each of its processes holds.
 _LOOK = r"""
 for asked; do
   echo "$asked"
@@ -100,19 +100,19 @@ _FIELD = re.compile(r"(VmRSS|Threads|Files):\s+(\d+)")
 
 
 def _footprints_there(host: Host, daemons: Iterable[Daemon]) -> dict[str, Footprint]:
-    """By daemon, in one call, of those that run on a host whose processes are not this machine's."""
-    asked = {name_on_host(daemon.started().ref): daemon.name for daemon in daemons}
-    said = host.run(["sh", "-c", _LOOK, "sh", *asked], env={"TOKEN_NAME": TOKEN_VARIABLE}).stdout
-    return {asked[word]: held for word, held in parsed_footprints(said).items()}
+    """Footprints of daemons on a host whose processes are not this machine's, by daemon, with one call."""
+    names = {name_on_host(daemon.started().ref): daemon.name for daemon in daemons}
+    output = host.run(["sh", "-c", _LOOK, "sh", *names], env={"TOKEN_NAME": TOKEN_VARIABLE}).stdout
+    return {names[word]: held for word, held in parsed_footprints(output).items()}
 
 
 def name_on_host(ref: Mapping[str, Any]) -> str:
-    """`pid:NUMBER`, or `token:MARK` where a process has no number that its host knows; see `HostProcess.ref`."""
+    """`pid:NUMBER`, or `token:MARK` if its host does not know the pid; see `HostProcess.ref`."""
     return f"pid:{ref['pid']}" if ref["pid"] else f"token:{ref['token']}"
 
 
 def parsed_footprints(said: str) -> dict[str, Footprint]:
-    """By `pid:NUMBER` or `token:MARK`; what has no process with memory has ended, and is left out."""
+    """Footprints by `pid:NUMBER` or `token:MARK`. Without a process that has memory, an entry is left out."""
     sums: dict[str, dict[str, int]] = {}
     asked = ""
     for line in said.splitlines():
@@ -128,14 +128,14 @@ def parsed_footprints(said: str) -> dict[str, Footprint]:
 
 @dataclass(frozen=True)
 class Held:
-    """What a daemon held at one moment. process: which it was, so that one that began anew is not compared."""
+    """What a daemon held at one moment. process: identifies it, so that a restarted daemon is not compared."""
 
     process: Mapping[str, Any]
     footprint: Footprint
 
 
 def holdings(daemons: Iterable[Daemon]) -> dict[str, Held]:
-    """Of each daemon that runs and can be asked for. Those elsewhere cost one program for each host."""
+    """What each running daemon holds, as far as it can be read. Other hosts cost one program each."""
     begun = [daemon for daemon in daemons if daemon.process is not None]
     found: dict[str, Footprint] = {}
     for daemon in begun:
@@ -143,13 +143,13 @@ def holdings(daemons: Iterable[Daemon]) -> dict[str, Held]:
             with suppress(LabBroken):  # it has ended
                 found[daemon.name] = _footprint_here(daemon)
     for there in _by_host(daemon for daemon in begun if not daemon.started().pid):
-        with suppress(LabError):  # its host went down, which is for other checks to tell
+        with suppress(LabError):  # its host went down, which other checks report
             found |= _footprints_there(there[0].host, there)
     return {daemon.name: Held(daemon.started().ref, found[daemon.name]) for daemon in begun if daemon.name in found}
 
 
 def _by_host(daemons: Iterable[Daemon]) -> Iterator[list[Daemon]]:
-    """Only of hosts that are up."""
+    """Daemons grouped by host, only for hosts that are up."""
     hosts: dict[str, list[Daemon]] = {}
     for daemon in daemons:
         hosts.setdefault(daemon.host.name, []).append(daemon)
@@ -158,7 +158,7 @@ def _by_host(daemons: Iterable[Daemon]) -> Iterator[list[Daemon]]:
 
 @dataclass(frozen=True)
 class ThreadTime:
-    """wanted_s: seconds in which it ran or waited for a processor; blocks: how often it gave one up of its own."""
+    """CPU use of a thread. wanted_s: seconds running or waiting for a CPU; blocks: voluntary context switches."""
 
     wanted_s: float = 0.0
     blocks: int = 0
@@ -183,25 +183,25 @@ def _thread(folder: Path) -> ThreadTime:
 
 
 def disk_use(client: RadosClient, daemons: Iterable[Daemon]) -> dict[str, int]:
-    """Bytes on disks by daemon: an OSD's as the manager heard last, of others the folder, a program for each host."""
+    """Bytes on disks by daemon: for OSDs as last reported to the manager, else of the folder (one program per host)."""
     sizes = {f"osd.{entry['id']}": int(entry["kb_used"]) << 10 for entry in client.mgr("osd df")["nodes"]}
     for there in _by_host(daemon for daemon in daemons if daemon.kind != "osd" and daemon.process is not None):
         folders = {str(daemon.host.directory / daemon.name): daemon.name for daemon in there}
         with suppress(LabError):  # its host went down
-            said = there[0].host.run(["du", "-sb", *folders], check=False).stdout
-            told = [line.partition("\t")[::2] for line in said.splitlines()]
-            sizes |= {folders[folder]: int(size) for size, folder in told if folder in folders}
+            output = there[0].host.run(["du", "-sb", *folders], check=False).stdout
+            rows = [line.partition("\t")[::2] for line in output.splitlines()]
+            sizes |= {folders[folder]: int(size) for size, folder in rows if folder in folders}
     return sizes
 
 
 def size_of(daemon: Daemon, *paths: PurePosixPath) -> int | None:
-    """Bytes of files and folders on a daemon's host; None where one is not there."""
-    said = daemon.host.run(["du", "-sbc", *map(str, paths)], check=False)
-    return int(said.stdout.split()[-2]) if said.code == 0 else None
+    """Total bytes of files and folders on a daemon's host; None if one is missing."""
+    done = daemon.host.run(["du", "-sbc", *map(str, paths)], check=False)
+    return int(done.stdout.split()[-2]) if done.code == 0 else None
 
 
 def grown(before: Mapping[str, Held], now: Mapping[str, Held]) -> dict[str, dict[str, list[int]]]:
-    """By daemon: resident bytes, threads and files at both moments. Only daemons that ran all the time."""
+    """By daemon: resident bytes, threads and files at both moments. Only daemons that ran without a restart."""
     pairs = {name: (before[name], held) for name, held in now.items() if name in before}
     return {
         name: {each: [getattr(was.footprint, each), getattr(held.footprint, each)] for each in _HELD}

@@ -11,7 +11,7 @@ from cephlab.lab.providers.host import Host
 TAIL_LINES = 25
 _NOT_STARTED = (126, 127)
 _KILLED = (-SIGKILL, 128 + SIGKILL)
-"""A host reports one or the other. It means that the host died or memory ran out: no program of Ceph's ends so."""
+"""A host reports one or the other. It means that the host died or memory ran out; Ceph's programs never end so."""
 
 
 def run_tool(
@@ -23,10 +23,10 @@ def run_tool(
     env: Mapping[str, str] | None = None,
     log: PurePosixPath | None = None,
 ) -> Result:
-    """Run one of Ceph's programs to its end. timeout_s: includes patience; log: its log file, if any.
+    """Run one of Ceph's programs to its end. timeout_s: already multiplied by patience; log: its log file, if any.
 
-    Raises CephTrouble, with its output and last log lines, if it fails or hangs. The host's own error is raised if the
-    program could not be started or was killed from outside.
+    Raises CephTrouble, with its output and last log lines, if it fails or hangs. If the program could not be started or
+    was killed from outside, the error of the host is raised.
     """
     try:
         return host.run(argv, timeout_s=timeout_s, stdin=stdin, env=env)
@@ -39,7 +39,7 @@ def run_tool(
 
 
 def last_lines(host: Host, path: PurePosixPath, count: int = TAIL_LINES) -> list[str]:
-    """The last lines of a file on a host; none if there is no such file."""
+    """The last lines of a file on a host; empty if there is no such file."""
     if not host.exists(path):
         return []
     return host.read(path).decode(errors="replace").strip().splitlines()[-count:]

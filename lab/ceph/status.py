@@ -1,4 +1,4 @@
-"""The cluster's status as frozen values, parsed once from Ceph's JSON, and predicates over it."""
+"""The cluster's status as frozen values, parsed once from Ceph's JSON, with predicates on it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ def parse_status(raw: Mapping[str, Any]) -> Status:
     """Read the JSON of `ceph status` (nautilus to tentacle)."""
     pgmap = raw.get("pgmap", {})
     osdmap = raw["osdmap"]
-    # Some releases nest the counts one level deeper, as all did before Octopus.
+    # Before Octopus, and in some later releases, the counts are nested one level deeper.
     osdmap = osdmap.get("osdmap", osdmap)
     return Status(
         health=raw["health"]["status"],

@@ -1,4 +1,4 @@
-"""The kinds of daemons that the lab can run. Each has a file, and is listed here."""
+"""Lists the kinds of daemons that the lab can run. Each kind has its own file."""
 
 from collections.abc import Iterator
 
@@ -21,16 +21,16 @@ SERVICES: dict[str, Service] = {
 """Kind -> service, in the order in which a cluster starts them."""
 
 CORE = ("mon", "mgr", "osd")
-"""Every cluster has these. A spec has keys of its own for them, and bring-up its own steps."""
+"""Every cluster has these. They have separate keys in a spec and separate steps in bring-up."""
 
 
 def service_of(daemon: str) -> Service:
-    """The service of a daemon's name, as in `rgw.n0`."""
+    """The service of a daemon, from its name, e.g. `rgw.n0`."""
     return SERVICES[daemon.partition(".")[0]]
 
 
 def reported(client: RadosClient) -> dict[str, Metadata]:
-    """What Ceph knows of each monitor, manager and OSD, by the daemon's name."""
+    """Ceph's metadata of each monitor, manager and OSD, by the daemon's name."""
     keys = {"osd": "id"}
     return {
         f"{kind}.{entry[keys.get(kind, 'name')]}": entry for kind in CORE for entry in client.mon(f"{kind} metadata")
@@ -45,13 +45,13 @@ def daemons_on(node: Node) -> Iterator[str]:
 
 
 def role_sets(spec: ClusterSpec, asked: tuple[str, ...] = ("ceph",)) -> tuple[str, ...]:
-    """The role sets that the images of a spec need, and those that are asked for."""
+    """The role sets that the images of a spec need, together with those in `asked`."""
     needed = [service_of(daemon).role_set for node in spec.nodes for daemon in daemons_on(node)]
     return tuple(dict.fromkeys((*asked, *needed)))
 
 
 def refuse_unknown(spec: ClusterSpec) -> None:
-    """SpecError for an unknown service, and for `mon`, `mgr` or `osd`, which have keys of their own."""
+    """SpecError for an unknown service, and for `mon`, `mgr` or `osd`, which have separate keys."""
     known = [kind for kind in SERVICES if kind not in CORE]
     for number, node in enumerate(spec.nodes):
         for text in node.services:
@@ -63,16 +63,16 @@ def refuse_unknown(spec: ClusterSpec) -> None:
                 raise SpecError(
                     f"node {node.name}: there is no service {text!r}",
                     f"nodes.{number}.services: got {text!r}, wanted: {', '.join(known)}",
-                    "monitors, managers and OSDs are `mon`, `mgr` and `osds` of a node",
+                    "for monitors, managers and OSDs use the node's keys `mon`, `mgr` and `osds`",
                 )
 
 
 def _refuse_alone(spec: ClusterSpec, key: str, service: Service) -> None:
-    """SpecError for a service without any of those that it follows."""
+    """SpecError for a service if no node has the kind of daemon that it follows."""
     kinds = {daemon.partition(".")[0] for node in spec.nodes for daemon in daemons_on(node)}
     if service.follows and service.follows not in kinds:
         raise SpecError(
-            f"a {service.kind} without a {service.follows}",
-            f"{key}: got {service.kind}, and no {service.follows} on any node",
+            f"service {service.kind} needs service {service.follows}",
+            f"{key}: got {service.kind}, but no node has {service.follows}",
             f"give a node the service {service.follows}",
         )

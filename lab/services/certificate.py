@@ -1,15 +1,15 @@
-"""Makes the certificate of one daemon for one run: self-signed, for its host's address, with a key of its own."""
+"""Makes a self-signed certificate with its own key, for one daemon in one run, for its host's address."""
 
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 
 _VALID = timedelta(days=30)
 _SKEW = timedelta(hours=1)
-"""Clocks of a lab's machines may differ by this much."""
+"""How much the clocks of a lab's machines may differ."""
 
 
 def self_signed(address: str) -> tuple[bytes, bytes]:
-    """(certificate, private key), both PEM, for a server at an IP address: P-256, which costs a handshake little."""
+    """(certificate, private key), both PEM, for a server at an IP address. P-256 keeps the TLS handshake cheap."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -1,4 +1,4 @@
-"""Prometheus's node exporter."""
+"""The node exporter of Prometheus."""
 
 from collections.abc import Sequence
 
@@ -7,19 +7,19 @@ from cephlab.lab.providers.host import Host
 from cephlab.lab.services.service import Metadata, Service, silent_http
 
 COLLECTORS = ("cpu", "hwmon", "loadavg", "meminfo", "netdev", "rapl", "stat", "thermal_zone")
-"""What it reads: all of its own choice take several times the CPU, and nobody looks at the rest."""
+"""What it collects. Its default set takes several times the CPU, and nobody uses the rest."""
 
 
 class NodeExporter(Service):
-    """It reads /proc of its machine and is no client of Ceph's."""
+    """It reads /proc of its machine and is not a Ceph client."""
 
     def argv(self, host: Host, ident: str) -> tuple[str, ...]:
-        asked = [f"--collector.{name}" for name in COLLECTORS]
+        collectors = [f"--collector.{name}" for name in COLLECTORS]
         return (
             self.program,
             "--log.level=error",
             "--collector.disable-defaults",
-            *asked,
+            *collectors,
             f"--web.listen-address={host.address}:{self.listens(ident)}",
         )
 

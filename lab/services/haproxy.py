@@ -1,4 +1,4 @@
-"""HAProxy, which spreads the requests of S3 clients over all gateways of a cluster."""
+"""HAProxy, which distributes the requests of S3 clients over all gateways of a cluster."""
 
 import csv
 import io
@@ -34,12 +34,12 @@ _ASK = (
 
 
 class Haproxy(Service):
-    """A balancer in front of every gateway. It is no client of Ceph's, and Ceph does not know of it."""
+    """A load balancer in front of every gateway. It is not a Ceph client, and Ceph does not know about it."""
 
     def configure(self, host: Host, ident: str, peers: Mapping[str, Host]) -> None:
-        """Its certificate and its configuration, which HAProxy itself has to find right (`haproxy -c`).
+        """Write its certificate and its configuration, and check them with `haproxy -c`.
 
-        Raises CephTrouble with HAProxy's words otherwise.
+        Raises CephTrouble, with the output of HAProxy, if HAProxy rejects them.
         """
         data = self.data(host, ident)
         if not host.exists(data / CERTIFICATE):
@@ -73,7 +73,7 @@ class Haproxy(Service):
         return host.read(self.data(host, ident) / _CONFIG).decode()
 
     def socket(self, host: Host, ident: str) -> PurePosixPath:
-        """Where it tells its statistics."""
+        """The socket for its statistics."""
         return host.directory / "run" / f"{self.kind}.{ident}"
 
     def argv(self, host: Host, ident: str) -> tuple[str, ...]:
@@ -91,10 +91,10 @@ HAPROXY = Haproxy("haproxy", program="haproxy", role_set="balancer", port=8480, 
 
 @dataclass(frozen=True)
 class Served:
-    """What a balancer says of one gateway. status: UP, DOWN, or a word of HAProxy's on the way from one to the other.
+    """A balancer's statistics of one gateway. status: UP, DOWN, or HAProxy's word for a state in between.
 
-    sessions: requests that it was given so far; errors: answers that never came, and connections that failed;
-    moved: requests that were meant for it and went to another gateway.
+    sessions: requests sent to it so far; errors: missing answers and failed connections; moved: requests for it that
+    were sent to another gateway.
     """
 
     gateway: str
@@ -105,19 +105,20 @@ class Served:
 
 
 def served(host: Host, ident: str) -> list[Served]:
-    """What the balancer on a host says of each gateway behind it."""
+    """The statistics that the balancer on a host has of each gateway behind it."""
     return parse_stat(host.run(["python3", "-c", _ASK, str(HAPROXY.socket(host, ident))]).stdout)
 
 
 def notices_s(host: Host, ident: str) -> float:
-    """Seconds after which the balancer on a host has missed a gateway that does not answer, by its configuration.
+    """Seconds in which the balancer on a host notices a gateway that does not answer, from its configuration.
 
-    A look waits for `inter` at most and the next one comes `inter` later (HAProxy's configuration manual, `timeout
-    check` and `inter`); `fall` of them fail, and the first may be due only in `inter`. LabBroken where it has no looks.
+    A health check waits for `inter` at most, and the next one starts `inter` later (HAProxy's configuration manual,
+    `timeout check` and `inter`). `fall` checks must fail, and the first may start only after `inter`. LabBroken if the
+    configuration has no health checks.
     """
     match = _LOOKS.search(HAPROXY.written(host, ident))
     if match is None:
-        raise LabBroken(f"haproxy.{ident} does not look at its gateways", "no `default-server check` with inter, fall")
+        raise LabBroken(f"haproxy.{ident} has no health checks", "no `default-server check` with inter and fall")
     inter_s, fall = map(int, match.groups())
     return float((1 + 2 * fall) * inter_s)
 
@@ -139,7 +140,7 @@ def parse_stat(text: str) -> list[Served]:
 
 
 def _template() -> Any:
-    """The jinja2 template. It is imported late, as most commands make no balancer."""
+    """The jinja2 template. jinja2 is imported here, because most commands make no balancer."""
     import jinja2
 
     environment = jinja2.Environment(

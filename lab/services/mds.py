@@ -1,4 +1,4 @@
-"""Metadata servers of a CephFS."""
+"""CephFS metadata servers."""
 
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.providers.host import Host
@@ -11,7 +11,7 @@ _SERVING = (ACTIVE, "up:standby", "up:standby-replay")
 
 
 class Mds(Service):
-    """A metadata server. The first one brings the lab's file system with it."""
+    """A metadata server. Before the first one starts, the lab's file system is made."""
 
     def prepare(self, client: RadosClient) -> None:
         if client.mon("fs ls"):
@@ -29,19 +29,19 @@ class Mds(Service):
 
 
 def states(client: RadosClient) -> dict[str, str]:
-    """Metadata server -> its state in the map, as `up:active`."""
+    """Metadata server -> its state in the map, e.g. `up:active`."""
     dump = client.mon("fs dump")
     ranks = [info for system in dump["filesystems"] for info in system["mdsmap"]["info"].values()]
     return {info["name"]: info["state"] for info in (*ranks, *dump["standbys"])}
 
 
 def active(client: RadosClient) -> list[str]:
-    """Names of the daemons that serve, as `mds.n0`, in no order."""
+    """Names of the active daemons, e.g. `mds.n0`, in no particular order."""
     return [f"mds.{ident}" for ident, state in states(client).items() if state == ACTIVE]
 
 
 def want_standbys(client: RadosClient, count: int) -> None:
-    """How many standbys the cluster is to have. Once it had one, Ceph wants it for ever, and warns without."""
+    """Set how many standbys Ceph expects. Once there was a standby, Ceph always expects one and warns without it."""
     client.mon("fs set", fs_name=FILE_SYSTEM, var="standby_count_wanted", val=str(count))
 
 

@@ -11,7 +11,7 @@ MGR_SHADOW = Path(conf.__file__).with_name("mgr_python")
 
 
 class Mgr(Service):
-    """A manager, with a stand-in for bcrypt, which its interpreters cannot load twice."""
+    """A manager, with a substitute for bcrypt, because its interpreters cannot load bcrypt twice."""
 
     def env(self, host: Host) -> Mapping[str, str]:
         shadow = host.directory / MGR_SHADOW.stem

@@ -5,7 +5,7 @@ from cephlab.lab.services.service import Service
 
 
 class Mon(Service):
-    """A monitor. All monitors share one entity."""
+    """A monitor. All monitors share one cephx entity."""
 
     def entity(self, ident: str) -> str:
         return "mon."

@@ -29,4 +29,4 @@ class OsdService(Service):
 
 
 OSD = OsdService("osd", caps={"mon": "allow profile osd", "mgr": "allow profile osd", "osd": "allow *"})
-"""With the same profiles as Ceph's own deployers."""
+"""With the same capabilities as Ceph's own deployment tools set."""

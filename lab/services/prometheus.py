@@ -1,4 +1,4 @@
-"""Prometheus, which keeps what the node exporters and the managers of a cluster say, over time."""
+"""Prometheus, which stores the time series of a cluster's node exporters and managers."""
 
 import json
 import urllib.error
@@ -18,15 +18,15 @@ from cephlab.lab.services.service import Metadata, Service, silent_http
 
 EVERY_S = 5
 MANAGER_PORT = 9283
-"""Of the manager's module `prometheus`; its own default."""
+"""Default port of the manager's module `prometheus`."""
 READY = "/-/ready"
-"""Its first page it finds under /usr/share only, which the image's root is not on every host."""
+"""Used because the start page needs files under /usr/share, which are not at that path on every host."""
 _KEPT = "365d"
 _KINDS = (EXPORTER.kind, MGR.kind)
 
 
 class Prometheus(Service):
-    """A server that scrapes every exporter and every manager of its cluster. It is no client of Ceph's."""
+    """A server that scrapes every exporter and every manager of its cluster. It is not a Ceph client."""
 
     def configure(self, host: Host, ident: str, peers: Mapping[str, Host]) -> None:
         host.push(render(peers), self.data(host, ident) / "prometheus.yml")
@@ -36,7 +36,7 @@ class Prometheus(Service):
         return (*command, f"--storage.tsdb.retention.time={_KEPT}", *SCRAPING)
 
     def tell_managers(self, client: RadosClient) -> None:
-        """Let the managers tell what their OSDs count: Debian has no ceph-exporter, which tells it elsewhere."""
+        """Make the managers export the counters of OSDs, because Debian has no ceph-exporter to do it."""
         name = "mgr/prometheus/exclude_perf_counters"
         client.mon("config set", who="mgr", name=name, value="false", force=True)
 
@@ -53,11 +53,11 @@ PROMETHEUS = Prometheus(
 
 
 SCRAPING = ("--log.level=warn", "--web.enable-admin-api")
-"""Options of a server that scrapes: quiet, and it makes snapshots."""
+"""Options of a server that scrapes: it logs little, and its API makes snapshots."""
 
 
 def server_argv(program: str, folder: PurePath, listen: str) -> tuple[str, ...]:
-    """A server's command. folder: has `prometheus.yml`, and its store `tsdb`; listen: HOST:PORT of its API."""
+    """A server's command. folder: holds `prometheus.yml` and its store `tsdb`; listen: HOST:PORT of its API."""
     return (
         program,
         f"--config.file={folder}/prometheus.yml",
@@ -67,7 +67,7 @@ def server_argv(program: str, folder: PurePath, listen: str) -> tuple[str, ...]:
 
 
 ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL")
-"""Before a command: the kernel kills it when this process ends, however that ends. util-linux has the program."""
+"""Put before a command, so that the kernel kills it when this process ends for any reason (util-linux)."""
 _ASK_S = 60.0
 _START_S = 60.0
 _END_S = 10.0
@@ -75,7 +75,7 @@ _END_S = 10.0
 
 @contextmanager
 def running_here(argv: Sequence[str], log: Path, port: int) -> Iterator[str]:
-    """A server on this machine while the block lasts; yields its API's address. CephTrouble where it ends early."""
+    """Run a server on this machine inside the block; yields the address of its API. CephTrouble if it ends early."""
     process = start_detached(argv, log=log)
     try:
 
@@ -99,12 +99,12 @@ def running_here(argv: Sequence[str], log: Path, port: int) -> Iterator[str]:
 
 
 def render(peers: Mapping[str, Host]) -> bytes:
-    """Its configuration file for a cluster of the lab's: daemon -> its host."""
+    """Its configuration file for a cluster that the lab made. peers: daemon -> its host."""
     return configuration({kind: _targets(kind, peers) for kind in _KINDS})
 
 
 def configuration(jobs: Mapping[str, Sequence[tuple[str, str]]]) -> bytes:
-    """Its configuration file: a job for each kind of target, each target labelled with its node. JSON is YAML too.
+    """Its configuration file: a job for each kind of target, each target labelled with its node. JSON is valid YAML.
 
     jobs: kind -> (address with port, node) of each target.
     """
@@ -121,7 +121,7 @@ def configuration(jobs: Mapping[str, Sequence[tuple[str, str]]]) -> bytes:
 
 
 def _targets(kind: str, peers: Mapping[str, Host]) -> list[tuple[str, str]]:
-    """Where the daemons of a kind tell their series."""
+    """(address with port, node) of each daemon of this kind that exports metrics."""
     targets = []
     for name, host in sorted(peers.items()):
         mine, _, ident = name.partition(".")

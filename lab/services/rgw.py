@@ -1,4 +1,4 @@
-"""RADOS gateways, which speak S3, plainly and by TLS."""
+"""RADOS gateways, which serve S3 over HTTP and TLS."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,20 +12,20 @@ from cephlab.lab.services.service import Metadata, Service, silent_http
 PORT = 7480
 """The gateway's own default (rgw_frontends)."""
 TLS_ABOVE = 100
-"""What is added to a port for TLS."""
+"""The TLS port is this much above the HTTP port."""
 NO_DELAY = "tcp_nodelay=1"
-"""Without it an answer of two parts waits for the client's delayed acknowledgement, 40 ms on Linux."""
+"""Without it an answer in two parts waits for the client's delayed acknowledgement, 40 ms on Linux."""
 CERTIFICATE, PRIVATE = "certificate.pem", "private.pem"
 
 
 class Rgw(Service):
-    """A gateway. It makes missing pools itself, so pools with other settings must be made before it starts."""
+    """A gateway. It creates missing pools itself, so pools with other settings must be made before it starts."""
 
     def entity(self, ident: str) -> str:
         return f"client.rgw.{ident}"
 
     def configure(self, host: Host, ident: str, peers: Mapping[str, Host]) -> None:
-        """A certificate for its TLS port; one that is there stays, because clients may know it."""
+        """Write a certificate for its TLS port. An existing one stays, because clients may trust it."""
         data = self.data(host, ident)
         if not host.exists(data / CERTIFICATE):
             public, secret = self_signed(host.address)
@@ -55,8 +55,8 @@ class Rgw(Service):
         silent = silent_http(f"rgw.{ident}", client.host, f"{host.address}:{self.listens(ident)}")
         if silent:
             return silent
-        # It answers with its first thread, and tells the manager of itself once it has all 512 of them, which takes an
-        # emulated one seconds. Until then it grows, and is slow.
+        # It answers as soon as its first thread runs, but reports to the manager only when all 512 threads run, which
+        # takes seconds under an emulator. Until then it still grows and is slow.
         known = {entry["name"] for entry in self.metadata(client)}
         return "" if ident in known else f"rgw.{ident} is not in the service map"
 
@@ -67,4 +67,4 @@ class Rgw(Service):
 
 
 RGW = Rgw("rgw", program="radosgw", caps={"mon": "allow rw", "mgr": "allow rw", "osd": "allow rwx"}, port=PORT)
-"""With the capabilities of Ceph's documentation of a gateway's manual installation."""
+"""With the capabilities that Ceph's documentation gives for a manual installation of a gateway."""

@@ -1,4 +1,4 @@
-"""A service is one kind of daemon, with everything that the lab must know to run it on a host."""
+"""Describes a service: one kind of daemon, with everything that the lab must know to run it on a host."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,10 +25,10 @@ _ASK_S = 30.0
 class Service:
     """A kind of daemon. Each kind has a file with a subclass, which overrides what differs.
 
-    kind: the first part of its daemons' names, as Ceph spells it. program: `ceph-KIND` unless given. role_set: of the
-    image that has the program. caps: of its cephx entity; a service without caps is no client of Ceph's and has none.
-    port: the first daemon of the kind on a node listens on it, `KIND.b` on the next one, and so on; 0 for none.
-    follows: the kind of daemons that its configuration lists, empty for none.
+    kind: the first part of the daemons' names, as Ceph spells it. program: `ceph-KIND` unless given. role_set: role set
+    of images that have the program. caps: capabilities of its cephx entity; a service without caps is not a Ceph client
+    and has no entity. port: port of the first daemon of the kind on a node; `KIND.b` gets the next port, and so on; 0:
+    no port. follows: the kind of daemons that its configuration lists; empty if none.
     """
 
     kind: str
@@ -51,11 +51,11 @@ class Service:
         return host.directory / f"{self.kind}.{ident}"
 
     def listens(self, ident: str) -> int:
-        """The port of a daemon, from the letter behind its node's name; SpecError where that is no letter."""
+        """The port of a daemon, from the letter after its node's name; SpecError if there is something else."""
         return self.port + LETTERS.index(letter_of(ident)) if self.port else 0
 
     def configure(self, host: Host, ident: str, peers: Mapping[str, Host]) -> None:
-        """Write its own files onto its host. peers: every daemon beyond the core, and managers -> its host."""
+        """Write its own files to its host. peers: every daemon beyond the core, and every manager -> its host."""
 
     def section(self, host: Host, ident: str) -> Mapping[str, str]:
         """Its own section of its host's ceph.conf."""
@@ -66,7 +66,7 @@ class Service:
         return (self.program or f"ceph-{self.kind}", "-f", "-i", ident, "-c", str(conf.conf_path(host)))
 
     def env(self, host: Host) -> Mapping[str, str]:
-        """Environment of its programs. Files that it names are put onto the host."""
+        """Environment of its programs. Copies the files that it names to the host."""
         return {}
 
     def preload(self, host: Host) -> tuple[PurePosixPath, ...]:
@@ -74,13 +74,13 @@ class Service:
         return ()
 
     def tell_managers(self, client: RadosClient) -> None:
-        """Set options of manager modules. Called before the managers start: a change restarts a module's web server.
+        """Set options of manager modules. Called before the managers start, because a change restarts the web server.
 
-        That server may be starting: then the module fails for good (ceph 18.2.7, `config_notify` of prometheus).
+        If the server is just starting, the module fails for good (ceph 18.2.7, `config_notify` of prometheus).
         """
 
     def prepare(self, client: RadosClient) -> None:
-        """Called before a daemon of the kind starts, perhaps several times: makes what the cluster still lacks."""
+        """Make what the cluster needs before a daemon of the kind starts. May be called several times."""
 
     def missing(self, client: RadosClient, host: Host, ident: str) -> str:
         """Why a running daemon does not serve yet, in words; empty if it serves."""
@@ -91,18 +91,18 @@ class Service:
         return None
 
     def metadata(self, client: RadosClient) -> Sequence[Metadata]:
-        """Every daemon of the kind that the cluster knows."""
+        """Metadata of every daemon of the kind that the cluster knows."""
         return list(client.mon(f"{self.kind} metadata"))
 
 
 def letter_of(ident: str) -> str:
-    """`b` for `n0.b`, `a` for `n0`; SpecError for `n0.second`, of which no port follows."""
+    """`b` for `n0.b`, `a` for `n0`; SpecError for `n0.second`, which determines no port."""
     letter = ident.partition(".")[2] or LETTERS[0]
     if letter not in LETTERS or len(letter) > 1:
         raise SpecError(
-            f"a daemon that listens is numbered by a letter, and {ident} is not",
+            f"{ident} must end in one letter, which determines its port",
             f"got {letter!r}, wanted: one of {LETTERS[1]} to {LETTERS[-1]}",
-            "write KIND:2 for two of a kind",
+            "write KIND:2 for two daemons of a kind",
         )
     return letter
 
@@ -110,7 +110,8 @@ def letter_of(ident: str) -> str:
 def silent_http(daemon: str, asker: Host, address: str, path: str = "") -> str:
     """For `Service.missing`: empty if ADDRESS:PORT answers HTTP with any status below 500.
 
-    asker: who asks, the lab's client: Python starts at once there, and takes a second on an emulated host.
+    asker: the host that sends the request. Use the lab's client, because Python takes a second to start on an emulated
+    host.
     """
     ask = (
         "import urllib.error as e, urllib.request as u\n"

@@ -63,7 +63,7 @@ def seen(host: DiskHost) -> Host:
 def test_a_used_disk_is_refused_with_its_owner(host: DiskHost) -> None:
     with pytest.raises(DiskInUse) as caught:
         refuse_used(seen(host), ["blank", "used"])
-    assert caught.value.what == "disk used in n7 carries data: main of osd.7 of cluster 5f0c, OSD uuid 0a1b"
+    assert caught.value.what == "disk used in n7 contains data: main of osd.7 of cluster 5f0c, OSD uuid 0a1b"
 
 
 def test_a_blank_disk_is_taken_and_ceph_is_not_asked(host: DiskHost) -> None:

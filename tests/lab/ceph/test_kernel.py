@@ -95,7 +95,7 @@ def test_a_guest_is_asked_from_where_the_last_look_ended() -> None:
 
 def test_a_guest_that_cannot_be_asked_is_named() -> None:
     looks = look(FakeHost("n1", answer=LabBroken("n1 went away")), before={"n1": BEFORE})
-    assert unread(looks) == ["n1: the kernel could not be asked: n1 went away"]
+    assert unread(looks) == ["n1: the kernel log could not be read: n1 went away"]
     assert list(said_since({"n1": BEFORE}, looks)) == []
     assert looks["n1"].last == BEFORE.last
 
@@ -174,7 +174,7 @@ def test_whose_a_core_dump_is_may_not_be_told(
     monkeypatch.setattr(kernel_program, "read", lambda path: pattern if path.endswith("pattern") else uses_pid)
     assert kernel_program.names_processes() is told
     looks = look(FakeHost("n0", own_kernel=False))
-    assert any("do not tell whose they are" in sentence for sentence in unread(looks)) is not told
+    assert any("do not show their process" in sentence for sentence in unread(looks)) is not told
 
 
 def refused(_number: int) -> tuple[int, list[str]]:

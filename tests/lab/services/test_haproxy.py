@@ -81,7 +81,7 @@ def test_how_soon_a_gateway_is_missed_follows_from_the_configuration_in_force() 
     demo.files[path] = demo.files[path].replace(b"inter 1s fall 2", b"inter 3s fall 4")
     assert notices_s(host(demo), "n0") == 27.0
     demo.files[path] = demo.files[path].replace(b" check inter", b" inter")
-    with pytest.raises(LabBroken, match=r"haproxy\.n0 does not look"):
+    with pytest.raises(LabBroken, match=r"haproxy\.n0 has no health checks"):
         notices_s(host(demo), "n0")
 
 

@@ -69,7 +69,7 @@ def test_a_count_that_is_none_is_refused(count: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("services", "words"), [(("rgw.second",), "numbered by a letter"), (("haproxy",), "without a rgw")]
+    ("services", "words"), [(("rgw.second",), "must end in one letter"), (("haproxy",), "needs service rgw")]
 )
 def test_what_could_not_listen_or_serve_is_refused(services: tuple[str, ...], words: str) -> None:
     with pytest.raises(SpecError, match=words):
