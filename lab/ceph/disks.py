@@ -62,7 +62,7 @@ def refuse_used(
     for disk in disks:
         label = label_of(host, disk, patience=patience, preload=preload)
         if label or _first_block(host, disk).strip(b"\0"):
-            owner = f": {label}" if label else " of no OSD"
+            owner = f": {label}" if label else " that is no OSD's"
             raise DiskInUse(
                 f"disk {disk} in {host.name} contains data{owner}",
                 "a new OSD on this disk would destroy the data",

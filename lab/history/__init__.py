@@ -1,1 +1,1 @@
-"""What happened in a run, as it is written down."""
+"""Records what happened in a run."""

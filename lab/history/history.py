@@ -1,4 +1,4 @@
-"""What happened, in order: an append-only list of events that checks read later and archives keep."""
+"""Records what happened, in order: an append-only list of events that checks read later and archives keep."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Event:
 
 
 class History:
-    """Events of a whole run; safe to append to from several threads, on disk line by line."""
+    """Events of a whole run, written to disk line by line. Several threads may append."""
 
     def __init__(self, path: Path | None = None, clock: Clock = SYSTEM, *, earlier: Sequence[Event] = ()) -> None:
-        """earlier: events that the file has already, of a run that this one goes on with: time goes on after them."""
+        """earlier: events already in the file, from the run that this one continues. Time continues after them."""
         self._path = path
         self._clock = clock
         self._began = clock.monotonic() - max((event.at_s for event in earlier), default=0.0)
@@ -53,7 +53,7 @@ class History:
 
     @contextmanager
     def on_stage(self, scenario: str) -> Iterator[None]:
-        """While it lasts, nobody records under another scenario's name."""
+        """Inside the block, only this scenario's name may be used to record."""
         self._on_stage = scenario
         try:
             yield
@@ -61,17 +61,17 @@ class History:
             self._on_stage = ""
 
     def record(self, scenario: str, kind: str, data: Mapping[str, Any]) -> Event:
-        """Append one event and write it through to the file, so that a killed run keeps what it saw.
+        """Append one event and write it to the file at once, so that a killed run keeps what it saw.
 
-        Raises LabBroken, and keeps nothing of the event, when the file cannot be written. SpecError under a name that
-        is not the running scenario's: it would be judged as somebody else's.
+        Raises LabBroken, and keeps nothing of the event, if the file cannot be written. SpecError for a name other than
+        the running scenario's, because the event would be judged as part of the other scenario.
         """
         if self._on_stage not in ("", scenario):
             raise SpecError(
                 f"{self._on_stage} records under the name of another scenario", f"{kind} of {scenario!r}", _OWN_NAME
             )
         with self._lock:
-            # A copy: what its maker changes later is not in the file, and must not be judged.
+            # A copy, because what the caller changes later is not in the file and must not be judged.
             event = Event(scenario, self._clock.monotonic() - self._began, kind, deepcopy(dict(data)))
             if self._path is not None:
                 _append(self._path, without_secrets(event.to_json().encode()) + b"\n")
@@ -80,7 +80,7 @@ class History:
 
     @property
     def began_s(self) -> float:
-        """When it began, on its clock: what lies between this and a reading of that clock is an `at_s`."""
+        """When it began, on its clock. A later reading of that clock minus this is an `at_s`."""
         return self._began
 
     def events(self, scenario: str | None = None) -> tuple[Event, ...]:
@@ -92,7 +92,7 @@ class History:
 
 
 class Phase(StrEnum):
-    """Phase of a step. BEGAN and ENDED: it took time. REACHED: it took none."""
+    """Phase of a step. BEGAN and ENDED: a step that takes time. REACHED: a step that takes none."""
 
     BEGAN = "began"
     ENDED = "ended"
@@ -100,11 +100,11 @@ class Phase(StrEnum):
 
 
 class Basis(StrEnum):
-    """What a figure's limit rests on, also where the limit is not in force on the hosts of a run.
+    """What the limit of a figure is based on, even if the limit does not apply on the hosts of a run.
 
-    CORRECTNESS: on Ceph's promises, its settings or arithmetic: it holds on any machine. SHAPE: on a ratio of what one
-    run measured. PROFILE: on what the hosts can do, by the profile in force: another profile gives another limit.
-    NOTED: there is no limit, and nothing is judged by the figure; its bound says why.
+    CORRECTNESS: Ceph's promises, its settings or arithmetic; the limit holds on any machine. SHAPE: a ratio of values
+    that one run measured. PROFILE: what the hosts can do according to the current profile; another profile gives
+    another limit. NOTED: there is no limit and the figure is not judged; its bound says why.
     """
 
     CORRECTNESS = "correctness"
@@ -115,9 +115,9 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True)
 class Bound:
-    """What a figure is held to. least, most: None for none; why: where they come from, or why there is neither.
+    """The limits of a figure. least, most: None for no limit; why: where they come from, or why there is no limit.
 
-    derivation: lines that lead to them. basis: every scenario of a suite gives it.
+    derivation: lines that show how they were calculated. basis: given by every scenario of a suite.
     """
 
     why: str = ""
@@ -128,7 +128,7 @@ class Bound:
 
     @property
     def judges(self) -> bool:
-        """Whether there is anything to judge by."""
+        """Whether there is a limit to judge by."""
         return self.least is not None or self.most is not None
 
 
@@ -137,7 +137,7 @@ UNBOUND = Bound()
 
 @dataclass(frozen=True)
 class Recorder:
-    """A history seen from one scenario: it writes under that name and reads only its own events."""
+    """A history for one scenario: it writes under the scenario's name and reads only the scenario's events."""
 
     history: History
     scenario: str
@@ -146,21 +146,21 @@ class Recorder:
         return self.history.record(self.scenario, kind, data)
 
     def observe(self, what: str, *, got: Any, wanted: Any, of: int | None = None, **data: Any) -> None:
-        """Note a fact next to what it must be; the check `observations` judges it later.
+        """Record a fact together with the wanted value; the check `observations` judges it later.
 
-        of: how many things were looked at. It must be given where nothing found is what is wanted (`wanted=[]`): an
-        empty answer beside an empty wish shows nothing otherwise. SpecError for a comparison that cannot fail.
+        of: how many things were checked. Required if the wanted value is empty (`wanted=[]`): an empty result shows
+        nothing if nothing was checked. SpecError for a comparison that cannot fail.
         """
         refuse_same_source(sys._getframe(1), what, got, wanted)
         self.record("observation", what=what, got=got, wanted=wanted, **({} if of is None else {"of": of}), **data)
 
     def witness(self, what: str, *, got: float, least: float) -> None:
-        """Note a sign that the load was real; the check `witnessed` finds a run without it inconclusive.
+        """Record evidence that the load was real; without it the check `witnessed` finds the run inconclusive.
 
-        SpecError where least is not above 0: nothing at all would do.
+        SpecError if least is not above 0, because then no evidence would be enough.
         """
         if not least > 0:
-            raise SpecError(f"a witness that cannot be missing: {what}", f"least={least:g}", "give a least above 0")
+            raise SpecError(f"a witness that cannot be missing: {what}", f"got least={least:g}, wanted: above 0")
         self.record("witness", what=what, got=got, least=least)
 
     def figure(
@@ -172,26 +172,26 @@ class Recorder:
         *,
         interval: tuple[float, float] | None = None,
     ) -> None:
-        """Note what was measured, and what it is held to. interval: where it lies; left out where it is exact."""
+        """Record a measured value and its limits. interval: range that the true value lies in; omit it if exact."""
         low, high = interval or (value, value)
         of_bound = {"least": bound.least, "most": bound.most, "why": bound.why, "derivation": list(bound.derivation)}
         of_bound |= {"basis": bound.basis.value} if bound.basis else {}
         self.record("figure", metric=metric, value=value, low=low, high=high, unit=unit, **of_bound)
 
     def limit(self, metric: str, high: float, unit: str, why: str) -> None:
-        """Note what a metric may be at most; the check `service` holds the figure of that name to it."""
+        """Record the most that a metric may be; the check `service` compares the figure of that name with it."""
         self.record("limit", metric=metric, high=high, unit=unit, why=why)
 
     def step(self, name: str, phase: Phase = Phase.REACHED, seconds: float | None = None) -> None:
-        """Note where a scenario is; the report draws it over time. seconds: what the step took, at its end."""
+        """Record where a scenario is; the report draws it over time. seconds: duration of the step, at its end."""
         self.record("step", name=name, phase=phase.value, seconds=seconds)
 
     def program(self, name: str, source: str) -> None:
-        """Note a program that shows what was found; a run keeps it as a file beside the scenario's logs."""
+        """Record a program that reproduces what was found; a run keeps it as a file with the scenario's logs."""
         self.record("program", name=name, source=source)
 
     def programs(self) -> dict[str, bytes]:
-        """Every noted program by its file's name."""
+        """Every recorded program, by its file name."""
         return {e.data["name"]: e.data["source"].encode() for e in self.events() if e.kind == "program"}
 
     def events(self) -> tuple[Event, ...]:
@@ -202,12 +202,12 @@ _EITHER = re.compile(r"\b(\d+) (\w+)\(s\)")
 
 
 def _counted(name: str) -> str:
-    """A name as it is written today, so that runs of any age are compared by it; older ones leave the plural open."""
+    """A name in today's spelling, so that old runs can be compared; older names have `thing(s)` for the plural."""
     return _EITHER.sub(lambda found: how_many(int(found[1]), found[2]), name)
 
 
 def current(kind: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The data of a figure, a series or a step in the schema's form; older archives have others."""
+    """The data of a figure, a series or a step in today's schema; older archives have other forms."""
     if kind == "figure":
         exact: dict[str, Any] = {"low": data.get("value"), "high": data.get("value"), "derivation": []}
         name = data.get("what", data.get("metric"))
@@ -224,7 +224,7 @@ def current(kind: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def load_events(path: Path) -> tuple[Event, ...]:
-    """Read a history file but for half a line at its end; SpecError names the line that is not an event."""
+    """Read a history file, without an incomplete line at its end; SpecError names the line that is not an event."""
     events = []
     for number, line in enumerate(whole_lines(path)[0], 1):
         try:
@@ -236,7 +236,7 @@ def load_events(path: Path) -> tuple[Event, ...]:
 
 
 def whole_lines(path: Path) -> tuple[list[str], str]:
-    """The lines of a history file, and what a killed run or a full disk left of one more."""
+    """The complete lines of a history file, and the incomplete last line that a killed run or a full disk left."""
     *lines, rest = path.read_text().split("\n")
     return lines, rest
 
@@ -247,7 +247,7 @@ def _append(path: Path, line: bytes) -> None:
         with path.open("ab") as sink:
             sink.write(line)
     except OSError as error:
-        # The next event would be appended to half a line.
+        # Otherwise the next event would be appended to half a line.
         with suppress(OSError):
             os.truncate(path, before)
         raise unwritable(path, error) from error

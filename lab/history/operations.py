@@ -1,4 +1,4 @@
-"""Operations of clients as values, and their compact form in a history: columns of numbers instead of a line each."""
+"""Client operations as values, and their compact form in a history: columns of numbers instead of one line each."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ from cephlab.lab.history.history import Event
 
 EVENT = "operations"
 BATCH = 5000
-"""Operations in one event: some hundred kilobytes a line of the history."""
+"""Operations in one event: a line of some hundred kilobytes in the history."""
 
 NOTHING = 0
 """Version of a key that was never written."""
 ALIEN = -1
-"""Version of content that is no version of the key: torn, foreign or damaged."""
+"""Version of content that was never written to the key: torn, foreign or damaged."""
 
 
 class Act(StrEnum):
-    """What was asked. FINAL: a read after the load has ended, to see what survived."""
+    """The kind of operation. FINAL: a read after the load has ended, to see what survived."""
 
     WRITE = "w"
     READ = "r"
@@ -27,7 +27,7 @@ class Act(StrEnum):
 
 
 class Ended(StrEnum):
-    """OK: acknowledged. FAIL: refused, surely without effect. UNKNOWN: it may take effect at any time, or never."""
+    """OK: acknowledged. FAIL: refused, certainly without effect. UNKNOWN: it may take effect at any time, or never."""
 
     OK = "o"
     FAIL = "f"
@@ -38,8 +38,8 @@ class Ended(StrEnum):
 class Operation:
     """One operation. Times: seconds on the history's clock; ended_s: None while it has not ended.
 
-    version: what was written, or found by a read. clock_error_s: how far off the client's clock may be. run: number
-    of the load's start.
+    version: the version that was written or read. clock_error_s: how far off the client's clock may be. run: counts
+    the starts of the load, from 1.
     """
 
     load: str
@@ -57,7 +57,7 @@ class Operation:
 
 
 def pack(operations: Sequence[Operation]) -> Iterator[dict[str, Any]]:
-    """Data of `operations` events, a batch each. The operations are of one load, one run of it and one client."""
+    """Data of `operations` events, one batch each. All operations must be of one load, one run of it and one client."""
     ordered = sorted(operations, key=lambda operation: operation.began_s)
     for start in range(0, len(ordered), BATCH):
         yield _pack(ordered[start : start + BATCH])
@@ -83,7 +83,7 @@ def _pack(batch: Sequence[Operation]) -> dict[str, Any]:
 
 
 def unpack(data: Mapping[str, Any]) -> Iterator[Operation]:
-    """The operations of one event's data; SpecError where its columns do not fit together."""
+    """The operations in one event's data; SpecError if its columns differ in length."""
     now = int(data["first_us"])
     columns = [data[name] for name in ("after_us", "took_us", "acts", "outcomes", "workers", "keys", "versions")]
     if len({len(column) for column in columns}) != 1:
@@ -108,6 +108,6 @@ def unpack(data: Mapping[str, Any]) -> Iterator[Operation]:
 
 
 def operations_of(events: Sequence[Event]) -> list[Operation]:
-    """Every operation that a history holds, by its beginning."""
+    """Every operation in a history, in the order of their start."""
     operations = [operation for event in events if event.kind == EVENT for operation in unpack(event.data)]
     return sorted(operations, key=lambda operation: operation.began_s)

@@ -1,4 +1,4 @@
-"""Refuses an observation that cannot fail, because both of its sides come from the same place in the source."""
+"""Refuses an observation that cannot fail because `got` and `wanted` come from the same place in the source."""
 
 import ast
 import linecache
@@ -9,17 +9,17 @@ from typing import Any
 
 from cephlab.lab.base.errors import SpecError
 
-_HINT = "give got= what the cluster says, and wanted= what follows from the scenario's own data"
+_HINT = "take got= from the cluster, and wanted= from the scenario's own data"
 
 
 def refuse_same_source(caller: FrameType, what: str, got: Any, wanted: Any) -> None:
-    """SpecError where `got` is a literal, is spelled as `wanted` is, or is the very list that `wanted` is.
+    """SpecError if `got` is a literal, the same expression as `wanted`, or the same list object as `wanted`.
 
-    caller: the frame that is calling `observe`.
+    caller: the frame that calls `observe`.
     """
     reason = _reason(caller.f_code, caller.f_lasti)
     if not reason and got is wanted and isinstance(got, list | dict | set | bytearray):
-        reason = "got and wanted are one and the same object"
+        reason = "got and wanted are the same object"
     if reason:
         where = f"{caller.f_code.co_filename}:{caller.f_lineno}"
         raise SpecError(f"an observation that cannot fail: {what}", f"{where}: {reason}", _HINT)
@@ -27,14 +27,14 @@ def refuse_same_source(caller: FrameType, what: str, got: Any, wanted: Any) -> N
 
 @cache
 def _reason(code: CodeType, instruction: int) -> str:
-    """Why a call of `observe` cannot fail, by its source; empty where it can, or where there is no source to read."""
+    """Why a call of `observe` cannot fail, from its source; empty if it can fail, or if there is no source."""
     sides = _sides(code, instruction)
     if not {"got", "wanted"} <= sides.keys():
         return ""
     got, wanted = ast.unparse(sides["got"]), ast.unparse(sides["wanted"])
     if isinstance(sides["got"], ast.Constant):
         return f"got={got} is a literal"
-    # A call may answer otherwise the second time: that is two sources.
+    # A call may return something else the second time, so it counts as two sources.
     if got == wanted and not any(isinstance(node, ast.Call) for node in ast.walk(sides["got"])):
         return f"got and wanted are both {got}"
     return ""

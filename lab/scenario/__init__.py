@@ -1,1 +1,1 @@
-"""What a scenario is."""
+"""Defines scenarios: their record, their topology, and what they must have seen."""

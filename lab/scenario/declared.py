@@ -1,7 +1,7 @@
-"""What a scenario must have recorded before it may pass: what it declares, and what its source cannot leave out.
+"""Finds what a scenario must have recorded before it may pass: what it declares, and what its source always records.
 
-From the source comes the name of each observation, figure and witness that the function cannot end without: what is
-recorded under no condition, and in loops only over what is known not to be empty. The rest a scenario declares itself.
+The source gives the name of each observation, figure and witness without which the function cannot end: those recorded
+unconditionally, and those in loops over something that is known not to be empty. The scenario declares the others.
 """
 
 import ast
@@ -24,24 +24,24 @@ _OF_MAPPINGS = {"items", "keys", "values"}
 _LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Raise)
 _MOST_DEEP = 12
 Patterns = Mapping[str, str]
-"""Name of a parameter -> regular expression of the text that was given for it."""
+"""Name of a parameter -> regular expression that matches the text given for it."""
 
 
 def must_see(run: Callable[..., object], declared: Sequence[str] = ()) -> tuple[str, ...]:
-    """Regular expressions, each of which the whole name of something recorded must match."""
+    """Regular expressions. Each must match the whole name of something that was recorded."""
     derived = [pattern for pattern in _of_function(run, 0) if pattern != ANYTHING]
     return tuple(dict.fromkeys((*declared, *derived)))
 
 
 def unseen(events: Sequence[Event], wanted: Iterable[str]) -> list[str]:
-    """Those of the patterns that nothing recorded matches."""
+    """The patterns that match nothing that was recorded."""
     names = {str(event.data.get("what") or event.data.get("metric") or event.kind) for event in events}
     names |= {event.kind for event in events}
     return [pattern for pattern in wanted if not any(re.fullmatch(pattern, name, re.DOTALL) for name in names)]
 
 
 def _of_function(run: Callable[..., object], depth: int, given: Patterns | None = None) -> tuple[str, ...]:
-    """What a function records for certain. given: what is known of its arguments."""
+    """What a function always records. given: what is known of its arguments."""
     known = dict(given or {})
     while isinstance(run, partial):
         bound = _bound(run.func, [_text_pattern(value) for value in run.args], _patterns_of(run.keywords))
@@ -55,7 +55,7 @@ def _of_function(run: Callable[..., object], depth: int, given: Patterns | None 
 
 @cache
 def _read(run: FunctionType) -> tuple[Sequence[ast.stmt], Mapping[str, Any]]:
-    """A function's statements, none where there is no source; and what names stand for that are not its own."""
+    """A function's statements (none if there is no source), and the values of its global and enclosing names."""
     own = {*run.__code__.co_varnames, *run.__code__.co_cellvars}
     enclosed = zip(run.__code__.co_freevars, run.__closure__ or (), strict=True)
     around = {name: cell.cell_contents for name, cell in enclosed}
@@ -68,14 +68,14 @@ def _read(run: FunctionType) -> tuple[Sequence[ast.stmt], Mapping[str, Any]]:
 
 
 def _is_source_of(tree: ast.FunctionDef, run: FunctionType) -> bool:
-    """Whether a function was compiled from this: its file may have been edited since it was imported."""
+    """Whether a function was compiled from this source. Its file may have been edited after the import."""
     tree.decorator_list = []
     module = compile(ast.Module([tree], []), "", "exec")
     return any(_names(made) == _names(run.__code__) for made in module.co_consts if isinstance(made, CodeType))
 
 
 def _names(code: CodeType) -> tuple[object, ...]:
-    """What tells one function's code from another's, wherever its lines are and whatever is around it."""
+    """Identifies the code of a function, independent of its line numbers and of the code around it."""
     return code.co_name, set(code.co_varnames + code.co_cellvars), set(code.co_names) - set(code.co_freevars)
 
 
@@ -96,7 +96,7 @@ def _patterns_of(values: Mapping[str, object]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads one function. names: what its names stand for; given: patterns of its arguments; depth: calls above it."""
+    """Reads one function. names: values of its names; given: patterns of its arguments; depth: calls above it."""
 
     names: Mapping[str, Any]
     given: Patterns
@@ -129,7 +129,7 @@ class _Reader:
             yield from self._expression(node.value)
 
     def _expression(self, node: ast.expr) -> Iterator[str]:
-        """What is recorded for certain while an expression is worked out."""
+        """What is always recorded while an expression is evaluated."""
         if isinstance(node, ast.Call):
             for part in (*node.args, *(keyword.value for keyword in node.keywords)):
                 yield from self._expression(part)
@@ -154,7 +154,7 @@ class _Reader:
             yield from _of_function(target, self.depth + 1, _bound(inspect.unwrap(target), args, keywords))
 
     def _value(self, node: ast.expr) -> Any:
-        """What a name, or an attribute of one, stands for outside of the function; None if nobody knows."""
+        """The value, outside the function, of a name or of an attribute of a module; None if unknown."""
         if isinstance(node, ast.Name):
             return self.names.get(node.id)
         if isinstance(node, ast.Attribute):
@@ -173,7 +173,7 @@ class _Reader:
         return ANYTHING
 
     def _holds_something(self, node: ast.expr) -> bool:
-        """Whether what is iterated over is known not to be empty."""
+        """Whether an iterable is known not to be empty."""
         if isinstance(node, ast.Tuple | ast.List | ast.Set):
             return any(not isinstance(element, ast.Starred) for element in node.elts)
         if isinstance(node, ast.Call):
@@ -193,7 +193,7 @@ class _Reader:
 
 
 def _may_leave(statement: ast.stmt) -> bool:
-    """Whether what follows a statement may be left out."""
+    """Whether a statement may end its block, so that the statements after it do not run."""
     return any(isinstance(node, _LEAVING) for node in _own_nodes(statement))
 
 

@@ -1,6 +1,6 @@
-"""A scenario is a record: what it shows, on which cluster, what it does, which check judges what it left.
+"""Defines a scenario: what it shows, on which cluster, what it does, and which check judges what it recorded.
 
-One whose suite swallows errors is refused: a scenario that broke half way would pass by what it saw before.
+A scenario whose suite swallows errors is refused, because it could fail half-way and pass by what it saw before.
 """
 
 import ast
@@ -28,7 +28,7 @@ from cephlab.lab.spec.clusterspec import Capability
 
 
 class Tier(StrEnum):
-    """How much time a run may take. The full tier holds everything of the quick one."""
+    """How much time a run may take. The full tier includes everything of the quick tier."""
 
     QUICK = "quick"
     FULL = "full"
@@ -38,8 +38,9 @@ class Tier(StrEnum):
 class Stage:
     """What a scenario works with. rng: its own, from the run's seed and its name; scratch: an empty directory.
 
-    profile: name or file of the hardware that the run is held against; empty for none. changes: `PLACE=VALUE` put into
-    it. limit: of its whole run. earlier: what an interrupted attempt recorded, where this run goes on with it.
+    profile: name or file of the hardware profile that results are compared with; empty for none. changes: `PLACE=VALUE`
+    settings that change the profile. limit: time limit of its whole run. earlier: what an interrupted attempt recorded,
+    if this run continues it.
     """
 
     raised: Cluster | None
@@ -54,9 +55,10 @@ class Stage:
 
     @property
     def cluster(self) -> Cluster:
-        """The scenario's cluster; SpecError where its topology is NOWHERE."""
+        """The scenario's cluster; SpecError if its topology is NOWHERE."""
         if self.raised is None:
-            raise SpecError(f"{self.recorder.scenario} has no cluster", "its topology is NOWHERE", "give it another")
+            what = f"{self.recorder.scenario} has no cluster"
+            raise SpecError(what, "its topology is NOWHERE", "give it another topology")
         return self.raised
 
 
@@ -66,9 +68,9 @@ class Scenario:
 
     spoils: the cluster is not reused after it. only_releases: release -> why it does not apply to others; empty: it
     applies to all. expects: error lines that it causes in daemon logs, as regular expression -> why. sees: names of
-    observations, figures and witnesses without which it shows nothing, as regular expressions of the whole name; those
-    that its source cannot leave out need not be named. lasts_s: seconds of its load by a tier, where a user may make
-    that longer than any pass was; its time limit goes up by as much.
+    observations, figures and witnesses without which it shows nothing, as regular expressions of the whole name; names
+    that its source always records can be left out. lasts_s: duration of its load by tier, if the user may make it
+    longer than in any earlier pass; its time limit grows by the same amount.
     """
 
     name: str
@@ -96,13 +98,14 @@ class Scenario:
 
 
 def run_scenario(scenario: Scenario, stage: Stage) -> Verdict:
-    """Do it, then judge what it recorded.
+    """Run a scenario, then judge what it recorded.
 
-    A LabError that the scenario raises passes through, but for a lack that comes after something wrong was seen.
+    A LabError that the scenario raises is raised again. Exception: if only a capability is missing and the scenario had
+    already seen something wrong, the verdict is returned.
     """
     about = {"goal": scenario.goal, "check": scenario.check, "sees": list(scenario.must_see)}
     stage.recorder.record("began", cluster=stage.raised.name if stage.raised is not None else "", **about)
-    if stage.raised is None:  # and so nothing to watch, and no Ceph to blame
+    if stage.raised is None:  # no cluster to watch, and no Ceph to blame
         with stage.recorder.history.on_stage(stage.recorder.scenario):
             scenario.run(stage)
         stage.recorder.record("ended")
@@ -126,7 +129,7 @@ def run_scenario(scenario: Scenario, stage: Stage) -> Verdict:
 
 
 class Blame(StrEnum):
-    """Who is to blame when a scenario does not finish. LACK: this machine or provider lacks something."""
+    """What is to blame if a scenario does not finish. LACK: this machine or provider lacks a capability."""
 
     CEPH = "ceph"
     LAB = "lab"
@@ -135,14 +138,14 @@ class Blame(StrEnum):
 
 
 def blame_for(error: LabError) -> Blame:
-    """Who is to blame for an error."""
+    """What is to blame for an error."""
     if isinstance(error, CephTrouble):
         return Blame.CEPH
     return Blame.LACK if isinstance(error, Unavailable) else Blame.LAB
 
 
 def record_raised(recorder: Recorder, error: BaseException, blame: Blame, what: str) -> None:
-    """Record the error that ends a scenario, unless it is recorded already."""
+    """Record the error that ends a scenario, unless it is already recorded."""
     data = _trouble(error, blame, what)
     if _last_raised(recorder.events()) != data:
         recorder.record("raised", **data)
@@ -163,14 +166,14 @@ def _last_raised(events: Sequence[Event]) -> Mapping[str, Any]:
 
 
 def last_blame(events: Sequence[Event]) -> str | None:
-    """Who is to blame for a scenario that did not finish; None where it finished, or the history does not say."""
+    """What is to blame for a scenario that did not finish; None if it finished, or the history does not say."""
     return _last_raised(events).get("blame")
 
 
 def verdict_of(events: Sequence[Event]) -> Verdict:
-    """The verdict over one scenario's events: its error or its check's verdict, and what it left behind.
+    """The verdict on one scenario's events: its error or the verdict of its check, merged with that on what it left.
 
-    What it left behind does not count where the lab or the user ended it.
+    What it left behind does not count if the lab or the user ended it.
     """
     own = _own_verdict(events)
     left = aftermath(events) if last_blame(events) in (None, Blame.CEPH) else None
@@ -182,24 +185,24 @@ def _own_verdict(events: Sequence[Event]) -> Verdict:
     if "raised" in kinds:
         return _raised(kinds["raised"], events)
     if "began" not in kinds:
-        return Verdict(Outcome.INCONCLUSIVE, "it never began")
+        return Verdict(Outcome.INCONCLUSIVE, "it never started")
     if "ended" not in kinds:
         return Verdict(Outcome.INCONCLUSIVE, "it was interrupted")
     check = kinds["began"]["check"]
     if check not in CHECKS:
         return Verdict(Outcome.INCONCLUSIVE, f"there is no check called {check!r}")
     verdict = CHECKS[check](events)
-    # A witness that nobody reads would let a load pass that never was.
+    # Without a check of the witnesses, a scenario could pass although its load never ran.
     unread = "witness" in kinds and check not in READ_WITNESSES
     verdict = merge([verdict, witnesses(events)]) if unread else verdict
-    missing = tuple(f"nothing like {name!r}" for name in unseen(events, kinds["began"].get("sees", ())))
+    missing = tuple(f"nothing matches {name!r}" for name in unseen(events, kinds["began"].get("sees", ())))
     if missing and verdict.outcome is Outcome.PASS:
-        return Verdict(Outcome.INCONCLUSIVE, f"it ended without what it must have seen: {missing[0]}", missing)
+        return Verdict(Outcome.INCONCLUSIVE, f"it ended without recording what it must: {missing[0]}", missing)
     return verdict
 
 
 def _raised(data: Mapping[str, Any], events: Sequence[Event]) -> Verdict:
-    """The verdict over a scenario that did not finish: what it had seen wrong by then outranks what it lacked."""
+    """The verdict on a scenario that did not finish. Something wrong that it had seen outranks a missing capability."""
     before = observations(events)
     if before.outcome is Outcome.FAIL and data["blame"] in (Blame.LACK, Blame.INTERRUPTION):
         return before
@@ -214,21 +217,21 @@ def seeded(seed: int, name: str) -> random.Random:
 
 
 BROAD = {"BaseException", "Exception", "AssertionError", "LabError", "LabBroken", "CephTrouble", "NotReached"}
-"""Errors that say that something went wrong, and not what."""
+"""Errors that say that something went wrong, but not what."""
 _QUIET = (ast.Pass, ast.Continue, ast.Break)
 
 
 def refuse_swallowing(run: Callable[..., object]) -> None:
-    """SpecError, with the lines, where a module beside the one of a scenario's function drops a broad error."""
+    """SpecError, with the lines, if a module in the folder of a scenario's function drops a broad error."""
     while isinstance(run, partial):
         run = run.func
     file = inspect.getsourcefile(run)
     lines = _swallowing(Path(file).parent) if file is not None else ()
     if lines:
         raise SpecError(
-            "a suite swallows errors, so that its scenarios could not fail",
+            "a suite swallows errors, so its scenarios could not fail",
             "\n".join(lines),
-            "catch the error that is meant, and record what it shows",
+            "catch only the specific error that is expected, and record what it shows",
         )
 
 
@@ -240,7 +243,7 @@ def _swallowing(folder: Path) -> tuple[str, ...]:
 
 
 def _lines(source: str) -> Iterator[tuple[int, str]]:
-    """Handlers that do nothing, and calls of `suppress`, each for a broad error: (line, text)."""
+    """(line, text) of each handler that does nothing, and of each call of `suppress`, for a broad error."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ExceptHandler):
             caught = _names(node.type) if node.type is not None else {"BaseException"}

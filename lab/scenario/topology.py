@@ -1,4 +1,4 @@
-"""What cluster a scenario wants, relative to the machine that it is raised on."""
+"""Defines the cluster that a scenario needs, relative to the machine on which it is raised."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -15,12 +15,12 @@ ServicesOf = tuple[tuple[str, tuple[str, ...]], ...]
 
 @dataclass(frozen=True)
 class Topology:
-    """Native nodes, and nodes of the other architecture. A suite that lays its clusters out otherwise inherits this.
+    """Native nodes, and nodes of the other architecture. A suite that needs another layout makes a subclass.
 
-    clients: whether it has a machine of each architecture beside, without daemons; lone_client: only one of this
-    machine's own. release: Ceph's, whatever the run's is. page_bytes: of the kernels of aarch64 nodes, None for
-    whatever the provider gives. role_sets: what the nodes' image is made of, beyond what services need; client_disks:
-    those of c0, the first machine without daemons; disk_bytes: size of an OSD's. services: daemons beyond the core, by
+    clients: adds a machine without daemons of each architecture; lone_client: adds only one of this machine's
+    architecture. release: Ceph release, instead of the run's. page_bytes: page size of the kernels of aarch64 nodes;
+    None: the provider's. role_sets: role sets of the nodes' image, beyond those that services need. client_disks: disks
+    of c0, the first machine without daemons. disk_bytes: size of an OSD's disk. services: daemons beyond the core, by
     node. Two scenarios with equal topologies may share a cluster.
     """
 
@@ -42,40 +42,40 @@ class Topology:
     unused: ClassVar[frozenset[str]] = frozenset()
     """Fields that this layout ignores. Setting one is refused, because it would have no effect."""
     memory_disks: ClassVar[bool] = False
-    """Whether its disks are in memory where the provider can."""
+    """Whether its disks are in memory if the provider can do that."""
 
     def __post_init__(self) -> None:
         if self.clients and self.lone_client:
             raise SpecError("clients and lone_client contradict each other", "both are set", "set one of them")
         if self.client_disks and not (self.clients or self.lone_client):
-            raise SpecError("client_disks without a client", "no machine is without daemons", "set lone_client")
-        changed = {each.name for each in fields(self) if getattr(self, each.name) != each.default}
+            raise SpecError("client_disks without a client", "every machine has daemons", "set lone_client")
+        changed = {item.name for item in fields(self) if getattr(self, item.name) != item.default}
         if dropped := sorted(changed & self.unused):
-            raise SpecError(f"{type(self).__name__} has no {', '.join(dropped)}", "it would be dropped", "leave it out")
+            raise SpecError(f"{type(self).__name__} ignores {', '.join(dropped)}", "it has no effect", "leave it out")
 
     @property
     def client_machines(self) -> int:
-        """Machines with the role client that it needs on an existing cluster."""
+        """How many machines with the role client it needs on an existing cluster."""
         return 0
 
     @property
     def made(self) -> str:
-        """The fields that need a cluster made for the scenario; empty where an existing one will do."""
+        """The fields that need a cluster made for the scenario; empty if an existing cluster is enough."""
         sizes = {"native", "foreign", "mons", "osds_per_node", "clients", "lone_client", "release"}
         return ", ".join(
-            each.name for each in fields(self) if each.name not in sizes and getattr(self, each.name) != each.default
+            item.name for item in fields(self) if item.name not in sizes and getattr(self, item.name) != item.default
         )
 
     def spec(self, release: str, image: str | None = None, *, in_memory: bool = False) -> ClusterSpec:
-        """The cluster on this machine. release: unless it has one of its own. in_memory: where its disks are."""
+        """The cluster on this machine. release: default if the topology has none. in_memory: put disks in memory."""
         spec = self.lay_out(self.release or release, image, in_memory=in_memory)
         services = dict(self.services)
         if unknown := sorted(services.keys() - {node.name for node in spec.nodes}):
-            raise SpecError(f"services of {', '.join(unknown)}", f"nodes: {', '.join(n.name for n in spec.nodes)}")
+            raise SpecError(f"no such node: {', '.join(unknown)}", f"nodes: {', '.join(n.name for n in spec.nodes)}")
         return replace(spec, nodes=tuple(self._completed(node, services) for node in spec.nodes))
 
     def lay_out(self, release: str, image: str | None, *, in_memory: bool) -> ClusterSpec:
-        """Its nodes, without what every topology can ask for beyond them."""
+        """Its nodes, before client disks, page sizes and services are added."""
         counts = ((host_arch(), self.native), (host_arch().other, self.foreign))
         return build_spec(
             [(arch, count) for arch, count in counts if count],
@@ -101,6 +101,6 @@ class Topology:
 
 
 PLAIN = Topology()
-"""What most scenarios want."""
+"""What most scenarios need."""
 NOWHERE = Topology(native=0, foreign=0, mons=0)
-"""No cluster at all: the scenario judges what is known without one."""
+"""No cluster: the scenario judges what is known without one."""

@@ -106,7 +106,7 @@ def test_a_process_elsewhere_is_asked_for_on_its_host() -> None:
     daemon = cast("Daemon", SimpleNamespace(name="mon.a", host=host, started=lambda: process))
     assert footprint(daemon) == Footprint(2 * MIB, threads=7, files=12)
     answer = "pid:77\n"
-    with pytest.raises(LabBroken, match=r"mon\.a holds cannot"):
+    with pytest.raises(LabBroken, match=r"memory use of mon\.a cannot"):
         footprint(daemon)
 
 

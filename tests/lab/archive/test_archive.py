@@ -137,7 +137,7 @@ JUDGED = (
     ((Ending.FAIL, (began(), saw(1), LACK)), Ending.SKIP, "no engine"),
     ((Ending.PASS, (began(), saw(1), ENDED, STOPPED)), Ending.INCONCLUSIVE, "it was interrupted"),
     ((Ending.PASS, (began(), saw(1))), Ending.INCONCLUSIVE, "it was interrupted"),
-    ((Ending.PASS, (saw(1),)), Ending.INCONCLUSIVE, "it never began"),
+    ((Ending.PASS, (saw(1),)), Ending.INCONCLUSIVE, "it never started"),
     ((Ending.PASS, (began("gone"), saw(1), ENDED)), Ending.INCONCLUSIVE, "there is no check called 'gone'"),
     ((Ending.ERROR, (began(), saw(2), ENDED)), None, "as stored"),
     ((Ending.SKIP, ()), None, "as stored"),

@@ -37,7 +37,7 @@ def test_a_list_under_two_names_is_one_source() -> None:
     same = names
     with pytest.raises(SpecError) as refused:
         recorder().observe("names", got=names, wanted=same)
-    assert "one and the same object" in refused.value.detail
+    assert "are the same object" in refused.value.detail
 
 
 def test_two_sources_are_two_sources() -> None:
