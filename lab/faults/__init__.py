@@ -1,4 +1,4 @@
-"""What can go wrong with machines, disks and networks, done on purpose."""
+"""Faults of machines, disks and networks, caused on purpose."""
 
 from collections.abc import Mapping
 

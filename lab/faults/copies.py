@@ -1,4 +1,4 @@
-"""Damage to one copy of an object that Ceph does not notice by itself: bit rot, a missing copy, an unreadable one."""
+"""Damages one copy of an object so that Ceph does not notice by itself: bit rot, a missing or an unreadable copy."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,15 +20,15 @@ from cephlab.lab.providers.host import Host
 CANARY_POOL = "canary"
 CANARY = "canary"
 CANARY_BYTES = 256 << 10
-"""Blobs of 64 KiB are written in place at once, not through BlueStore's log of deferred writes."""
+"""Large enough for blobs of 64 KiB, which BlueStore writes to their place at once and not as deferred writes."""
 
 
 @dataclass(frozen=True)
 class OneCopy(Fault):
-    """A fault of one copy of an object.
+    """A fault of one copy of an object in a replicated pool.
 
-    pool, object: of a replicated pool; by default the fault makes its own pool and object. copy: 0 is the primary's, 1
-    the first replica's, and so on. seed: of that object's content.
+    pool, object: by default the fault makes its own pool and object. copy: 0 is the copy of the primary OSD, 1 of the
+    first replica, and so on. seed: seed of the content of the fault's own object.
     """
 
     copy: int = 0
@@ -46,12 +46,12 @@ class OneCopy(Fault):
         return cls(copy=rng.randrange(copies), seed=rng.randrange(1 << 30)) if copies > 1 else None
 
     def nodes(self, layout: Layout) -> frozenset[str]:
-        """None: no OSD stops working, and which one has the copy is known only once the object exists."""
+        """No nodes: no OSD stops working, and the OSD with the copy is known only once the object exists."""
         return frozenset()
 
     @contextmanager
     def prey(self, cluster: Cluster) -> Iterator[bytes]:
-        """The object's content. The fault's own object is made before and removed after the block."""
+        """Yields the object's content. The fault's own object is made before and removed after the block."""
         if self.pool != CANARY_POOL:
             yield cluster.client.read(self.pool, self.object)
             return
@@ -62,7 +62,7 @@ class OneCopy(Fault):
             yield content
 
     def aftermath(self, cluster: Cluster, before: bytes) -> Iterator[Aftermath]:
-        """Whether the copies agree with each other and with what was written, by a scrub apart from the repair."""
+        """Whether the copies agree with each other and with what was written, from a scrub separate from the repair."""
         scrubbed = deep_scrub(cluster, self.pool)
         damaged = rados_json(cluster, "list-inconsistent-pg", self.pool)
         yield Aftermath(f"PGs of {self.pool} whose copies still differ after the repair", damaged, [], len(scrubbed))
@@ -125,7 +125,7 @@ class MissingObject(OneCopy):
 
 
 class ReadErrors(OneCopy):
-    """Reading the primary's copy gives EIO, as from a bad sector, by BlueStore's own fault injection.
+    """Reading the primary's copy returns EIO, as from a bad sector, through BlueStore's own fault injection.
 
     Writing the copy again makes it readable, as on a disk with spare sectors.
     """
@@ -149,7 +149,7 @@ class ReadErrors(OneCopy):
             client.command(name, "config set", var=_INJECT, val=["false"])
 
     def sign(self, cluster: Cluster) -> Sign:
-        """The read is served from another copy, and the OSD counts a copy that it repaired."""
+        """Read the object: the data come from another copy, and the OSD counts a repaired copy."""
         _, name = self.place(cluster)
         before = repaired(cluster, name)
         cluster.client.read(self.pool, self.object)
@@ -168,7 +168,7 @@ _HEARD_S = 30.0
 def repaired(cluster: Cluster, osd: str) -> int:
     """How many copies an OSD has repaired since it started, because it could not read them.
 
-    Waits for the manager: one that has just started has not heard from every OSD yet.
+    Waits for the manager, because a manager that has just started does not have statistics of every OSD yet.
     """
     number = int(osd.partition(".")[2])
 
@@ -187,7 +187,7 @@ def _copies(layout: Layout) -> int:
 
 NEEDLE_BYTES = 64
 BLOCK_BYTES = 4096
-"""BlueStore's smallest allocation: contents are looked for at multiples of it."""
+"""BlueStore's smallest allocation. Contents are searched at multiples of it."""
 
 _SCAN_S = 120.0
 
@@ -195,18 +195,18 @@ _SCAN_S = 120.0
 def flip_bit(host: Host, disk: str, contents: Sequence[bytes], *, patience: float = 1.0) -> tuple[int, ...]:
     """Flip the lowest bit of the first byte of every block on a disk that begins like one of the contents.
 
-    contents: at least NEEDLE_BYTES each, as written at the beginning of a block. The disk may be in use. All such
-    blocks are hit: freed ones keep their content, perhaps from an earlier run with the same seed. Returns the offsets
-    on the disk; LabBroken when no block begins so. Only a repair by Ceph undoes it.
+    contents: at least NEEDLE_BYTES each, as written at the beginning of a block. The disk may be in use. Freed blocks
+    are changed too if they still have the content, perhaps from an earlier run with the same seed. Returns the offsets
+    on the disk; LabBroken if no block matches. Only a repair by Ceph undoes it.
     """
     short = [content for content in contents if len(content) < NEEDLE_BYTES]
     if short:
-        raise LabBroken(f"{len(short[0])} bytes are too few to be found on a disk", f"wanted {NEEDLE_BYTES} at least")
+        raise LabBroken(f"{len(short[0])} bytes are too few to search a disk for", f"wanted: at least {NEEDLE_BYTES}")
     needles = b"".join(content[:NEEDLE_BYTES] for content in contents)
     argv = ["python3", "-c", _FLIP, str(host.disk(disk)), str(NEEDLE_BYTES), str(BLOCK_BYTES)]
     answer = host.run(argv, stdin=needles, timeout_s=_SCAN_S * patience).stdout.split()
     if not answer:
-        raise LabBroken(f"disk {disk} holds no block that begins like the given content", f"searched {host.name}")
+        raise LabBroken(f"no block on disk {disk} of {host.name} begins with the given content")
     return tuple(int(offset) for offset in answer)
 
 

@@ -1,4 +1,4 @@
-"""Daemons that crash, are stopped, hang or flap: one of them, or all at once."""
+"""Faults of daemons that crash, are stopped, hang or flap: one daemon, or all at once."""
 
 import signal
 import threading
@@ -20,12 +20,12 @@ from cephlab.lab.services import SERVICES, service_of
 _LOOK_S = 0.5
 
 _MAJORITY = 3
-"""With this many monitors or more, one can be lost and the others still have a quorum."""
+"""With at least this many monitors, one can be lost and the others still have a quorum."""
 
 
 @dataclass(frozen=True)
 class OneDaemon(Fault):
-    """A fault of one daemon, proved when the cluster misses that daemon."""
+    """A fault of one daemon. The proof is that the cluster misses the daemon."""
 
     daemon: str
 
@@ -61,11 +61,11 @@ class StopDaemon(OneDaemon):
     @contextmanager
     def broken(self, cluster: Cluster) -> Iterator[str]:
         with until_healed(lambda: cluster.stop_or_kill(self.daemon), lambda: cluster.start(self.daemon)) as ended:
-            yield "" if ended else "it did not end on SIGTERM and was killed"
+            yield "" if ended else "it did not end after SIGTERM and was killed"
 
 
 class PauseDaemon(OneDaemon):
-    """SIGSTOP: it keeps its connections and answers nothing, as when its machine swaps or its disk hangs."""
+    """SIGSTOP: it keeps its connections but does not answer, as when its machine swaps or its disk hangs."""
 
     name: ClassVar[str] = "pause-daemon"
 
@@ -75,7 +75,7 @@ class PauseDaemon(OneDaemon):
 
 @dataclass(frozen=True)
 class KillTogether(Fault):
-    """SIGKILL to several daemons within a few milliseconds, before any of them can tell another."""
+    """SIGKILL to several daemons within a few milliseconds, before any of them can notify another."""
 
     name: ClassVar[str] = "kill-together"
     daemons: tuple[str, ...]
@@ -86,7 +86,7 @@ class KillTogether(Fault):
 
     @classmethod
     def aim(cls, layout: Layout, rng: Random) -> Self | None:
-        """All daemons of a node, except a monitor that the quorum needs."""
+        """Choose all daemons of a node, except a monitor that the quorum needs."""
         spared = set(spare_daemons(layout))
         groups = [tuple(name for name in names if name in spared) for _, names in sorted(layout.nodes.items())]
         return cls(rng.choice([group for group in groups if group]))
@@ -110,7 +110,7 @@ class KillTogether(Fault):
 class KillEverything(KillTogether):
     """SIGKILL to every daemon of the cluster within a few milliseconds.
 
-    The machines stay up and keep what was written to their files: all of Ceph crashes at once, but no power is cut.
+    The machines stay up and keep what was written to their files: all daemons crash at once, but no power is cut.
     """
 
     name: ClassVar[str] = "kill-everything"
@@ -162,24 +162,24 @@ class FlappingOsd(OneDaemon):
             trouble.append(error)
 
     def _come_back(self, cluster: Cluster, before: int, done: threading.Event) -> None:
-        """Wait until the OSD map has it up again. Otherwise, on a busy machine, the next kill would come too early."""
+        """Wait until it is up again in the OSD map. Otherwise the next kill would come too early on a busy machine."""
         deadline = Deadline.after(self.back_s * cluster.patience)
         while not (done.is_set() or deadline.passed() or osd_entry(cluster, self.daemon)["up_from"] > before):
             deadline.pause(_LOOK_S)
 
     def sign(self, cluster: Cluster) -> Sign:
-        """How often the OSD map marked it down: each time sets a new `down_at`."""
+        """How often it was marked down in the OSD map: each time sets a new `down_at`."""
         seen: set[int] = set()
 
         def flaps() -> int:
             seen.add(int(osd_entry(cluster, self.daemon)["down_at"]))
             return len(seen) - 1
 
-        return look_for("times that the map marked it down", flaps, least=self.least_flaps, patience=cluster.patience)
+        return look_for("times marked down in the OSD map", flaps, least=self.least_flaps, patience=cluster.patience)
 
 
 def spare_daemons(layout: Layout) -> list[str]:
-    """Daemons that a cluster should be able to lose: all, except monitors that the majority needs."""
+    """Daemons that a cluster should be able to lose: all, except monitors that are needed for a majority."""
     mons = layout.daemons("mon")
     kinds = [kind for kind in SERVICES if kind != "mon"]
     return [*(name for kind in kinds for name in layout.daemons(kind)), *(mons if len(mons) >= _MAJORITY else [])]
@@ -188,25 +188,24 @@ def spare_daemons(layout: Layout) -> list[str]:
 def missed(cluster: Cluster, daemon: str) -> Sign:
     """Proof that the cluster misses a daemon: it is down in the OSD map, or out of the quorum.
 
-    Without a majority of monitors, or for daemons that Ceph does not track, the proof is that its process is not at
-    work.
+    Without a majority of monitors, or for daemons that Ceph does not track, the proof is that its process does not run.
     """
     service, ident = service_of(daemon), daemon.partition(".")[2]
     if not decides(cluster) or service.lost(cluster.client, ident) is None:
         return idle(cluster, [daemon])
     return look_for(
-        f"daemons that the cluster misses, of kind {service.kind}",
+        f"{service.kind} daemons that the cluster misses",
         lambda: int(bool(service.lost(cluster.client, ident))),
         patience=cluster.patience,
     )
 
 
 def down(cluster: Cluster, osds: Sequence[str]) -> Sign:
-    """Proof that the OSD map has these down; without a quorum, that their processes are not at work."""
+    """Proof that these OSDs are down in the OSD map; without a quorum, that their processes do not run."""
     if not decides(cluster):
         return idle(cluster, osds)
     return look_for(
-        "OSDs that the map has down",
+        "OSDs that are down in the OSD map",
         lambda: sum(not osd_entry(cluster, name)["up"] for name in osds),
         least=len(osds),
         patience=cluster.patience,
@@ -214,9 +213,9 @@ def down(cluster: Cluster, osds: Sequence[str]) -> Sign:
 
 
 def idle(cluster: Cluster, names: Sequence[str]) -> Sign:
-    """Proof by their hosts' kernels that none of these daemons is at work."""
+    """Proof from the kernels of their hosts that none of these daemons runs."""
     return look_for(
-        "processes not at work",
+        "processes that do not run",
         lambda: sum(not at_work(cluster, name) for name in names),
         least=len(names),
         patience=cluster.patience,
@@ -233,13 +232,13 @@ def at_work(cluster: Cluster, name: str) -> bool:
 
 
 def decides(cluster: Cluster) -> bool:
-    """Whether a majority of the monitors is at work."""
+    """Whether a majority of the monitors runs."""
     mons = [name for name in cluster.daemons if name.startswith("mon.")]
     return 2 * sum(at_work(cluster, name) for name in mons) > len(mons)
 
 
 def osd_entry(cluster: Cluster, daemon: str) -> dict[str, int]:
-    """What the OSD map says of an OSD: {osd, up, in, up_from, down_at, ...}."""
+    """The entry of an OSD in the OSD map: {osd, up, in, up_from, down_at, ...}."""
     number = int(daemon.partition(".")[2])
     entries = cluster.client.mon("osd dump")["osds"]
     osd: dict[str, int] = next(entry for entry in entries if entry["osd"] == number)
@@ -247,7 +246,7 @@ def osd_entry(cluster: Cluster, daemon: str) -> dict[str, int]:
 
 
 def kill_at_once(cluster: Cluster, names: Sequence[str]) -> None:
-    """SIGKILL to all of them; only then wait for each to end."""
+    """Send SIGKILL to all of them, and only then wait for each to end."""
     daemons = [cluster.daemon(name) for name in names]
     for daemon in daemons:
         daemon.wanted = Wanted.STOPPED
@@ -256,12 +255,12 @@ def kill_at_once(cluster: Cluster, names: Sequence[str]) -> None:
     deadline = Deadline.after(30.0)
     for process in processes:
         if not process.wait(deadline.remaining_s()):
-            raise LabBroken(f"process {process.pid} does not die", ", ".join(names))
+            raise LabBroken(f"process {process.pid} did not end after SIGKILL", f"one of {', '.join(names)}")
     cluster.daemons_changed()
 
 
 def start_at_once(cluster: Cluster, names: Sequence[str]) -> None:
-    """Start all of them together, as when the power of a machine room comes back; see also `start_monitors`."""
+    """Start all of them together, as when power returns to a data center; see also `start_monitors`."""
     daemons = [cluster.daemon(name) for name in names]
     monitors = [daemon for daemon in daemons if daemon.kind == "mon"]
     starting = partial(start_monitors, monitors, Daemon.start, cluster.client.host, patience=cluster.patience)
@@ -270,7 +269,7 @@ def start_at_once(cluster: Cluster, names: Sequence[str]) -> None:
 
 
 def each_at_once(verbs: Sequence[Callable[[], object]]) -> None:
-    """Call all of them in parallel; the first error is raised when all have ended."""
+    """Call all of them in parallel, wait for all, then raise the first error."""
     with ThreadPoolExecutor(max_workers=max(1, len(verbs))) as pool:
         for future in [pool.submit(verb) for verb in verbs]:
             future.result()

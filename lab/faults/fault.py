@@ -1,4 +1,4 @@
-"""What a fault is, and the one way to inflict it: broken inside a block, healed on every way out."""
+"""Defines faults and the one way to inflict them: broken inside a block, healed however the block ends."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the daemons of a cluster are. A target is chosen by this alone. nodes: node -> daemons."""
+    """Where the daemons of a cluster are. Faults choose their target from this alone. nodes: node -> daemons."""
 
     nodes: Mapping[str, tuple[str, ...]]
     client_node: str = ""
@@ -37,7 +37,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Sign:
-    """What shows that a fault happened. got: how much of it was seen; least: how much proves the fault."""
+    """Evidence that a fault happened. got: how much was seen; least: how much proves the fault."""
 
     what: str
     got: float
@@ -46,7 +46,7 @@ class Sign:
 
 @dataclass(frozen=True)
 class Aftermath:
-    """What a healed fault left, next to what it must be. of: as in `Recorder.observe`."""
+    """A state after a healed fault, together with the wanted state. of: as in `Recorder.observe`."""
 
     what: str
     got: Any
@@ -55,7 +55,7 @@ class Aftermath:
 
 
 class Fault(Protocol):
-    """One way to break a target in a cluster. A frozen value that can be inflicted many times."""
+    """One way to break a target in a cluster: a frozen value that can be inflicted many times."""
 
     name: ClassVar[str]
     needs: ClassVar[frozenset[Capability]] = frozenset()
@@ -63,40 +63,40 @@ class Fault(Protocol):
 
     @property
     def target(self) -> str:
-        """What is struck, for a reader."""
+        """The target, for display."""
         ...
 
     @classmethod
     def aim(cls, layout: Layout, rng: Random) -> Self | None:
-        """Choose a target by `rng` alone; None where the layout has none."""
+        """Choose a target with `rng` alone; None if the layout has none."""
         ...
 
     def nodes(self, layout: Layout) -> frozenset[str]:
-        """The failure domains that it strikes."""
+        """The failure domains that it affects."""
         ...
 
     def broken(self, cluster: Cluster) -> AbstractContextManager[str | None]:
-        """Broken inside the block. Leaving it undoes the cause, and does not wait for Ceph to recover.
+        """Break the target inside the block. Leaving it undoes the cause, and does not wait for Ceph to recover.
 
-        The block gets what Ceph did wrong at being struck, if anything: the history has it as a defect.
+        Yields what Ceph did wrong when the fault was inflicted, if anything. The history records it as a defect.
         """
         ...
 
     def sign(self, cluster: Cluster) -> Sign:
-        """Look for proof of the fault, for a while. Called inside `broken`."""
+        """Look for proof of the fault for a limited time. Called inside `broken`."""
         ...
 
 
 @runtime_checkable
 class Examined(Protocol):
-    """A fault whose harm outlives its cause, until Ceph has mended it.
+    """A fault whose damage remains after its cause is gone, until Ceph repairs it.
 
-    Its prey exists before the fault and until it was examined. If it went with the fault, so would damage that was not
-    mended.
+    Its prey exists before the fault and until it has been examined. If the prey were removed when the fault is healed,
+    damage that Ceph did not repair would be removed too.
     """
 
     def prey(self, cluster: Cluster) -> AbstractContextManager[bytes]:
-        """What is struck, with its content."""
+        """Provide what the fault damages; yields its content."""
         ...
 
     def aftermath(self, cluster: Cluster, before: bytes) -> Iterable[Aftermath]:
@@ -106,7 +106,7 @@ class Examined(Protocol):
 
 @dataclass(frozen=True)
 class Window:
-    """A fault that holds. began_s: when it was first seen, in seconds since the history began."""
+    """A fault that is in effect. began_s: when it was first seen, in seconds since the history began."""
 
     fault: str
     target: str
@@ -115,7 +115,7 @@ class Window:
 
 
 def layout_of(cluster: Cluster) -> Layout:
-    """The layout of a cluster as it is now."""
+    """The current layout of a cluster."""
     nodes: dict[str, tuple[str, ...]] = dict.fromkeys(cluster.hosts, ())
     for daemon in sorted(cluster.daemons.values(), key=lambda daemon: daemon.name):
         nodes[daemon.host.name] = (*nodes[daemon.host.name], daemon.name)
@@ -129,17 +129,17 @@ def obstacle(fault: Fault | type[Fault], capabilities: frozenset[Capability], pr
         return None
     return Unavailable(
         f"the {provider_name} provider cannot do {fault.name}: it has no {', '.join(lacking)}",
-        f"it can: {', '.join(sorted(capabilities)) or 'nothing beyond the basics'}",
+        f"it has: {', '.join(sorted(capabilities)) or 'no extra capabilities'}",
         "choose another --lab, or leave it at auto",
     )
 
 
 @contextmanager
 def inflict(fault: Fault, cluster: Cluster, recorder: Recorder) -> Iterator[Window]:
-    """Inflict a fault for the length of the block; the history says when, on what, and what proved it.
+    """Inflict a fault inside the block; the history records when, on what, and what proved it.
 
-    The proof is a witness: a fault that was not seen leaves its scenario inconclusive. The aftermath is recorded as
-    observations. Raises Unavailable, before anything is broken, where the provider cannot inflict it.
+    The proof is a witness, so a fault that was not seen makes its scenario inconclusive. The aftermath is recorded as
+    observations. Raises Unavailable, before anything is broken, if the provider cannot inflict it.
     """
     reason = obstacle(fault, cluster.provider.capabilities(), cluster.provider_name)
     if reason is not None:
@@ -166,7 +166,7 @@ def inflict(fault: Fault, cluster: Cluster, recorder: Recorder) -> Iterator[Wind
 
 @contextmanager
 def until_healed(strike: Callable[[], T], heal: Callable[[], object]) -> Iterator[T]:
-    """Strike, and heal on every way out of the block, also where striking failed halfway. Gives what striking gave."""
+    """Strike, and heal however the block ends, even if striking failed halfway. Yields the result of `strike`."""
     try:
         yield strike()
     finally:
@@ -174,14 +174,14 @@ def until_healed(strike: Callable[[], T], heal: Callable[[], object]) -> Iterato
 
 
 def health_sign(cluster: Cluster, check: str) -> Sign:
-    """Proof by a health check of Ceph."""
+    """Proof that Ceph raises a health check."""
     return look_for(f"health check {check}", lambda: int(cluster.status().has(check)), patience=cluster.patience)
 
 
 def look_for(
     what: str, probe: Callable[[], float], *, least: float = 1, timeout_s: float = SIGN_S, patience: float = 1.0
 ) -> Sign:
-    """Probe until `least` is seen or the time is over. Gives the last value either way, for the check to judge."""
+    """Probe until `least` is seen or the time is over. Returns the last value in both cases, for the check to judge."""
     deadline = Deadline.after(timeout_s * patience)
     while True:
         last_chance = deadline.passed()

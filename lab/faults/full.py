@@ -1,4 +1,4 @@
-"""Disks that are nearly full, too full to backfill, or full: Ceph's thresholds are lowered to what is used."""
+"""Makes disks nearfull, backfillfull or full by lowering Ceph's thresholds below the space in use."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from cephlab.lab.faults.fault import Fault, Layout, Sign, health_sign
 
 
 class Level(StrEnum):
-    """How full, in Ceph's words."""
+    """How full a disk is, in Ceph's terms."""
 
     NEARFULL = "nearfull"
     BACKFILLFULL = "backfillfull"
@@ -25,16 +25,16 @@ class Level(StrEnum):
 
 
 _BELOW = 0.5
-"""Of what is used: low enough that a disk whose data is being deleted does not fall below it."""
+"""Threshold as a share of the space in use: low enough that a disk whose data are being deleted stays above it."""
 _STEP = 0.8
-"""From one threshold to the next lower one: Ceph wants nearfull < backfillfull < full."""
+"""Factor from one threshold to the next lower one, because Ceph requires nearfull < backfillfull < full."""
 
 
 @dataclass(frozen=True)
 class FullDisks(Fault):
-    """Ceph's thresholds are set below what the disks hold already, so every OSD counts as this full.
+    """Ceph's thresholds are set below the space already in use, so every OSD counts as this full.
 
-    A disk of the lab is 10 GiB and sparse: filling it would take minutes and test nothing more of Ceph.
+    A disk of the lab is sparse and has 10 GiB. Filling it would take minutes and test nothing more of Ceph.
     """
 
     name: ClassVar[str] = "full-disks"
@@ -54,7 +54,7 @@ class FullDisks(Fault):
     @contextmanager
     def broken(self, cluster: Cluster) -> Iterator[None]:
         before = thresholds(cluster)
-        # OSDs correct thresholds that are out of order: so lower the lowest first, and raise the highest first.
+        # OSDs correct thresholds that are out of order, so lower the lowest first, and raise the highest first.
         try:
             for level, ratio in lowered(before, self.level, used_ratio(cluster)).items():
                 set_threshold(cluster, level, ratio)
@@ -68,7 +68,7 @@ class FullDisks(Fault):
 
 
 def thresholds(cluster: Cluster) -> dict[Level, float]:
-    """The ratios in force, each a share of a disk."""
+    """The current ratios, each a share of a disk."""
     osd_map = cluster.client.mon("osd dump")
     return {level: float(osd_map[f"{level}_ratio"]) for level in Level}
 
@@ -79,13 +79,13 @@ def set_threshold(cluster: Cluster, level: Level, ratio: float) -> None:
 
 
 def used_ratio(cluster: Cluster) -> float:
-    """Share of its disk that the emptiest OSD uses: every OSD is above a threshold below it."""
+    """Share of its disk that the emptiest OSD uses. Every OSD is above a threshold that is lower than this share."""
     osds = cluster.client.mgr("osd df")["nodes"]
     return min(float(entry["kb_used"]) / float(entry["kb"]) for entry in osds if entry["kb"])
 
 
 def lowered(before: dict[Level, float], level: Level, used: float) -> dict[Level, float]:
-    """Thresholds by which disks with a share `used` in use have just this level, lowest first; higher ones stay."""
+    """Thresholds that put disks with a share `used` in use at exactly this level, lowest first; higher ones stay."""
     levels = list(Level)
     reached = levels.index(level)
     return {

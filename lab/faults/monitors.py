@@ -1,4 +1,4 @@
-"""Monitors with a wrong clock, and monitors that lose their store."""
+"""Faults of monitors: a wrong clock, and a lost store."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ _SECOND_NS = 10**9
 
 
 class OneMonitor(OneDaemon):
-    """A fault of one monitor, of three or more."""
+    """A fault of one monitor, in a cluster with three or more."""
 
     @classmethod
     def aim(cls, layout: Layout, rng: Random) -> Self | None:
@@ -33,8 +33,8 @@ class OneMonitor(OneDaemon):
 class ClockSkew(OneMonitor):
     """A monitor's clock is wrong: it is restarted with a preloaded library that moves the time of day.
 
-    skew_s: 40 times what Ceph warns of (mon_clock_drift_allowed, 0.05 s) and less than a lease of the monitors (5 s).
-    Only the monitor sees the wrong time; files get theirs from the kernel, which is right.
+    skew_s: 40 times the drift at which Ceph warns (mon_clock_drift_allowed, 0.05 s), and less than a lease of the
+    monitors (5 s). Only the monitor sees the wrong time; file times come from the kernel, whose clock is right.
     """
 
     name: ClassVar[str] = "clock-skew"
@@ -68,7 +68,7 @@ def _restart(cluster: Cluster, daemon: Daemon) -> None:
 
 @dataclass(frozen=True)
 class LostMonStore(OneMonitor):
-    """A monitor loses its store; healing creates an empty one, and its peers fill it."""
+    """A monitor loses its store. Healing creates an empty store, and the other monitors fill it."""
 
     name: ClassVar[str] = "lost-mon-store"
 
@@ -92,7 +92,7 @@ class LostMonStore(OneMonitor):
 
 
 def remake_mon(cluster: Cluster, name: str, secret: bytes) -> None:
-    """Create a monitor's store again and start it; the others fill it. secret: keyring with the key of `mon.`."""
+    """Recreate a monitor's store and start it; the others fill it. secret: keyring with the key of `mon.`."""
     daemon = cluster.daemon(name)
     host = daemon.host
     if daemon.alive():

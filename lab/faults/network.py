@@ -1,4 +1,4 @@
-"""Networks that lose packets between some nodes, or are slow."""
+"""Faults of networks that lose packets between some nodes, or are slow."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -20,8 +20,8 @@ from cephlab.lab.spec.clusterspec import MIB, Capability
 class Partition(Fault):
     """Two sets of nodes no longer reach each other; one_way: only what `away` sends is lost.
 
-    Nodes in neither set reach both. Packets are dropped silently, as by a failing switch, so Ceph notices by timeouts
-    alone. The fault holds until the side with the quorum has marked the other side's OSDs down.
+    Nodes in neither set reach both. Packets are dropped silently, as by a failing switch, so Ceph notices only through
+    timeouts. The sign is complete only when the side with the quorum has marked the OSDs of the other side down.
     """
 
     name: ClassVar[str] = "partition"
@@ -63,9 +63,9 @@ class Partition(Fault):
             lab.mend_links()
 
     def sign(self, cluster: Cluster) -> Sign:
-        """Packets are lost, and where one side has a quorum without the other, it marks the other's OSDs down.
+        """Packets are lost. If one side has a quorum without the other, it marks the OSDs of the other side down.
 
-        Before that, clients still use the old primaries, so no copy that is cut off can be stale.
+        Before that, clients still use the old primary OSDs, so no copy that is cut off can be stale.
         """
         lab = _links(cluster)
         lost = look_for("packets lost between the nodes", lab.cut_packets, patience=cluster.patience)
@@ -73,10 +73,10 @@ class Partition(Fault):
         return down(cluster, osds) if lost.got and osds else lost
 
     def cut_off(self, layout: Layout) -> list[str]:
-        """OSDs of the side without a quorum; empty where no side is surely without one.
+        """OSDs of the side without a quorum; empty if no side is certainly without one.
 
-        A node with daemons that reaches both sides passes messages on between them. The lab's client has to be on the
-        side with the quorum.
+        A node with daemons that reaches both sides forwards messages between them. The lab's client must be on the side
+        with the quorum.
         """
         if any(names and node not in {*self.away, *self.rest} for node, names in layout.nodes.items()):
             return []
@@ -89,7 +89,7 @@ class Partition(Fault):
 
 @dataclass(frozen=True)
 class PartitionOneWay(Partition):
-    """What one set of nodes sends no longer reaches the other; the other direction works."""
+    """Packets from one set of nodes no longer reach the other set; the other direction works."""
 
     name: ClassVar[str] = "partition-one-way"
     one_way: bool = True
@@ -128,9 +128,9 @@ class SlowNetwork(OneNode):
         )
 
     def sign(self, cluster: Cluster) -> Sign:
-        """Packets wait even without a load: maps, statistics and the lab's own requests come in bursts."""
+        """Packets are delayed even without a load, because maps, statistics and the lab's requests come in bursts."""
         lab = self._lab(cluster)
-        return look_for("packets that had to wait", lambda: lab.held_packets(self.node), patience=cluster.patience)
+        return look_for("delayed packets", lambda: lab.held_packets(self.node), patience=cluster.patience)
 
     def _lab(self, cluster: Cluster) -> SlowsNetwork:
         lab = own(cluster).lab

@@ -1,4 +1,4 @@
-"""A machine that dies with everything on it, and comes back with its disks."""
+"""A fault in which a machine stops with everything on it, and comes back with its disks."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,8 +16,8 @@ from cephlab.lab.faults.fault import Fault, Layout, Sign, layout_of, look_for
 
 
 def cannot(cluster: Cluster, what: str) -> LabBroken:
-    """The error for a lab that lacks what its provider claims."""
-    return LabBroken(f"the {cluster.provider_name} provider says that it can {what}, and its lab cannot")
+    """The error for a lab that cannot do what its provider claims."""
+    return LabBroken(f"the lab of provider {cluster.provider_name} cannot {what}, although the provider claims it")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class OneNode(Fault):
 
 @dataclass(frozen=True)
 class KillNode(OneNode):
-    """A machine stops at once; its disks keep what was written to them."""
+    """A machine stops abruptly; its disks keep what was written to them."""
 
     name: ClassVar[str] = "kill-node"
 
@@ -62,7 +62,7 @@ class KillNode(OneNode):
             start_at_once(cluster, names)
 
     def sign(self, cluster: Cluster) -> Sign:
-        """The machine is down with all that ran on it; where there is a quorum, the OSD map has its OSDs down."""
+        """The machine and its daemons are down; if there is a quorum, its OSDs are down in the OSD map."""
         names = layout_of(cluster).nodes[self.node]
         dark = look_for(
             "machines that are down with all their daemons",
@@ -74,17 +74,17 @@ class KillNode(OneNode):
 
 
 def switch_off(cluster: Cluster, machines: Sequence[str]) -> None:
-    """Stop machines at once and together, with everything on them."""
+    """Stop several machines abruptly and at the same time, with everything on them."""
     for machine in machines:
         for name in layout_of(cluster).nodes[machine]:
-            # Before they end, so that this does not count as a crash.
+            # Set before they end, so that this does not count as a crash.
             cluster.daemon(name).wanted = Wanted.STOPPED
     each_at_once([partial(own(cluster).lab.kill_node, machine) for machine in machines])
     cluster.daemons_changed()
 
 
 def strikeable(layout: Layout) -> list[str]:
-    """Nodes that a fault may take down: not the node of the lab's own client, nor one that the quorum needs."""
+    """Nodes that a fault may stop: not the node of the lab's own client, and no node that the quorum needs."""
     mons = {layout.node_of(name) for name in layout.daemons("mon")}
     sole = mons if len(mons) < 3 else set()
     return [node for node in sorted(layout.nodes) if node != layout.client_node and node not in sole]

@@ -1,4 +1,4 @@
-"""Power cuts: every machine of a cluster goes dark at once, and what was not on a disk is lost."""
+"""Power cuts: every machine of a cluster loses power at once, and what was not on a disk is lost."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,10 +18,10 @@ from cephlab.lab.spec.clusterspec import Capability
 
 @dataclass(frozen=True)
 class PowerCut(Fault):
-    """Machines end without notice to their own kernels: page caches and in-flight I/O are lost.
+    """Machines stop without notice to their kernels: page caches and in-flight I/O are lost.
 
-    Killing daemons does not do that: what a daemon wrote stays in its kernel's cache. The machine of the lab's client
-    keeps its power, so that somebody remembers what was acknowledged.
+    Killing daemons is different: what a daemon wrote stays in its kernel's page cache. The machine of the lab's client
+    keeps its power, because the client must remember what was acknowledged.
     """
 
     name: ClassVar[str] = "power-cut"
@@ -55,7 +55,7 @@ class PowerCut(Fault):
         down = [machine for machine in self.machines if not cluster.hosts[machine].up()]
         each_at_once([partial(own(cluster).lab.start_node, machine) for machine in down])
         for machine in down:
-            # At each start a manager reports most of its modules as crashed; some reports were not yet on the disk.
+            # A manager writes crash records of most of its modules at each start; some were not yet on the disk.
             forget_emptied_crashes(cluster.hosts[machine])
 
     def sign(self, cluster: Cluster) -> Sign:

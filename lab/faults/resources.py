@@ -1,4 +1,4 @@
-"""Machines that are short of something: disks that are slow, memory that is scarce."""
+"""Faults of machines that lack resources: slow disks, scarce memory."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -22,9 +22,9 @@ _KILLED = (-9, 128 + 9)
 
 @dataclass(frozen=True)
 class SlowDisk(OneNode):
-    """A node's disks serve few requests a second, as when one is about to fail or a neighbour is busy.
+    """A node's disks serve few requests per second, as when a disk is about to fail or a neighbour is busy.
 
-    iops: 20 reads and 20 writes a second are a tenth of what a spinning disk does.
+    iops: 20 reads and 20 writes per second are a tenth of what a spinning disk does.
     """
 
     name: ClassVar[str] = "slow-disk"
@@ -43,7 +43,7 @@ class SlowDisk(OneNode):
         return until_healed(lambda: lab.slow_disks(self.node, slow), lambda: lab.slow_disks(self.node, None))
 
     def sign(self, cluster: Cluster) -> Sign:
-        """How long direct writes to a file take that lies on the device of the node's disks."""
+        """How long direct writes to a file on the device of the node's disks take."""
         host = cluster.hosts[self.node]
         disk = next(disk for name in layout_of(cluster).nodes[self.node] for disk in cluster.daemon(name).disks)
         probe = host.disk(disk).parent / "probe"
@@ -54,15 +54,15 @@ class SlowDisk(OneNode):
         finally:
             took = SYSTEM.monotonic() - began
             host.remove(probe)
-        # The kernel lets the first requests of a slice of time through at once.
+        # The kernel passes the first requests of each time slice without delay.
         return Sign(f"seconds for {_PROBE_WRITES} direct writes", took, least=_PROBE_WRITES / self.iops / 2)
 
 
 @dataclass(frozen=True)
 class MemorySqueeze(OneNode):
-    """A node has hardly more memory than its daemons use, and a greedy program takes the rest.
+    """A node has only little more memory than its daemons use, and a greedy program takes the rest.
 
-    The kernel kills that program first. spare_bytes: what is left beyond what is in use.
+    The kernel kills that program first. spare_bytes: memory left beyond what is in use.
     """
 
     name: ClassVar[str] = "memory-squeeze"
@@ -93,7 +93,7 @@ class MemorySqueeze(OneNode):
         return Sign("greedy programs killed by the kernel", int(ended in _KILLED))
 
     def _revive(self, cluster: Cluster, names: tuple[str, ...]) -> None:
-        """Start the daemons again that the kernel killed for lack of memory."""
+        """Restart the daemons that the kernel killed for lack of memory."""
         for name in names:
             daemon = cluster.daemon(name)
             if daemon.wanted is Wanted.RUNNING and not daemon.alive():

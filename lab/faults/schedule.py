@@ -1,4 +1,4 @@
-"""Many faults one after the other, chosen by a seed: what is struck, when, and for how long."""
+"""Inflicts many faults one after another. A seed determines each target, its time and its duration."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -20,17 +20,17 @@ _ATTEMPTS = 100
 
 @dataclass(frozen=True)
 class Pace:
-    """How long a step's faults hold and the cluster rests afterwards, each from least to most, in seconds."""
+    """How long a step's faults last and the cluster rests afterwards: each (shortest, longest), in seconds."""
 
     hold_s: tuple[float, float] = (1.0, 8.0)
     rest_s: tuple[float, float] = (0.5, 4.0)
     recovered_s: float = 180.0
-    """The cluster has failed when not every PG is clean by then; before patience."""
+    """If not every PG is clean by then, the cluster has failed. Multiplied by patience."""
 
 
 @dataclass(frozen=True)
 class ThrashStep:
-    """Faults that hold together for hold_s seconds; then the cluster recovers and rests."""
+    """Faults that last together for hold_s seconds; then the cluster recovers and rests."""
 
     faults: tuple[Fault, ...]
     hold_s: float
@@ -46,8 +46,8 @@ def plan(
 ) -> Iterator[ThrashStep]:
     """Endless steps, a pure function of the arguments and of the state of `rng`.
 
-    domains: how many failure domains (nodes) may be struck at a time; every redundant pool must survive 1. A step
-    strikes between one and that many, each by one fault. SpecError when nothing on the menu fits.
+    domains: how many failure domains (nodes) may fail at a time; every redundant pool must survive 1. A step affects
+    between one and that many, each with one fault. SpecError if no fault on the menu fits.
     """
     pace = pace or Pace()
     while True:
@@ -66,12 +66,12 @@ def plan(
 
 
 def _fits(fault: Fault, others: Sequence[Fault], layout: Layout, domains: int) -> bool:
-    """Whether a fault strikes few enough nodes, and none that another fault strikes."""
+    """Whether a fault affects few enough nodes, and no node that another fault affects."""
     struck = fault.nodes(layout)
     before: frozenset[str] = frozenset().union(*(other.nodes(layout) for other in others))
     if len(struck | before) > domains or struck & before:
         return False
-    # A fault that strikes no node needs a cluster with no other fault.
+    # A fault that affects no node needs a cluster without any other fault.
     return not others or bool(struck and before)
 
 
@@ -84,9 +84,9 @@ def thrash(
     least: int = 0,
     pace: Pace | None = None,
 ) -> int:
-    """Carry out steps until the time is over, and at least some; returns how many. An emulated node makes steps long.
+    """Carry out steps until `seconds` have passed, and at least `least`, as emulated steps are long; returns how many.
 
-    NotReached when a step does not leave every PG clean within the pace's time: the cluster did not recover.
+    NotReached if the PGs are not all clean within the pace's time after a step: the cluster did not recover.
     """
     pace = pace or Pace()
     over = Deadline.after(seconds)

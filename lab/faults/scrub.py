@@ -1,4 +1,4 @@
-"""Deep-scrub and repair of a pool, and the errors that scrub reports: how damage to one copy is found and repaired."""
+"""Deep-scrubs and repairs pools and reads the errors that scrub reports, to find and repair damage to one copy."""
 
 import errno
 import json
@@ -20,7 +20,8 @@ def deep_scrub(cluster: Cluster, pool: str) -> list[str]:
 def deep_scrub_all(cluster: Cluster, pools: Sequence[str]) -> dict[str, list[str]]:
     """Deep-scrub every PG of several pools at once, and return their ids by pool.
 
-    An OSD begins one a second. One pool after the other would wait each time for the OSD that leads most of its PGs.
+    An OSD starts one scrub per second. Scrubbing one pool after another would wait, for each pool, for the OSD that is
+    primary of most PGs.
     """
     return _scrubbed(cluster, pools, "deep-scrub")
 
@@ -56,12 +57,12 @@ def _await_scrubbed(cluster: Cluster, pool: str, before: Mapping[str, str], how:
 def request_scrub(cluster: Cluster, how: str, pgids: Sequence[str]) -> None:
     """Request a scrub of PGs, and return once Ceph has accepted it. how: `scrub`, `deep-scrub` or `repair`.
 
-    Asks again when refused because a manager has just started or an OSD has just come back.
+    Repeats a request that is refused because a manager has just started or an OSD has just come back.
     """
     for pgid in pgids:
-        asked = partial(cluster.client.mon, f"pg {how}", pgid=pgid)
+        request = partial(cluster.client.mon, f"pg {how}", pgid=pgid)
         what = f"a manager that accepts a {how} of {pgid}"
-        insist(cluster, asked, (errno.EAGAIN,), what=what, timeout_s=_SCRUB_S)
+        insist(cluster, request, (errno.EAGAIN,), what=what, timeout_s=_SCRUB_S)
 
 
 def scrub_stamps(cluster: Cluster, pool: str) -> dict[str, str]:
@@ -80,5 +81,5 @@ def blamed(cluster: Cluster, pgid: str) -> dict[str, dict[str, list[str]]]:
 
 
 def rados_json(cluster: Cluster, *args: str) -> Any:
-    """What a command of `rados` prints as JSON."""
+    """The JSON output of a `rados` command."""
     return json.loads(cluster.tool(cluster.client.host.name, "rados", *args, "--format=json"))

@@ -1,1 +1,1 @@
-"""Settings of machines and clusters that can be looked at, changed, and put back exactly as they were."""
+"""Settings of machines and clusters that can be checked, changed, and restored exactly as they were."""

@@ -1,4 +1,4 @@
-"""The effect of a tuning on the cost of an operation: measured before, with and after it, on one cluster."""
+"""Measures the effect of a tuning on the cost of an operation: before, with and after the tuning, on one cluster."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from cephlab.lab.tunables.tune import Target, apply, revert
 
 @dataclass(frozen=True)
 class Effect:
-    """Three measurements. before, after: without the tuning; what differs between these is due to the machine."""
+    """Three measurements. before, after: without the tuning; a difference between these two is due to the machine."""
 
     changes: tuple[SettingChange, ...]
     before: Measurement
@@ -24,9 +24,9 @@ class Effect:
 
 @dataclass(frozen=True)
 class Row:
-    """One cost. untuned: before and after; ratio: of the tuned mean to the mean of these two, None where one may be 0.
+    """One cost. untuned: before and after; ratio: tuned mean divided by the mean of these two, None if one may be 0.
 
-    differs: the tuned interval lies above both untuned ones, or below both.
+    differs: whether the tuned interval lies above both untuned intervals, or below both.
     """
 
     role: Role
@@ -55,9 +55,9 @@ def measure_effect(
     measure: Callable[[], Measurement],
     say: Say,
 ) -> Effect:
-    """Measure, apply, measure, revert, measure. Daemons are restarted before each, so that all three begin alike.
+    """Measure, apply, measure, revert, measure. Daemons are restarted before each measurement, for equal conditions.
 
-    SpecError when the tuning changes nothing here: then there is no effect to measure.
+    SpecError if the tuning changes nothing here, because then there is no effect to measure.
     """
     say("restarting the daemons, untuned")
     restart(cluster)
@@ -69,7 +69,7 @@ def measure_effect(
             raise SpecError(
                 f"{tuning} changes nothing here",
                 "\n".join(f"{change.outcome}: {change.setting.title} {change.why}" for change in changes),
-                "`cephlab tune check` says what differs, and where",
+                "`cephlab tune check` shows which settings differ, and where",
             )
         restart(cluster)
         tuned = measure()

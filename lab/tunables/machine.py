@@ -1,4 +1,4 @@
-"""Settings of one machine: read from its files under /proc, /sys and /etc, changed there, and restored."""
+"""Reads, changes and restores the settings of one machine, in its files under /proc, /sys and /etc."""
 
 import base64
 import json
@@ -26,7 +26,7 @@ Seen = bytes | str
 
 
 class Runner(Protocol):
-    """What runs programs on a machine: any Host, or `ThisMachine`."""
+    """Runs programs on a machine: any Host, or `ThisMachine`."""
 
     @property
     def name(self) -> str: ...
@@ -46,7 +46,7 @@ class ThisMachine:
 
 @dataclass(frozen=True)
 class Write:
-    """A file's next content; None removes it. create: whether it may be a new one."""
+    """The new content of a file; None removes the file. create: whether the file may be new."""
 
     path: str
     data: bytes | None
@@ -55,7 +55,7 @@ class Write:
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine. where: what findings call it; address: IPv4 of its cluster interface, empty where not known."""
+    """One machine. where: its name in findings; address: IPv4 of its cluster interface, empty if unknown."""
 
     where: str
     runner: Runner
@@ -73,7 +73,7 @@ class Machine:
         }
 
     def write(self, writes: Sequence[Write]) -> dict[str, str]:
-        """Write files; returns path -> why it was refused, of those that were."""
+        """Write files; returns path -> error, for the files that could not be written."""
         items = [
             {
                 "path": write.path,
@@ -86,7 +86,7 @@ class Machine:
         return {write.path: error for write, error in zip(writes, answer["write"], strict=True) if error}
 
     def swap(self, wanted: str | Sequence[str]) -> list[str]:
-        """Switch all swap off, or on again by the lines of an earlier /proc/swaps; returns what was refused."""
+        """Switch all swap off, or on again from the lines of an earlier /proc/swaps; returns the errors."""
         errors: list[str] = self._ask(swap=wanted)["swap"]
         return errors
 
@@ -98,7 +98,7 @@ class Machine:
 
 
 def patterns(setting: Setting) -> tuple[str, ...]:
-    """The files that show a setting; empty where no file does."""
+    """The files that show a setting; empty if no file does."""
     if setting.kind is Kind.SYSCTL:
         return ("/proc/sys/" + setting.key.replace(".", "/"),)
     if setting.kind is Kind.SYSFS:
@@ -115,14 +115,14 @@ _PATTERNS: Mapping[Kind, tuple[str, ...]] = {
 
 
 def current(content: bytes) -> str:
-    """The value in a file of /proc or /sys: the word in brackets where it is a choice."""
+    """The value in a file of /proc or /sys; if the file lists choices, the word in brackets."""
     words = content.decode(errors="replace").split()
     chosen = [word[1:-1] for word in words if word.startswith("[") and word.endswith("]")]
     return chosen[0] if chosen else " ".join(words)
 
 
 def same(left: str, right: str) -> bool:
-    """Whether two spellings mean the same value: numbers by value, others by their words."""
+    """Whether two spellings mean the same value. Numbers are compared as numbers, other values word by word."""
     if left.split() == right.split():
         return True
     try:
@@ -132,12 +132,12 @@ def same(left: str, right: str) -> bool:
 
 
 def judge(where: str, setting: Setting, sight: Mapping[str, Mapping[str, Seen]]) -> Finding:
-    """The state of a setting, by the files that show it. sight: pattern -> path -> content, as `Machine.read` gives."""
+    """The state of a setting, from the files that show it. sight: pattern -> path -> content, from `Machine.read`."""
     if not patterns(setting):
-        return Finding(where, setting, State.UNSEEN, why="nothing on a running machine shows it; check it by hand")
+        return Finding(where, setting, State.UNSEEN, why="a running machine does not show it; check it by hand")
     files = {path: content for pattern in patterns(setting) for path, content in sight[pattern].items()}
     if not files and setting.kind is not Kind.LIMITS:
-        unknown = "it is not known which interface carries the cluster's network"
+        unknown = "the interface of the cluster network is not known"
         why = unknown if setting.kind is Kind.MTU else f"{' or '.join(patterns(setting))} does not exist"
         return Finding(where, setting, State.MISSING, why=why)
     refused = [f"{path}: {content}" for path, content in files.items() if isinstance(content, str)]
@@ -179,14 +179,14 @@ def _judge_cmdline(where: str, setting: Setting, contents: Mapping[str, bytes]) 
         return Finding(where, setting, State.SET, got=setting.key)
     name = setting.key.partition("=")[0]
     other = [word for word in words if word.partition("=")[0] == name]
-    return Finding(where, setting, State.DRIFT, got=", ".join(other) or "not there")
+    return Finding(where, setting, State.DRIFT, got=", ".join(other) or "not set")
 
 
 def _judge_limit(where: str, setting: Setting, contents: Mapping[str, bytes]) -> Finding:
     limits = list(_limits_of(setting.key, contents))
     if not limits:
-        return Finding(where, setting, State.DRIFT, got="not there")
-    # pam_limits reads limits.conf, then limits.d by name; the last line for a domain, type and item counts.
+        return Finding(where, setting, State.DRIFT, got="not set")
+    # pam_limits reads limits.conf, then limits.d sorted by name. The last line for a domain, type and item counts.
     state = State.SET if same(limits[-1], setting.value) else State.DRIFT
     return Finding(where, setting, state, got=limits[-1])
 
@@ -208,11 +208,11 @@ _JUDGES: Mapping[Kind, Callable[[str, Setting, Mapping[str, bytes]], Finding]] =
 
 
 def limits_file(tuning: str) -> str:
-    """The file for a tuning's limits; its name sorts behind the distribution's files."""
+    """The file for a tuning's limits. Its name sorts after the files of the distribution."""
     return f"{LIMITS_FOLDER}/95-cephlab-{re.sub(r'[^a-z0-9-]', '-', tuning)}.conf"
 
 
 def limits_text(tuning: str, settings: Sequence[Setting]) -> bytes:
-    """The content of that file."""
+    """The content of the limits file."""
     lines = [f"# cephlab tuning {tuning}", *(f"{setting.key} {setting.value}" for setting in settings)]
     return ("\n".join(lines) + "\n").encode()

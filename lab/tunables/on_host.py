@@ -37,7 +37,7 @@ def interface_of(address: str) -> str | None:
                 known = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()))
             except OSError:
                 continue
-            # A loopback interface answers for the whole of 127/8 and tells one address.
+            # A loopback interface answers for the whole of 127/8 but reports only one address.
             if known[20:24] == socket.inet_aton(address) or (known[20] == 127 and address.startswith("127.")):
                 return name
     return None
@@ -60,7 +60,7 @@ def read(pattern: str, address: str) -> dict[str, dict[str, str]]:
 
 
 def write(item: dict[str, Any]) -> str | None:
-    """Write or remove a file; why that was refused."""
+    """Write or remove a file; returns the error, if any."""
     path = Path(item["path"])
     try:
         if item["data"] is None:
@@ -72,7 +72,7 @@ def write(item: dict[str, Any]) -> str | None:
             flags |= os.O_CREAT
         target = os.open(path, flags, 0o644)
         try:
-            # In one call: the kernel takes each write to its settings for a whole value.
+            # In one call, because the kernel takes each write to a setting as a whole value.
             os.write(target, base64.b64decode(item["data"]))
         finally:
             os.close(target)
@@ -89,7 +89,7 @@ def areas(lines: list[str]) -> Iterator[tuple[str, int]]:
 
 
 def change_swap(wanted: str | list[str]) -> list[str]:
-    """Switch swap off, or on again as an earlier /proc/swaps says; what was refused."""
+    """Switch swap off, or on again as in an earlier /proc/swaps; returns the errors."""
     libc = ctypes.CDLL(None, use_errno=True)
     now = list(areas(Path("/proc/swaps").read_text().splitlines()))
     errors = []
@@ -105,7 +105,7 @@ def change_swap(wanted: str | list[str]) -> list[str]:
     there = {path for path, _ in now}
     for path, priority in areas(wanted):
         if path not in there:
-            # Negative priorities are the kernel's own, given in the order of switching on.
+            # The kernel assigns negative priorities itself, in the order in which swap is switched on.
             call("swapon", path, ctypes.c_int(SWAP_FLAG_PREFER | priority if priority >= 0 else 0))
     return errors
 

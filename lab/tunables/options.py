@@ -1,4 +1,4 @@
-"""Ceph options of a tuning: looked up in every daemon, set in the configuration database, and restored."""
+"""Handles the Ceph options of a tuning: checks them in every daemon, sets and restores the configuration database."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from cephlab.lab.tunables.settings import Finding, Kind, Setting, State
 CLUSTER = "the cluster"
 
 Options = Mapping[tuple[str, str], str | None]
-"""(section, option) -> value in the configuration database; None where it holds none."""
+"""(section, option) -> value in the configuration database; None if it has no value."""
 
 
 class OptionsClient(Protocol):
@@ -36,19 +36,19 @@ class CephOptions:
         return {(entry["section"], entry["name"]): str(entry["value"]) for entry in entries if not entry.get("mask")}
 
     def before(self, settings: Sequence[Setting]) -> dict[tuple[str, str], str | None]:
-        """What the database holds now for each setting."""
+        """The current value in the database of each setting."""
         known = self.database()
         return {(setting.section, setting.key): known.get((setting.section, setting.key)) for setting in settings}
 
     def judge(self, settings: Sequence[Setting]) -> list[Finding]:
-        """The state of each setting, by the database and the daemons."""
+        """The state of each setting, according to the database and the daemons."""
         known = self.database() if settings else {}
-        asked = [name for name in self.daemons if any(concerns(setting, name) for setting in settings)]
-        running = {name: self.client.tell(name, "config show") for name in asked}
+        concerned = [name for name in self.daemons if any(concerns(setting, name) for setting in settings)]
+        running = {name: self.client.tell(name, "config show") for name in concerned}
         return [self._judge(setting, known, running) for setting in settings]
 
     def apply(self, settings: Sequence[Setting]) -> dict[tuple[str, str], str]:
-        """Set options; returns (section, option) -> why Ceph refused, of those that it refused."""
+        """Set options; returns (section, option) -> why Ceph refused it, for the options that it refused."""
         refused = {}
         for setting in settings:
             try:
@@ -58,7 +58,7 @@ class CephOptions:
         return refused
 
     def restore(self, options: Options) -> list[str]:
-        """Restore earlier entries of the database; returns sentences about those that could not be restored."""
+        """Restore earlier entries of the database; returns a sentence for each entry that could not be restored."""
         now = self.database()
         for (section, key), value in options.items():
             if now.get((section, key)) == value:
@@ -69,13 +69,13 @@ class CephOptions:
                 self.client.mon("config set", who=section, name=key, value=value)
         after = self.database()
         return [
-            f"{self.where}: {section}/{key} is {after.get((section, key))!r} and was {value!r}"
+            f"{self.where}: {section}/{key} was {value!r} and is now {after.get((section, key))!r}"
             for (section, key), value in options.items()
             if after.get((section, key)) != value
         ]
 
     def _about(self, key: str) -> Mapping[str, Any] | None:
-        """Ceph's own description of an option; None where this release has no such option."""
+        """Ceph's own description of an option; None if this release has no such option."""
         if key not in self._help:
             try:
                 self._help[key] = self.client.mon("config help", key=key)
@@ -99,14 +99,14 @@ class CephOptions:
             return Finding(self.where, setting, State.DRIFT, got=_by_value(wrong), why=self._why_not(setting, stored))
         if values or (stored is not None and same(stored, setting.value)):
             return Finding(self.where, setting, State.SET, got=setting.value)
-        return Finding(self.where, setting, State.DRIFT, got="not there" if stored is None else stored)
+        return Finding(self.where, setting, State.DRIFT, got="not set" if stored is None else stored)
 
     def _why_not(self, setting: Setting, stored: str | None) -> str:
-        """Why daemons use another value than the database has; empty where the database lacks the wanted value."""
+        """Why daemons use another value than the database has; empty if the database does not have the wanted value."""
         if stored is None or not same(stored, setting.value):
             return ""
         if self.waits(setting):
-            return "the configuration database has it; daemons use it when they start again"
+            return "the configuration database has it; daemons use it after their next restart"
         return "the configuration database has it; the daemons' ceph.conf, command line or scheduler overrides it"
 
     def waits(self, setting: Setting) -> bool:
@@ -121,7 +121,7 @@ def concerns(setting: Setting, daemon: str) -> bool:
 
 
 def same_option(left: str, right: str) -> bool:
-    """As `same`; a debug level also stands for log and memory alike: 1 is 1/1."""
+    """As `same`, but a debug level alone counts for both log and memory: 1 is 1/1."""
     return same(left, right) or left == f"{right}/{right}"
 
 

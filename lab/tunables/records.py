@@ -1,4 +1,4 @@
-"""The state before a tuning changed anything: written first, so that a killed run can still be reverted."""
+"""Records the state before a tuning, on disk before anything changes, so that a killed run can still be reverted."""
 
 import base64
 import json
@@ -17,8 +17,8 @@ SCHEMA = 1
 class Before:
     """The state of one place before a tuning.
 
-    files: path -> content, None where there was none; swaps: lines of /proc/swaps, None where swap is not touched;
-    options: (section, key) -> value in the cluster's configuration database, None where it held none.
+    files: path -> content, None if there was no file; swaps: lines of /proc/swaps, None if swap is not changed;
+    options: (section, key) -> value in the cluster's configuration database, None if it had none.
     """
 
     where: str
@@ -27,14 +27,14 @@ class Before:
     options: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
 
     def knobs(self) -> frozenset[str]:
-        """Names of what it covers, to tell whether two tunings touch the same settings."""
+        """Names of the settings it covers, to see whether two tunings change the same settings."""
         names = {*self.files, *(f"{section}/{key}" for section, key in self.options)}
         return frozenset(f"{self.where}:{name}" for name in names | ({"swap"} if self.swaps is not None else set()))
 
 
 @dataclass(frozen=True)
 class TuningRecord:
-    """One applied tuning. number: order in which tunings of one target were applied."""
+    """One applied tuning. number: its place in the order in which tunings of one target were applied."""
 
     tuning: str
     number: int
@@ -45,13 +45,13 @@ class TuningRecord:
 
 
 class Records:
-    """The records of one target, a file each."""
+    """The records of one target, one file each."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def all(self) -> list[TuningRecord]:
-        """In the order of applying."""
+        """All records, in the order in which the tunings were applied."""
         paths = self.folder.glob("*.json") if self.folder.is_dir() else ()
         return sorted((_read(path) for path in paths), key=lambda record: record.number)
 
@@ -59,7 +59,7 @@ class Records:
         return next((record for record in self.all() if record.tuning == tuning), None)
 
     def write(self, record: TuningRecord) -> None:
-        """Write it to the disk durably, before anything is changed."""
+        """Write a record durably to disk. Call this before anything is changed."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         scratch = self.folder / f".{record.tuning}.{os.getpid()}"
         with scratch.open("w") as sink:
@@ -107,7 +107,8 @@ def _read(path: Path) -> TuningRecord:
     try:
         raw = json.loads(path.read_text())
         if raw["schema"] != SCHEMA:
-            raise LabBroken(f"{path} was written by another cephlab", f"schema {raw['schema']}, wanted {SCHEMA}")
+            what = f"{path} was written by another cephlab version"
+            raise LabBroken(what, f"schema {raw['schema']}, wanted {SCHEMA}")
         return TuningRecord(raw["tuning"], int(raw["number"]), tuple(_before(entry) for entry in raw["before"]))
     except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise LabBroken(f"{path} is not a record of a tuning", str(error), "restore the settings by hand") from error

@@ -1,13 +1,13 @@
-"""A setting of a tuning, its state on a machine, and the outcome of changing it."""
+"""Defines a setting of a tuning, its state on a machine, and the outcome of changing it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """Where a setting lives.
+    """Where a setting is made.
 
-    cmdline: a word of the kernel's command line; bios: firmware; manual: anything else that only a person can set.
+    cmdline: a word of the kernel command line; bios: firmware; manual: anything else that only a person can set.
     """
 
     SYSCTL = "sysctl"
@@ -22,7 +22,7 @@ class Kind(StrEnum):
 
 
 class Scope(StrEnum):
-    """What a setting belongs to: a cluster, a network namespace, a file system, or a whole kernel."""
+    """What a setting applies to: a cluster, a network namespace, a file system, or a whole kernel."""
 
     CLUSTER = "cluster"
     NETWORK = "network"
@@ -32,7 +32,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting as wanted. section: of a Ceph option (global, osd, client, ...); source: paper and place in it."""
+    """One wanted setting. section: of a Ceph option (global, osd, client, ...); source: paper and place in it."""
 
     kind: Kind
     key: str
@@ -43,7 +43,7 @@ class Setting:
 
     @property
     def title(self) -> str:
-        """As people write it."""
+        """The setting as shown to the user."""
         if self.kind is Kind.CEPH:
             return f"ceph {self.section}/{self.key} = {self.value}"
         if self.kind is Kind.CMDLINE:
@@ -60,12 +60,12 @@ class Setting:
 
     @property
     def by_hand(self) -> bool:
-        """Whether no program can set it on a running machine."""
+        """Whether only a person can set it, because no program can on a running machine."""
         return self.kind in (Kind.CMDLINE, Kind.BIOS, Kind.MANUAL)
 
 
 class State(StrEnum):
-    """The state of a setting. unseen: nothing on the machine shows it."""
+    """The state of a setting. drift: it has another value; unseen: nothing on the machine shows it."""
 
     SET = "set"
     DRIFT = "drift"
@@ -76,7 +76,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """The state of a setting in one place. got: its value for a reader; why: an explanation."""
+    """The state of a setting in one place. got: its value, for display; why: an explanation."""
 
     where: str
     setting: Setting
@@ -86,10 +86,10 @@ class Finding:
 
 
 class SettingOutcome(StrEnum):
-    """What applying did.
+    """The outcome of applying a setting.
 
-    already: nothing to do; waits: set, and used from the daemons' next start on; by-hand: only a person can do it;
-    shared: not the lab's own, so not changed.
+    already: it was already set; waits: set, but daemons use it only after a restart; by-hand: only a person can set it;
+    shared: not changed, because others use the machine too.
     """
 
     DONE = "done"
@@ -103,7 +103,7 @@ class SettingOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class SettingChange:
-    """What became of a setting in one place."""
+    """The outcome for a setting in one place."""
 
     where: str
     setting: Setting

@@ -1,4 +1,4 @@
-"""Where a tuning can go: a cluster with its machines, the machine that cephlab runs on, machines of an inventory."""
+"""Targets of a tuning: a cluster with its machines, the machine that cephlab runs on, machines of an inventory."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,12 +29,12 @@ FOLDER = "tunings"
 
 
 def this_machine(home: Home) -> Target:
-    """The machine that cephlab runs on; its records outlive every cluster."""
+    """The machine that cephlab runs on. Its records are kept longer than any cluster."""
     return Target(THIS_MACHINE, (Site(Machine(THIS_MACHINE, ThisMachine())),), None, Records(home.path / FOLDER))
 
 
 def of_cluster(cluster: Cluster, capabilities: frozenset[Capability]) -> Target:
-    """A cluster and its hosts. capabilities: of its provider; they tell what each host has for itself."""
+    """A cluster and its hosts. capabilities: of its provider; they tell which scopes each host has for itself."""
     daemons = [daemon.name for daemon in cluster.daemons.values() if daemon.kind in ("mon", "osd") and daemon.alive()]
     return Target(
         cluster.name,
@@ -54,7 +54,7 @@ def own_scopes(capabilities: frozenset[Capability]) -> frozenset[Scope]:
 
 
 def sites_of(hosts: Mapping[str, Host], own: frozenset[Scope]) -> Iterator[Site]:
-    """One site for each host that has scopes of its own, and one for what they share with the machine below."""
+    """One site for each host that has scopes of its own, and one for the scopes shared with the machine below."""
     up = [host for host in hosts.values() if host.up()]
     if not up:
         raise LabBroken("every host of the cluster is down", f"hosts: {', '.join(hosts)}")
@@ -67,7 +67,7 @@ def sites_of(hosts: Mapping[str, Host], own: frozenset[Scope]) -> Iterator[Site]
 
 
 def _below(up: Sequence[Host]) -> Machine:
-    """The machine that runs the hosts, seen from one of them, which is a native one if possible."""
+    """The machine that runs the hosts, seen from one of them, a native one if possible."""
     host = next((host for host in up if not host.emulated), up[0])
     return Machine(f"the machine below {', '.join(machine.name for machine in up)}", host, host.address)
 
@@ -77,7 +77,7 @@ MACHINES = Path("tunings/machines")
 
 @dataclass(frozen=True)
 class Permitted:
-    """Runs a tuning's script on a machine. NotPermitted for a write to a machine that the list does not name."""
+    """Runs a tuning's script on a machine. NotPermitted for a write to a machine that is not on the list."""
 
     machine: Known
     runner: Runner
@@ -88,7 +88,7 @@ class Permitted:
         return self.machine.name
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 60.0, stdin: bytes = b"") -> Result:
-        """argv: `python3` and what it does; stdin: a request of lab/tunables/on_host.py."""
+        """argv: `python3` and its arguments; stdin: a request of lab/tunables/on_host.py."""
         request = json.loads(stdin)
         if (request["write"] or request["swap"] is not None) and self.name not in self.permit.hosts:
             raise _refused(self.name)
@@ -105,10 +105,10 @@ def _refused(name: str) -> NotPermitted:
 def of_inventory(
     inventory: Inventory, permit: Permit, home: Home, *, changing: bool, say: Callable[[str], None]
 ) -> Iterator[tuple[Target, ...]]:
-    """A target for each machine. changing: only for those on the list.
+    """A target for each machine. changing: only for machines on the list.
 
-    The list is printed before any machine is entered. NotPermitted, with nothing entered, where it names none of them.
-    Records are kept in the home, as for this machine: they outlive the connection.
+    The list is printed before connecting to any machine. NotPermitted, without connecting, if it names none of them.
+    Records are kept in the home, as for this machine, so that they are still there after the connection has ended.
     """
     chosen = [machine for machine in inventory.machines if not changing or machine.name in permit.hosts]
     if not chosen:
@@ -117,20 +117,20 @@ def of_inventory(
         say(line)
     left = [machine.name for machine in inventory.machines if machine not in chosen]
     if left:
-        say(f"left alone, as the list does not name them: {', '.join(left)}")
+        say(f"not on the list, so not changed: {', '.join(left)}")
     with entered(inventory, home, chosen) as runners:
         yield tuple(_target(machine, Permitted(machine, runners[machine.name], permit), home) for machine in chosen)
 
 
 def _target(known: Known, runner: Permitted, home: Home) -> Target:
     site = Site(Machine(known.name, runner, known.cluster_address))
-    # By address too: a name in another inventory may be another machine.
+    # The address is part of the name, because another inventory may use the name for another machine.
     return Target(known.name, (site,), None, Records(home.path / MACHINES / f"{known.name}@{known.address}"))
 
 
 @contextmanager
 def entered(inventory: Inventory, home: Home, machines: Sequence[Known]) -> Iterator[Mapping[str, Runner]]:
-    """Enter machines over ssh; what was put there is removed at the end."""
+    """Connect to machines over ssh. What was copied there is removed at the end."""
     runs = Runs(home)
     with ExitStack() as undo:
         run = runs.create(SshProvider.name)

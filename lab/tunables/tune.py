@@ -1,4 +1,4 @@
-"""Checks, applies and reverts a tuning on machines and a cluster; nothing is changed before its state is on disk."""
+"""Checks, applies and reverts a tuning on machines and a cluster. The old state is on disk before anything changes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ MACHINE_SCOPES = frozenset({Scope.NETWORK, Scope.FILES, Scope.KERNEL})
 
 @dataclass(frozen=True)
 class Site:
-    """A machine of a target. owned: scopes that may be changed there; shared: with others, so only checked."""
+    """A machine of a target. owned: scopes that may be changed there; shared: scopes that are only checked."""
 
     machine: Machine
     owned: frozenset[Scope] = MACHINE_SCOPES
     shared: frozenset[Scope] = frozenset()
 
     def settings(self, settings: Sequence[Setting]) -> list[Setting]:
-        """Those that can be checked here."""
+        """The settings that can be checked here."""
         return [setting for setting in settings if setting.scope in self.owned | self.shared]
 
     def read(self, settings: Sequence[Setting]) -> dict[str, dict[str, Seen]]:
@@ -32,7 +32,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Target:
-    """Where a tuning goes: machines, and a cluster, if any. records: of the state before."""
+    """Where a tuning is applied: machines, and a cluster, if any. records: records of the old state."""
 
     name: str
     sites: tuple[Site, ...]
@@ -41,7 +41,7 @@ class Target:
 
 
 def check(target: Target, settings: Sequence[Setting]) -> list[Finding]:
-    """Compare every setting in every place with what is wanted; changes nothing."""
+    """Compare every setting in every place with its wanted value. Changes nothing."""
     findings = [finding for site in target.sites for finding in _look(site, site.settings(settings))]
     options = [option for option in settings if option.scope is Scope.CLUSTER]
     if target.ceph is not None:
@@ -52,7 +52,7 @@ def check(target: Target, settings: Sequence[Setting]) -> list[Finding]:
 
 
 def apply(target: Target, tuning: str, settings: Sequence[Setting]) -> list[SettingChange]:
-    """Set what differs. The state before goes to the disk first; a second call continues where the first one died."""
+    """Set what differs. The old state is written to disk first, so a second call can continue after a killed one."""
     findings = check(target, settings)
     old = target.records.get(tuning)
     number = old.number if old else target.records.next_number()
@@ -65,8 +65,8 @@ def apply(target: Target, tuning: str, settings: Sequence[Setting]) -> list[Sett
 def revert(target: Target, tuning: str) -> list[str]:
     """Restore what `apply` found, byte for byte; returns the restored places.
 
-    Continues after an error, and raises CleanupFailed with all errors; then the record stays. SpecError when the tuning
-    was not applied here, or when one that was applied later touches the same settings.
+    Continues after an error, then raises CleanupFailed with all errors and keeps the record. SpecError if the tuning
+    was not applied here, or if a later tuning changed the same settings.
     """
     record = target.records.get(tuning)
     if record is None:
@@ -130,7 +130,7 @@ def _drifted(site: Site, findings: Sequence[Finding]) -> list[Setting]:
 
 
 def _files(site: Site, tuning: str, drifted: Sequence[Setting]) -> dict[str, bytes | None]:
-    """The files that would be written, with their present content."""
+    """The files that would be written, with their current content."""
     files: dict[str, bytes | None] = {}
     plain = [setting for setting in drifted if setting.kind not in (Kind.LIMITS, Kind.SWAP)]
     for seen in site.read(plain).values():
@@ -143,7 +143,7 @@ def _files(site: Site, tuning: str, drifted: Sequence[Setting]) -> dict[str, byt
 
 
 def _merged(old: Sequence[Before], new: Iterator[Before]) -> Iterator[Before]:
-    """The earlier record, and what it does not cover yet: an entry of it is older, so from before the tuning."""
+    """The earlier record, extended by what it does not cover. Its entries win: they are from before the tuning."""
     known = {before.where: before for before in old}
     for before in new:
         first = known.pop(before.where, Before(before.where))
@@ -170,7 +170,7 @@ def _apply_site(site: Site, tuning: str, findings: Sequence[Finding]) -> Iterato
 
 
 def _write(site: Site, tuning: str, drifted: Sequence[Setting], limits: Sequence[Setting]) -> dict[Setting, str]:
-    """Write what differs; returns setting -> why that was refused. limits: all of the tuning's, which share a file."""
+    """Write what differs; returns setting -> error. limits: all limits of the tuning, because they share a file."""
     refused: dict[Setting, str] = {}
     plain = [setting for setting in drifted if setting.kind not in (Kind.LIMITS, Kind.SWAP)]
     sight = site.read(plain)
@@ -184,13 +184,13 @@ def _write(site: Site, tuning: str, drifted: Sequence[Setting], limits: Sequence
         errors = site.machine.write([file])
         refused.update(dict.fromkeys(limits, errors[file.path]) if errors else {})
     for setting in drifted:
-        if setting.kind is Kind.SWAP and (said := site.machine.swap("off")):
-            refused[setting] = "; ".join(said)
+        if setting.kind is Kind.SWAP and (failed := site.machine.swap("off")):
+            refused[setting] = "; ".join(failed)
     return refused
 
 
 def _change(before: Finding, after: Finding, *, refused: str, owned: bool = True, waits: bool = False) -> SettingChange:
-    """What became of a setting, by its state now, not by what was asked for. refused: why, empty where it was not."""
+    """The outcome for a setting, from its state now, not from what was requested. refused: the error; empty if none."""
     setting, outcome, why = before.setting, SettingOutcome.REFUSED, refused or after.why or f"it is still {after.got}"
     if before.state is State.SET:
         outcome, why = SettingOutcome.ALREADY, ""
@@ -199,21 +199,21 @@ def _change(before: Finding, after: Finding, *, refused: str, owned: bool = True
     elif before.state is not State.DRIFT:
         outcome, why = SettingOutcome.MISSING, before.why
     elif not owned:
-        outcome, why = SettingOutcome.SHARED, "the nodes share it with the machine below them"
+        outcome, why = SettingOutcome.SHARED, "the nodes share it with the machine that runs them"
     elif after.state is State.SET:
         outcome, why = SettingOutcome.DONE, f"was {before.got}"
     elif waits and not refused:
-        outcome, why = SettingOutcome.WAITS, "daemons use it from their next start on"
+        outcome, why = SettingOutcome.WAITS, "daemons use it after their next restart"
     return SettingChange(before.where, setting, outcome, why)
 
 
 def by_hand_text(setting: Setting) -> str:
-    """What a person has to do for it."""
+    """What a person has to do to set it."""
     if setting.kind is Kind.CMDLINE:
-        return "add it to the boot loader's kernel command line and boot again"
+        return "add it to the boot loader's kernel command line and reboot"
     if setting.kind is Kind.BIOS:
         return "set it in the firmware"
-    return setting.note or "no program sets it on a running machine"
+    return setting.note or "no program can set it on a running machine"
 
 
 def _apply_options(target: Target, findings: Sequence[Finding]) -> list[SettingChange]:
@@ -264,12 +264,12 @@ def _restore_files(machine: Machine, files: Mapping[str, bytes | None], done: li
         if after[path].get(path) == content:
             done.append(f"{machine.where}: {path}")
         else:
-            errors.append(f"{machine.where}: {path}: {refused.get(path, 'it does not take its earlier content')}")
+            errors.append(f"{machine.where}: {path}: {refused.get(path, 'its old content could not be written back')}")
     return errors
 
 
 def _as_written(path: str, content: bytes | None) -> bytes | None:
-    """What to write so that the file reads as before: where it is a choice, the chosen word."""
+    """What to write so that the file reads as before; for a file that lists choices, the chosen word."""
     if content is not None and path.startswith("/sys/") and b"[" in content:
         return f"{current(content)}\n".encode()
     return content
@@ -288,5 +288,5 @@ def _restore_swap(machine: Machine, swaps: Sequence[str] | None, done: list[str]
 
 
 def _areas(lines: Sequence[str]) -> list[str]:
-    """Lines of /proc/swaps without the column that changes by itself: how much is used."""
+    """Lines of /proc/swaps without the column of used space, which changes by itself."""
     return [" ".join([*line.rsplit(None, 4)[:3], line.rsplit(None, 1)[1]]) for line in lines[1:]]

@@ -196,7 +196,7 @@ def test_the_runs_own_entity_and_what_asks_nothing_of_ceph_pass(argv: Sequence[s
 def test_without_a_pool_on_the_list_nobody_is_offered() -> None:
     with pytest.raises(OtherEntity) as caught:
         replace(OFFERED, entity="").judge(("ceph", *NAMED, "status"), {})
-    assert "no pool is on the list" in caught.value.hint
+    assert "the list has no pool" in caught.value.hint
 
 
 SHOWN = "echo $CEPH_ARGS,$CEPH_CONF,$CEPH_KEYRING"

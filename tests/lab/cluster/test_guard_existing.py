@@ -65,4 +65,4 @@ def test_the_hint_names_the_key_that_would_allow_it_or_another_cluster() -> None
     assert unlisted.value.hint == "allow it with --may-break: pools = ['theirs']"
     with pytest.raises(NotPermitted) as existing:
         GUARD.request(to_mon("osd crush rule rm", name="rule"))
-    assert existing.value.hint == "run it on a cluster of the lab's own"
+    assert existing.value.hint == "run it on a cluster that the lab made"

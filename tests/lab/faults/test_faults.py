@@ -140,7 +140,7 @@ def test_a_metadata_server_that_does_not_stop_is_killed_and_the_history_has_the_
         assert daemon.got == ["SIGTERM", "SIGKILL"]
     assert daemon.got[-1] == "start"
     [defect] = [event.data for event in told.events() if event.kind == "defect"]
-    assert (defect["target"], defect["seen"]) == ("mds.n0", "it did not end on SIGTERM and was killed")
+    assert (defect["target"], defect["seen"]) == ("mds.n0", "it did not end after SIGTERM and was killed")
 
 
 def test_any_other_daemon_has_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,9 +72,9 @@ def test_drift_is_found_and_nothing_is_changed(tmp_path: Path) -> None:
         CPUS: (State.DRIFT, f"1 of 2 differ: powersave in {CPUS.replace('*', '1')}"),
         "all": (State.DRIFT, "/dev/sda2"),
         "* soft nofile": (State.DRIFT, "4096"),
-        "* hard nofile": (State.DRIFT, "not there"),
+        "* hard nofile": (State.DRIFT, "not set"),
         "cluster": (State.DRIFT, "1500"),
-        "iommu.passthrough=1": (State.DRIFT, "not there"),
+        "iommu.passthrough=1": (State.DRIFT, "not set"),
         "Memory Speed": (State.UNSEEN, ""),
     }
     assert machine.files == files()
@@ -244,7 +244,7 @@ def test_an_option_that_is_read_at_start_waits_for_it(tmp_path: Path) -> None:
     target = target_of(tmp_path, FakeMachine(), client, owned=frozenset())
     [change] = apply(target, "ceph", OPTIONS[1:2])
     assert change.outcome is SettingOutcome.WAITS
-    assert "when they start again" in check(target, OPTIONS[1:2])[0].why
+    assert "after their next restart" in check(target, OPTIONS[1:2])[0].why
     client.started()
     assert check(target, OPTIONS[1:2])[0].state is State.SET
     revert(target, "ceph")

@@ -107,7 +107,7 @@ def test_without_a_list_nothing_is_entered_to_be_changed(world: World, yard: Yar
 def test_what_the_list_names_is_changed_and_given_back(world: World, yard: Yard) -> None:
     ended = tune(world, "apply", "--may-break", "host:node2")
     assert ended.exit_code == 0, ended.output
-    assert "left alone, as the list does not name them: node1" in ended.stderr
+    assert "not on the list, so not changed: node1" in ended.stderr
     assert "machines on which programs may run and write: node2" in ended.stderr
     assert (yard.content("node1"), yard.content("node2")) == (b"60\n", b"0\n")
 
