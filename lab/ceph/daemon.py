@@ -84,7 +84,7 @@ class Daemon:
         process.wait(STOP_S)
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its connections and answers nothing."""
+        """SIGSTOP: it keeps its connections but does not answer."""
         self.wanted = Wanted.PAUSED
         self.started().signal(signal.SIGSTOP)
 

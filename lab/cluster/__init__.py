@@ -1,1 +1,1 @@
-"""A cluster: raised, reloaded, looked at and removed."""
+"""Clusters: raised, loaded again, inspected and removed."""

@@ -202,7 +202,7 @@ class Cluster(ABC):
         clock.wait(
             partial(_missing_services, self),
             lambda missing: not missing,
-            what="every service serving",
+            what="a state in which all services serve",
             timeout_s=timeout_s * self.patience,
             interval_s=0.2,
             timed_out=clock.not_reached_with(", ".join),

@@ -171,7 +171,7 @@ def _machine_needs(machine: MachineFacts) -> Iterator[Need]:
         detail = "found" if present else "not found"
         yield _need(tool.name, present, detail, f"apt-get install {tool.package}", tool.unlocks)
     foreign, reason = machine.arch.other, machine.binfmt_obstacle
-    detail = "registered, or registered on first use" if reason is None else reason.what
+    detail = "registered now or on first use" if reason is None else reason.what
     yield _obstructed(f"binfmt for {foreign}", reason, detail, f"{foreign} nodes in containers")
     yield from _sizes(machine)
 

@@ -49,7 +49,7 @@ class Gateway:
 
     @property
     def process(self) -> HostProcess | None:
-        """The process whose CPU time and memory count as the gateway's cost."""
+        """The process whose resource use counts as the gateway's cost."""
         return self.daemon.process
 
     @property

@@ -1,4 +1,4 @@
-"""CephFS metadata servers."""
+"""The service of CephFS metadata servers."""
 
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.providers.host import Host

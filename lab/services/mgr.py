@@ -1,4 +1,4 @@
-"""Managers."""
+"""The service of managers."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Monitors."""
+"""The service of monitors."""
 
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.services.service import Service

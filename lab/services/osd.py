@@ -1,4 +1,4 @@
-"""OSDs."""
+"""The service of OSDs."""
 
 from collections.abc import Sequence
 from pathlib import PurePosixPath

@@ -28,7 +28,7 @@ from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.inventory import CephAccess, Inventory, Machine, Role
 
 _AT_ONCE = 16
-S3_HINT = "give it a table [s3] with endpoints and keys, see docs/attach.md"
+S3_HINT = "add a table [s3] with endpoints and keys, see docs/attach.md"
 _TELLS_A_KEY = re.compile(r"\s*(keyring|keyfile|key)\s*=")
 _OP_TIMEOUTS = {"rados_mon_op_timeout": "60", "rados_osd_op_timeout": "120"}
 """A hang must become an error before the test times out, as in the lab's own clusters."""
@@ -68,7 +68,8 @@ class AttachedCluster(Cluster):
         for name in self.load_nodes():
             if self.hosts[name].arch is arch:
                 return self.hosts[name]
-        raise Unavailable(f"the attached cluster has no {arch} client machine", hint="give one the role client")
+        hint = f"give an {arch} machine the role client"
+        raise Unavailable(f"the attached cluster has no {arch} client machine", hint=hint)
 
     def new_client(self, node: str, *, options: Mapping[str, str] | None = None) -> RadosClient:
         if node not in self.load_nodes():
@@ -210,7 +211,7 @@ def refuse_misfit(permit: Permit, census: Census, inventory: Inventory) -> None:
         for name in sorted(permit.daemons & set(census.changed_weights))
     ]
     if wrong:
-        raise SpecError(f"the list does not fit the cluster of {inventory.source.name}", "\n".join(wrong))
+        raise SpecError(f"--may-break does not fit the cluster of {inventory.source.name}", "\n".join(wrong))
 
 
 def _access(inventory: Inventory) -> CephAccess:

@@ -1,4 +1,4 @@
-"""How Ceph gets onto hosts."""
+"""Deploys Ceph on hosts."""
 
 from cephlab.lab.base.runs import Run
 
