@@ -114,13 +114,13 @@ def name_on_host(ref: Mapping[str, Any]) -> str:
 def parsed_footprints(said: str) -> dict[str, Footprint]:
     """Footprints by `pid:NUMBER` or `token:MARK`. Without a process that has memory, an entry is left out."""
     sums: dict[str, dict[str, int]] = {}
-    asked = ""
+    name = ""
     for line in said.splitlines():
         if field := _FIELD.match(line):
-            own = sums.setdefault(asked, {"VmRSS": 0, "Threads": 0, "Files": 0})
+            own = sums.setdefault(name, {"VmRSS": 0, "Threads": 0, "Files": 0})
             own[field[1]] += int(field[2])
         else:
-            asked = line
+            name = line
     return {
         word: Footprint(own["VmRSS"] << 10, own["Threads"], own["Files"]) for word, own in sums.items() if own["VmRSS"]
     }
@@ -204,7 +204,7 @@ def grown(before: Mapping[str, Held], now: Mapping[str, Held]) -> dict[str, dict
     """By daemon: resident bytes, threads and files at both moments. Only daemons that ran without a restart."""
     pairs = {name: (before[name], held) for name, held in now.items() if name in before}
     return {
-        name: {each: [getattr(was.footprint, each), getattr(held.footprint, each)] for each in _HELD}
+        name: {part: [getattr(was.footprint, part), getattr(held.footprint, part)] for part in _HELD}
         for name, (was, held) in sorted(pairs.items())
         if was.process == held.process
     }

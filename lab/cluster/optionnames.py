@@ -29,13 +29,13 @@ def refuse_unknown_options(spec: ClusterSpec, images: Images, run: RunCommand = 
     Asks one image: the one of this machine's architecture if there is one. A pulled image has no programs here, so
     options are not checked for it. Options of manager modules (`mgr/balancer/active`) are never in the list.
     """
-    asked = [name for name in spec.options if "/" not in name]
+    names = [name for name in spec.options if "/" not in name]
     built = [image for image in images.values() if image.reference is None]
-    if not asked or not built:
+    if not names or not built:
         return
     image = next((image for image in built if image.arch is host_arch()), built[0])
     known = known_options(image, run)
-    for name in asked:
+    for name in names:
         _refuse_unknown(name, known, image.release)
 
 

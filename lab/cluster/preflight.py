@@ -141,12 +141,12 @@ def memory_needed(spec: ClusterSpec) -> int:
 
 def require_guests_fit(spec: ClusterSpec) -> None:
     """Unavailable if this machine has less memory than the spec gives its guests, which will use all of it in time."""
-    asked = sum(node.memory_bytes or 0 for node in spec.nodes)
+    needed = sum(node.memory_bytes or 0 for node in spec.nodes)
     here = memory()
-    if asked > here.available_bytes:
+    if needed > here.available_bytes:
         raise Unavailable(
             f"{how_many(len(spec.nodes), 'guest does', 'guests do')} not fit into this machine's memory",
-            f"needed {asked / GIB:.1f} GiB, available {here.available_bytes / GIB:.1f} GiB{here.where}",
+            f"needed {needed / GIB:.1f} GiB, available {here.available_bytes / GIB:.1f} GiB{here.where}",
             "run it on a machine with more memory, or stop other programs",
         )
 

@@ -89,5 +89,5 @@ def lowered(before: dict[Level, float], level: Level, used: float) -> dict[Level
     levels = list(Level)
     reached = levels.index(level)
     return {
-        each: used * _BELOW * _STEP ** (reached - n) if n <= reached else before[each] for n, each in enumerate(levels)
+        step: used * _BELOW * _STEP ** (reached - n) if n <= reached else before[step] for n, step in enumerate(levels)
     }
