@@ -272,7 +272,7 @@ def load_cluster(provider: Provider, run: Run, *, progress: Progress = quiet) ->
 def _no_cluster(run: Run) -> SpecError:
     missing = f"{run.state_file} is missing"
     if run.abandoned():
-        hint = f"remove what it left: cephlab prune, or cephlab down {run.id}"
+        hint = f"remove what it left: `cephlab prune` or `cephlab down {run.id}`"
         return SpecError(f"{run.id} is abandoned: the process that raised it is gone", missing, hint)
     return SpecError(f"{run.id} has no cluster yet", missing, f"wait for it, or remove it: cephlab down {run.id}")
 

@@ -202,7 +202,7 @@ _EITHER = re.compile(r"\b(\d+) (\w+)\(s\)")
 
 
 def _counted(name: str) -> str:
-    """A name in today's spelling, so that old runs can be compared; older names have `thing(s)` for the plural."""
+    """A name in today's spelling, so that runs of any age can be compared. Older names put `(s)` after a noun."""
     return _EITHER.sub(lambda found: how_many(int(found[1]), found[2]), name)
 
 

@@ -98,7 +98,7 @@ def test_a_process_that_ended_and_is_not_waited_for_yet_holds_nothing() -> None:
         ended.kill()
         os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
         assert holdings([daemon("osd.0", ended.pid)]) == {}
-        with pytest.raises(LabBroken, match="memory use of .* cannot be read"):
+        with pytest.raises(LabBroken, match=r"memory use of .* cannot be read"):
             footprint(daemon("osd.0", ended.pid))
 
 

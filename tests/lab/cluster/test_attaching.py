@@ -199,7 +199,7 @@ def test_what_only_a_cluster_of_the_lab_has_is_refused_in_one_place() -> None:
     attached = AttachedCluster(nothing, nothing, nothing, {}, {}, census(), INVENTORY, "", nothing)
     with pytest.raises(NotPermitted, match="of a cluster that the lab made") as caught:
         own(attached)
-    assert "cluster of the lab's own" in caught.value.hint
+    assert "cluster that the lab made" in caught.value.hint
     labs = OwnCluster(nothing, nothing, nothing, nothing, nothing, nothing)
     assert own(labs) is labs
 

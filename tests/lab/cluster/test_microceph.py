@@ -191,7 +191,7 @@ def test_disks_are_read() -> None:
     assert found[1] == ConfiguredDisk(2, "/dev/sdia", "node-02")
     assert len(found) == 2
     assert parse_disks('{"ConfiguredDisks":null,"AvailableDisks":null}') == ()
-    with pytest.raises(LabBroken, match="another form"):
+    with pytest.raises(LabBroken, match="unknown format"):
         parse_disks(text("microceph-disk-add.txt"))
 
 

@@ -122,7 +122,7 @@ def test_one_name_for_two_releases_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_program_that_says_something_else_is_shown(tmp_path: Path) -> None:
-    with pytest.raises(LabBroken, match="the Ceph version of .* is unknown") as error:
+    with pytest.raises(LabBroken, match=r"the Ceph version of .* is unknown") as error:
         identified(cast("OwnCluster", standing("ceph of my own", SQUID)), images(tmp_path))
     assert "ceph of my own" in error.value.detail
 

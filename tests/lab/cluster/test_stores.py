@@ -167,8 +167,8 @@ def test_only_what_is_all_in_files_of_this_machine_comes_from_stores() -> None:
     first, *rest = SPEC.nodes
     assert unfit(SPEC, hosts()) == ""
     assert "no files" not in unfit(SPEC, hosts())
-    assert "files of this machine" in unfit(SPEC, hosts(here=False))
-    assert "files of this machine" in unfit(SPEC, [cast("Host", object())])
+    assert "not on this machine" in unfit(SPEC, hosts(here=False))
+    assert "not on this machine" in unfit(SPEC, [cast("Host", object())])
     assert "pulled" in unfit(replace(SPEC, image="ceph:v18"), hosts())
     assert "beyond the core" in unfit(replace(SPEC, nodes=(replace(first, services=("rgw",)), *rest)), hosts())
     memory = tuple(replace(disk, in_memory=True) for disk in first.disks)
