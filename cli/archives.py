@@ -1,4 +1,4 @@
-"""`cephlab archive ls`, and which archive is meant where none is named: the newest."""
+"""`cephlab archive ls`, and the choice of the newest archive where none is named."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ArchiveArgument = Annotated[
     Path | None,
     typer.Argument(
         metavar="ARCHIVE",
-        help="A run's archive; the newest when left out.",
+        help="Archive of a run; default: the newest.",
         show_default=False,
         autocompletion=ARCHIVES,
     ),
@@ -31,7 +31,7 @@ _UNKNOWN = "not an archive"
 
 
 def archives(home: Home) -> list[Path]:
-    """The archives of a home, the one written last at the end."""
+    """The archives of a home, in the order in which they were last written."""
     manifests = sorted(home.archive.glob("*/manifest.json"), key=lambda path: path.stat().st_mtime)
     return [manifest.parent for manifest in manifests]
 
@@ -40,12 +40,12 @@ def newest(home: Home) -> Path:
     """The archive written last; SpecError when there is none."""
     known = archives(home)
     if not known:
-        raise SpecError("there is no archive of a run", f"{home.archive} has none", "run `cephlab gate` first")
+        raise SpecError("there is no archive yet", f"looked in {home.archive}", "run `cephlab gate` first")
     return known[-1]
 
 
 def named_or_newest(out: Output, world: World, directory: Path | None) -> Path:
-    """The archive that was named, else the newest, which is said."""
+    """The archive that was named, else the newest; then prints which one."""
     if directory is not None:
         return directory
     chosen = newest(world.home)
@@ -69,7 +69,7 @@ def ls(out: Output, world: World) -> None:
 
 
 def row_of(path: Path) -> dict[str, Any]:
-    """One line of `archive ls`. state: complete, running or cut short; verdicts: ending -> how many."""
+    """One line of `archive ls`. state: complete, running or cut short; verdicts: ending -> count."""
     try:
         manifest = json.loads((path / "manifest.json").read_text())
         verdicts = json.loads((path / "verdicts.json").read_text())["verdicts"]

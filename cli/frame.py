@@ -1,4 +1,4 @@
-"""The frame of every command: what it is called with, its options, and how it ends."""
+"""The frame of every command: passes what it works on, makes its options, and turns errors into exit codes."""
 
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
@@ -12,15 +12,15 @@ from cephlab.cli.output import JsonOption, Output, reporting
 from cephlab.cli.world import World, world_of
 
 _TELL_OF_HOMES = ("doctor",)
-"""Commands that themselves tell of a home that is no folder, beside all else that is missing."""
+"""Commands that report an unusable home themselves, together with everything else that is missing."""
 
 
 def framed(command: Callable[..., int | None]) -> Callable[..., None]:
-    """A command as typer calls it. The command returns its exit code, None for 0.
+    """Make a command callable by typer. The command returns its exit code, None for 0.
 
-    A parameter of type Output or World is given to it; a LabError that it raises becomes words and an exit code. A
-    parameter that is another dataclass becomes the options that its fields are annotated as. Each command gets --json
-    unless it has one of its own.
+    Parameters of type Output or World are passed in. A parameter of another dataclass type becomes one option for each
+    field, as annotated. A LabError that the command raises becomes a message and an exit code. Each command gets --json
+    unless it has its own.
     """
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind) and kind is not World}

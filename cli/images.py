@@ -29,23 +29,23 @@ _SHORT = 12
 
 ArchOption = Annotated[
     list[str] | None,
-    typer.Option(help="Architecture; repeatable. Default: all that it is for.", autocompletion=ARCHS),
+    typer.Option(help="Architecture; repeatable. Default: all supported ones.", autocompletion=ARCHS),
 ]
 
 
 @dataclass(frozen=True)
 class PackageOptions:
-    """Which packages an image is built of."""
+    """Which packages an image is built from."""
 
-    refresh: Annotated[bool, typer.Option("--refresh", help="Ask for newer packages although one is cached.")] = False
+    refresh: Annotated[bool, typer.Option("--refresh", help="Look for newer packages despite the cache.")] = False
     lock: Annotated[
         Path | None,
-        typer.Option(help="Build of the packages in this file; where it is not there, or with --refresh, write it."),
+        typer.Option(help="Build from the packages in this file. If it does not exist, or with --refresh: write it."),
     ] = None
     snapshot: Annotated[
         datetime | None,
         typer.Option(
-            help="Take packages of that time (UTC), e.g. 2024-02-29; CEPHLAB_MIRROR names the archive of snapshots.",
+            help="Take the packages as of this time (UTC), e.g. 2024-02-29; CEPHLAB_MIRROR names the snapshot archive.",
             metavar="DATE",
         ),
     ] = None
@@ -64,7 +64,7 @@ def build(
     release: Annotated[
         str,
         typer.Argument(
-            help="As the recipes name it, e.g. reef or tentacle.", metavar="RELEASE", autocompletion=RELEASES
+            help="Ceph release, as in the recipes, e.g. reef or tentacle.", metavar="RELEASE", autocompletion=RELEASES
         ),
     ],
     arch: ArchOption = None,
@@ -79,7 +79,7 @@ def build(
     *,
     packages: PackageOptions,
 ) -> None:
-    """Build an image, unless the cache has it.
+    """Build an image, unless it is cached.
 
     Example: cephlab image build reef --arch aarch64
     """
@@ -115,12 +115,12 @@ def kernel(
     name: Annotated[
         str,
         typer.Argument(
-            help="As the recipes name it, e.g. pages16k or pages64k.", metavar="NAME", autocompletion=KERNELS
+            help="Kernel, as in the recipes, e.g. pages16k or pages64k.", metavar="NAME", autocompletion=KERNELS
         ),
     ],
     arch: ArchOption = None,
 ) -> None:
-    """Fetch a kernel for guests, or compile it where Debian has its source only, unless the cache has it.
+    """Fetch a kernel for guests, or compile it if Debian has only its source; does nothing if it is cached.
 
     Example: cephlab image kernel pages64k
     """
@@ -132,7 +132,7 @@ def kernel(
         store.book.find_kernel(name, target)
     with out.progress() as say:
         kernels = [store.get(name, target, compiling=True, progress=say) for target in wanted]
-    shown = [f"{built.name} {built.version} for {built.arch}, pages of {built.page_bytes} bytes" for built in kernels]
+    shown = [f"{built.name} {built.version} for {built.arch}, page size {built.page_bytes} bytes" for built in kernels]
     keys = ("key", "name", "arch", "version", "page_bytes")
     values = [{key: getattr(built, key) for key in keys} for built in kernels]
     out.result("\n".join(shown), {"kernels": values})
@@ -158,7 +158,7 @@ def diff(
     world: World,
     lock: Annotated[Path, typer.Argument(help="A file that `cephlab image build --lock` wrote.", metavar="FILE")],
 ) -> None:
-    """Show which packages of the images in the cache differ from a lock.
+    """Show which packages of the cached images differ from a lock file.
 
     Example: cephlab image diff reef.lock
     """
@@ -167,7 +167,7 @@ def diff(
     held = read_lock(lock)
     images = [image for image in world.images.list() if image.release == held.release]
     if not images:
-        raise SpecError(f"the cache has no image of {held.release}", f"{lock} is of that release")
+        raise SpecError(f"the cache has no image of {held.release}", f"{lock} is for that release")
     differences = [(image, held.changes(image.arch, image.packages)) for image in images]
     lines = []
     for image, changes in differences:
@@ -185,10 +185,10 @@ def rm(
     world: World,
     which: Annotated[
         str,
-        typer.Argument(help="A key, its beginning, or a release.", metavar="KEY|RELEASE", autocompletion=IMAGES),
+        typer.Argument(help="A release, or an image key or its beginning.", metavar="KEY|RELEASE", autocompletion=IMAGES),
     ],
 ) -> None:
-    """Remove images from the cache and from engines; those of running clusters stay.
+    """Remove images from the cache and from container engines; images of running clusters stay.
 
     Example: cephlab image rm reef
     """
@@ -213,7 +213,7 @@ def rm(
 
 
 def matching(which: str, images: Sequence[Image]) -> list[Image]:
-    """Images of a release, or of a key by its beginning; SpecError when there are none or several keys fit."""
+    """Images of a release, or the one whose key begins so; SpecError if there is none, or several keys match."""
     matches = [image for image in images if image.release == which]
     if matches:
         return matches

@@ -1,4 +1,4 @@
-"""The `cephlab` command: what it offers and in which order; the work is in the modules beside it."""
+"""The `cephlab` command: its commands and their order in the help. The other modules here do the work."""
 
 import sys
 from collections.abc import Sequence
@@ -96,7 +96,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Raise real Ceph clusters of mixed architecture, test them, and judge them by limits that scale."""
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command, and report wrong use as every other error. Returns the exit code."""
+    """Run the command, and report usage errors like all other errors. Returns the exit code."""
     try:
         return app(args=arguments, prog_name=NAME, standalone_mode=False) or 0
     except typer.TyperException as error:
@@ -120,7 +120,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _meant(arguments: Sequence[str]) -> str:
-    """The command that the arguments begin with, as far as there is one."""
+    """The command that the arguments begin with, including subcommands."""
     path = [NAME]
     below = getattr(typer.main.get_command(app), "commands", {})
     for word in arguments:
@@ -131,5 +131,5 @@ def _meant(arguments: Sequence[str]) -> str:
 
 
 def _asks_for_help(error: typer.TyperException) -> bool:
-    """Whether a command that has commands was called without one; its help has been shown by now."""
+    """Whether a group of commands was called without a command; typer has printed the help by now."""
     return type(error).__name__ == "NoArgsIsHelpError"

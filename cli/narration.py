@@ -1,4 +1,4 @@
-"""What a gate shows: a live line on a terminal and plain lines elsewhere, and its verdicts at the end."""
+"""What a gate prints: a live line on a terminal, plain lines elsewhere, and the verdicts at the end."""
 
 import shlex
 import sys
@@ -28,16 +28,16 @@ _COLOURS = {
     Ending.SKIP: "cyan",
 }
 _PLAIN_COLUMNS = 200
-_TELLING = 3  # scenarios, from which on their pace says something
+_TELLING = 3  # scenarios must have ended before the time left is estimated
 
 
 class Narration:
-    """A plugin of the gate that prints every verdict as it comes, and below them what is going on now."""
+    """A plugin of the gate that prints each verdict as it comes, and below them what is running now."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._began = SYSTEM.monotonic()
-        # A signal's handler prints too, and may come while this very thread prints.
+        # The signal handler prints too, and may interrupt this thread while it prints.
         self._lock = threading.RLock()
         self._counts: dict[Ending, int] = {}
         columns = (
@@ -77,7 +77,7 @@ class Narration:
         self._print(f"{word} {escape(record.scenario)} [dim]({record.seconds:.1f} s)[/]{escape(cause)}")
 
     def reached(self) -> str:
-        """`3/40, about 4 min left`. The time is as the scenarios went so far, and unsaid before three have ended."""
+        """`3/40, about 4 min left`. The time left assumes the pace so far; it is left out until three have ended."""
         done = sum(self._counts.values())
         said = f"{done}/{self._planned}"
         if done < _TELLING or done >= self._planned:
@@ -86,7 +86,7 @@ class Narration:
         return f"{said}, about {left_s / 60:.0f} min left" if left_s >= 90 else f"{said}, about {left_s:.0f} s left"
 
     def _print(self, text: str, *, whole: bool = False) -> None:
-        """whole: a line to be copied, which no terminal breaks; others are broken between words."""
+        """whole: do not wrap the line, because it is meant to be copied; other lines wrap between words."""
         with self._lock:
             stamp = f"{SYSTEM.monotonic() - self._began:6.1f} s"
             unbroken = whole or not self._console.is_terminal
@@ -96,7 +96,7 @@ class Narration:
 @contextmanager
 def narrating() -> Iterator[Narration]:
     """Narrate on standard error."""
-    stream = sys.stderr  # taken now: pytest puts its own in its place while a test runs
+    stream = sys.stderr  # taken now: pytest replaces sys.stderr while a test runs
     console = Console(file=stream, width=None if stream.isatty() else _PLAIN_COLUMNS)
     narration = Narration(console)
     with narration.bar:
@@ -104,7 +104,7 @@ def narrating() -> Iterator[Narration]:
 
 
 def page(result: GateResult) -> str:
-    """The verdicts as text: what did not pass has its cause in one line, and where to look."""
+    """The verdicts as text. Scenarios that did not pass have their cause in one line, and the path of their logs."""
     counts = ", ".join(f"{count} {ending.word}" for ending, count in counted(result.records).items())
     cut = "interrupted: " if result.code >= SIGNALLED else ""
     lines = ["", cut + (counts or "nothing ran"), *([SAMPLE] if result.sample else [])]
@@ -122,15 +122,15 @@ def page(result: GateResult) -> str:
         lines += [
             "",
             left_list(result.left),
-            f"go on with: {called(f'cephlab gate --resume {shlex.quote(str(result.archive))}', result.home)}",
+            f"continue with: {called(f'cephlab gate --resume {shlex.quote(str(result.archive))}', result.home)}",
         ]
     if result.unexpected_skips:
-        lines += ["", "skipped although this tier does not expect it (suites/expected-skips.toml), so the run fails:"]
+        lines += ["", "skips that this tier does not expect (see suites/expected-skips.toml); they fail the run:"]
         lines += [f"  {line}" for line in result.unexpected_skips]
     for text in result.trouble:
         lines += ["", f"trouble: {text}"]
     for name in result.kept:
-        lines += ["", f"{name} was left up. Enter it with:"]
+        lines += ["", f"{name} is still running. Enter it with:"]
         lines += [f"  {command}" for command in ways_in(name, result.home)]
     replay = called(result.replay, result.home)
     return "\n".join([*lines, "", f"archive: {result.archive}", f"replay:  {replay}"])

@@ -1,4 +1,4 @@
-"""What a command says: results on stdout, everything else on stderr, errors as what, detail and hint; signals."""
+"""Output of commands: results on stdout, all else on stderr, errors as what, detail and hint. Also: signals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(KeyboardInterrupt):
-    """Somebody wants this process to end. number: of the signal."""
+    """A signal asked this process to end. number: the signal's."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -39,9 +39,9 @@ class Interrupted(KeyboardInterrupt):
 
 @contextmanager
 def interruptible(note: Callable[[str], None]) -> Iterator[None]:
-    """Inside the block the first signal raises Interrupted; later ones are answered with a line only.
+    """Inside the block the first signal raises Interrupted; later ones only print a line.
 
-    note: told what goes on; called inside a signal handler.
+    note: prints that line; called inside a signal handler.
     """
     seen: list[int] = []
 
@@ -60,19 +60,19 @@ def interruptible(note: Callable[[str], None]) -> Iterator[None]:
 
 
 DEBUG_VARIABLE = "CEPHLAB_DEBUG"
-_WIDE = 200  # columns where there is no terminal to ask: a pipe should get whole lines
+_WIDE = 200  # columns if there is no terminal: a pipe should get whole lines
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
 class Output:
-    """Where a command's words go. as_json: stdout carries one JSON object and nothing else."""
+    """Prints what a command has to say. as_json: stdout carries one JSON object and nothing else."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
 
     def result(self, text: str | RenderableType, value: Any) -> None:
-        """The command's answer: `value` as JSON when asked for, else `text`."""
+        """Print the command's result: `value` as JSON if that was asked for, else `text`."""
         if self.as_json:
             self.json(value)
         elif isinstance(text, str):
@@ -86,18 +86,18 @@ class Output:
         print(json.dumps(value, indent=2, sort_keys=True))
 
     def lines(self, *lines: str) -> None:
-        """Lines of the result; on a terminal they are broken between words, and go on further to the right."""
+        """Print lines of the result. On a terminal they wrap between words, and what continues is indented."""
         wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
         for line in lines:
             inside = " " * (len(line) - len(line.lstrip()) + 2)
             print(textwrap.fill(line, wide, subsequent_indent=inside, break_long_words=False, break_on_hyphens=False))
 
     def listed(self, title: str, lines: Sequence[str]) -> None:
-        """A title and lines below it."""
+        """Print a title, and lines below it."""
         self.lines("", title, *(f"  {line}" for line in lines))
 
     def note(self, line: str) -> None:
-        """A line for the reader, never part of the result."""
+        """Print a line for the reader that is not part of the result."""
         printer = console(error=True)
         printer.print(line, markup=False, highlight=False, soft_wrap=not printer.is_terminal)
 
@@ -107,7 +107,7 @@ class Output:
         printer.print(f"[yellow]warning:[/yellow] {_plain(line)}", highlight=False, soft_wrap=unbroken)
 
     def error(self, error: LabError) -> None:
-        """One line, the evidence indented below it, and the remedy."""
+        """Print the error in one line, the evidence indented below it, and the remedy."""
         if self.as_json:
             self.json({"error": {"what": error.what, "detail": error.detail, "hint": error.hint}})
             return
@@ -129,9 +129,9 @@ class Output:
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:
-        """Work that may be interrupted, and a function for its progress, which several threads may call.
+        """Frame work that may be interrupted; yields a function that reports progress, for any thread.
 
-        Each line has the seconds since the block began; a terminal gets a spinner below them.
+        Each line has the seconds since the block began; a terminal shows a spinner below the lines.
         """
         from rich import progress
 
@@ -170,14 +170,14 @@ _TONES = {
 
 
 def toned(word: str) -> Text:
-    """A word of a state or an outcome in its colour, where there are colours."""
+    """A state or an outcome in its colour, if it has one."""
     from rich.text import Text
 
     return Text(word, next((tone for tone, words in _TONES.items() if word in words), ""))
 
 
 def coloured(text: str, words: Sequence[str]) -> Text:
-    """A text with some of its words in the colour of their state."""
+    """A text in which some words, which name a state, have its colour."""
     from rich.text import Text
 
     made = Text(text)
@@ -193,10 +193,10 @@ def table(
     wrapped: Sequence[str] | None = None,
     whole: Sequence[str] = (),
 ) -> Table:
-    """A table of plain text without borders; a cell is not taken for markup.
+    """A table of plain text without borders; cells are not read as markup.
 
-    wrapped: the columns whose texts may take several lines where the terminal is narrow; all where left out.
-    whole: those whose texts are on one line however narrow it is: what is copied from there.
+    wrapped: the columns that may wrap on a narrow terminal; None: all of them.
+    whole: the columns that never wrap, because their text is meant to be copied.
     """
     from rich.table import Table
     from rich.text import Text
@@ -213,7 +213,7 @@ def table(
 
 @contextmanager
 def reporting(as_json: bool) -> Iterator[Output]:
-    """The frame of every command: errors on purpose become words and an exit code, without a traceback."""
+    """The frame of every command: expected errors become a message and an exit code, without a traceback."""
     out = Output(as_json=as_json)
     try:
         default_home()  # a home that cannot be used ends every command here, before it does anything
@@ -236,7 +236,7 @@ def _interrupted(out: Output, error: KeyboardInterrupt) -> Exception:
 
 
 def _ended(out: Output, error: LabError, code: int) -> Exception:
-    """What to raise so that the command ends with that code; with CEPHLAB_DEBUG=1, the error itself."""
+    """Print the error; returns what to raise to end with that code. With CEPHLAB_DEBUG=1, print the traceback too."""
     if os.environ.get(DEBUG_VARIABLE) == "1":
         import traceback
 
@@ -247,9 +247,9 @@ def _ended(out: Output, error: LabError, code: int) -> Exception:
 
 def _machine_refused(error: OSError) -> LabError:
     return LabBroken(
-        f"this machine refused: {error.strerror or error}",
+        f"the operating system reported: {error.strerror or error}",
         str(error.filename or ""),
-        f"{DEBUG_VARIABLE}=1 shows where; `cephlab doctor` shows what is missing",
+        f"set {DEBUG_VARIABLE}=1 for a traceback; `cephlab doctor` shows what is missing",
     )
 
 
@@ -260,6 +260,6 @@ def _plain(text: str) -> str:
 
 
 def pairs(values: Mapping[str, str]) -> str:
-    """`key value` lines with the values below each other."""
+    """`key value` lines, with the values aligned."""
     width = max((len(key) for key in values), default=0)
     return "\n".join(f"{key:<{width}}  {value}" for key, value in values.items())

@@ -1,4 +1,4 @@
-"""`cephlab predict --compare`: other machines under the same load, beside the profile's."""
+"""`cephlab predict --compare`: predictions for several profiles under the same load, side by side."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def show_rivals(out: Output, predictions: Sequence[Prediction], rivals: Sequence[Sequence[Prediction]]) -> None:
-    """A table for each load. rivals: the other machines' predictions, for each of these; there may be none."""
+    """Print a table for each load. rivals: for each prediction, those of the other profiles; may be empty."""
     for first, others in zip(predictions, rivals, strict=True):
         if others:
             _show(out, first, others)
@@ -22,7 +22,7 @@ def show_rivals(out: Output, predictions: Sequence[Prediction], rivals: Sequence
 def _show(out: Output, first: Prediction, others: Sequence[Prediction]) -> None:
     rows = [_row(first, first), *(_row(first, other) for other in others)]
     out.lines("", f"{first.shape}, side by side:")
-    heads = ("machines", "rate", "90 % interval", "mean", "of the first")
+    heads = ("profile", "rate", "90 % interval", "mean latency", "ratio to first")
     out.result(table(heads, rows, wrapped=()), None)
     out.lines(*(f"  {made.profile} is limited by: {made.bottleneck}" for made in (first, *others)))
 
@@ -34,7 +34,7 @@ def _row(first: Prediction, made: Prediction) -> list[str]:
 
 
 def told_apart(first: Prediction, other: Prediction) -> str:
-    """`, faster` or `, slower` where the two 90 % intervals have nothing in common, else nothing."""
+    """`, faster` or `, slower` if the two 90 % intervals do not overlap, else empty."""
     low, high = first.trust.around(first.ops)
     its_low, its_high = other.trust.around(other.ops)
     return ", faster" if its_low > high else ", slower" if its_high < low else ""

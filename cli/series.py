@@ -1,4 +1,4 @@
-"""`cephlab series`: what the Prometheus of a run kept, served again, exported, or as a dashboard."""
+"""`cephlab series`: serves or exports the series that the Prometheus of a run kept, or writes a dashboard."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ PORT = 9095
 
 @dataclass(frozen=True)
 class SeriesOptions:
-    """What is made of the series."""
+    """What to do with the series."""
 
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.", min=1, max=65535)] = PORT
-    export: Annotated[Path | None, typer.Option(help="Write every sample as OpenMetrics instead.", metavar="FILE")] = (
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1 to serve on.", min=1, max=65535)] = PORT
+    export: Annotated[Path | None, typer.Option(help="Write all samples as OpenMetrics instead.", metavar="FILE")] = (
         None
     )
-    dashboard: Annotated[Path | None, typer.Option(help="Write a dashboard for Grafana instead.", metavar="FILE")] = (
+    dashboard: Annotated[Path | None, typer.Option(help="Write a Grafana dashboard instead.", metavar="FILE")] = (
         None
     )
 
 
 @framed
 def series(out: Output, world: World, options: SeriesOptions, directory: ArchiveArgument = None) -> int:
-    """Serve the series of a run by a Prometheus on this machine until Ctrl-C.
+    """Serve the series of a run with a Prometheus on this machine, until Ctrl-C.
 
     Example: cephlab series ARCHIVE
     """
@@ -56,7 +56,7 @@ def series(out: Output, world: World, options: SeriesOptions, directory: Archive
         kept.unpack(archive, folder)
         server = kept.server_program(world.images)
         if spans and not kept.add_steps(server, folder, spans):
-            out.note(f"steps and faults are not marked: {kept.TOOL} is not installed beside {server}")
+            out.note(f"steps and faults are not marked: {kept.TOOL} is not installed next to {server}")
         if options.export is None:
             out.note(f"http://127.0.0.1:{options.port}")
             return run_attached(kept.argv(server, folder, options.port))

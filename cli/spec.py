@@ -1,4 +1,4 @@
-"""`cephlab spec init`, and what `cephlab up --dry-run` shows: a cluster before it is raised."""
+"""`cephlab spec init`, and the page of `cephlab up --dry-run`: a cluster before it is raised."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def init(
     out: Output,
     world: World,
     cluster: ClusterOptions,
-    file: Annotated[Path, typer.Argument(help="File to write; refused where it exists.", metavar="FILE")],
+    file: Annotated[Path, typer.Argument(help="File to write; must not exist.", metavar="FILE")],
 ) -> None:
-    """Write a spec file to start from, by the options of `cephlab up`.
+    """Write a spec file as a starting point, from the options of `cephlab up`.
 
     Example: cephlab spec init demo.toml --nodes x86_64:2,aarch64:1 --mons 3
     """
@@ -56,7 +56,7 @@ def init(
 
 
 def plan_page(spec: ClusterSpec, choice: Choice, sizing: Sizing, cached: dict[str, str | None]) -> Parts:
-    """What would be raised: every machine, where, and of which images. cached: architecture -> key, None for none."""
+    """What would be raised: nodes, provider and images. cached: architecture -> image key, None if not cached."""
     from rich.console import Group as Parts
 
     columns = ("node", "arch", "daemons", "disks")
@@ -73,7 +73,7 @@ def plan_page(spec: ClusterSpec, choice: Choice, sizing: Sizing, cached: dict[st
 
 
 def plan_value(spec: ClusterSpec, choice: Choice, cached: dict[str, str | None]) -> dict[str, Any]:
-    """The same as JSON: the spec as `cluster.json` of a run has it."""
+    """The same as JSON; the spec has the form of a run's `cluster.json`."""
     from cephlab.lab.spec.specfile import spec_to_json
 
     return {"provider": choice.provider.name, "reason": choice.reason, "images": cached, "spec": spec_to_json(spec)}

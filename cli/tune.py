@@ -1,4 +1,4 @@
-"""`cephlab tune`: the papers' tunings, looked for on machines and clusters, applied there, taken back, and measured."""
+"""`cephlab tune`: checks, applies, reverts and measures the tunings of the papers on machines and clusters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ app = typer.Typer(
 )
 
 DRIFTED, NOTHING_KNOWN = 1, 6
-_CELL = 90  # characters; two such cells fit beside the short ones
+_CELL = 90  # characters; two such cells fit next to the short ones
 _EFFECT_CELL = 80  # characters
 
 TuningArgument = Annotated[
@@ -41,21 +41,21 @@ TuningArgument = Annotated[
 
 @dataclass(frozen=True)
 class TuningPlace:
-    """The places where a tuning is looked for or set."""
+    """The places where a tuning is checked or set."""
 
     cluster: Annotated[
         str | None,
         typer.Argument(
-            help="A cluster that `cephlab ls` shows: its Ceph and its hosts.",
+            help="A cluster from `cephlab ls`: its Ceph settings and its hosts.",
             metavar="CLUSTER",
             autocompletion=CLUSTERS,
         ),
     ] = None
     this_machine: Annotated[
-        bool, typer.Option("--this-machine", help="The machine that cephlab runs on, kernel and files.")
+        bool, typer.Option("--this-machine", help="The machine that cephlab runs on: its kernel and its files.")
     ] = False
     inventory: Annotated[
-        Path | None, typer.Option(help="The machines of an inventory, over ssh; see docs/attach.md.", metavar="FILE")
+        Path | None, typer.Option(help="Machines of an inventory, over ssh; see docs/attach.md.", metavar="FILE")
     ] = None
     may_break: Annotated[
         str | None,
@@ -65,23 +65,23 @@ class TuningPlace:
 
 @dataclass(frozen=True)
 class EffectOptions:
-    """The operation that is measured, the cluster it is measured on, and how well."""
+    """The operation to measure, the cluster to measure it on, and the precision."""
 
     op: Annotated[
         str, typer.Option(help="randwrite, randread, write or read.", metavar="OP", autocompletion=MEASURED_OPERATIONS)
     ] = "randwrite"
-    bs: Annotated[str, typer.Option(help="Size of the operation, e.g. 4k or 4M.", metavar="SIZE")] = "4k"
+    bs: Annotated[str, typer.Option(help="Size of one operation, e.g. 4k or 4M.", metavar="SIZE")] = "4k"
     depth: Annotated[int, typer.Option(help="Requests in flight.", min=1, max=MAX_DEPTH)] = 16
     arch: Annotated[str, typer.Option(help="Architecture of the OSDs.", autocompletion=ARCHS)] = "x86_64"
-    replicas: Annotated[int, typer.Option(help="Copies; there are as many OSDs.", min=1, max=9)] = 2
+    replicas: Annotated[int, typer.Option(help="Number of copies, and of OSDs.", min=1, max=9)] = 2
     release: Annotated[str, typer.Option(help="Ceph release.", autocompletion=RELEASES)] = "reef"
     lab: Annotated[str, typer.Option(help="auto, or a provider; see `cephlab doctor`.", autocompletion=LABS)] = "auto"
-    size: Annotated[str, typer.Option(help="Size of the RBD image, which is written twice over first.")] = "128M"
-    within: Annotated[float, typer.Option(help="Wanted half width of the interval, in percent.", min=0.1)] = 3.0
-    budget: Annotated[float, typer.Option(help="Seconds of load at most for each of three measurements.", min=5)] = 30
+    size: Annotated[str, typer.Option(help="Size of the RBD image, which is written twice first.")] = "128M"
+    within: Annotated[float, typer.Option(help="Target half-width of the 95 % interval, in percent.", min=0.1)] = 3.0
+    budget: Annotated[float, typer.Option(help="Maximum seconds of load, for each of three measurements.", min=5)] = 30
 
     def request(self) -> MeasureRequest:
-        """What `cephlab measure` would be asked."""
+        """The same as a request of `cephlab measure`."""
         return MeasureRequest(
             operations=(parse_op(self.op, self.bs),),
             depth=self.depth,
@@ -106,11 +106,13 @@ def measure(
     output: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for the three demand files; the home's `demands/effects` when left out.", metavar="DIR"
+            help="Folder for the three demand files; default: `demands/effects` in the home.", metavar="DIR"
         ),
     ] = None,
 ) -> None:
-    """Raise a cluster and measure one operation without, with, and again without the tuning. Ctrl-C removes everything.
+    """Raise a cluster and measure one operation without the tuning, with it, and without it again.
+
+    Ctrl-C removes everything.
 
     Example: cephlab tune measure NAME --op randwrite
     """
@@ -134,7 +136,7 @@ def ls(out: Output) -> None:
     tunings = [load(name) for name in names()]
     rows = [[tuning.name, str(len(tuning.settings)), tuning.title, tuning.paper] for tuning in tunings]
     value = [{"name": tuning.name, "title": tuning.title, "paper": tuning.paper} for tuning in tunings]
-    out.result(table(("name", "settings", "what", "paper"), rows), {"tunings": value})
+    out.result(table(("name", "settings", "description", "paper"), rows), {"tunings": value})
 
 
 @app.command("show", cls=Command)
@@ -156,7 +158,7 @@ def show(out: Output, name: TuningArgument) -> None:
 @app.command("check", cls=Command)
 @framed
 def check(out: Output, world: World, name: TuningArgument, place: TuningPlace) -> int:
-    """Say which settings differ; ends with 1 when one does, with 6 when none could be looked at.
+    """Report which settings differ from the tuning. Exit code 1 if any does, 6 if none could be read.
 
     Example: cephlab tune check NAME --this-machine
     """
@@ -183,7 +185,7 @@ def check(out: Output, world: World, name: TuningArgument, place: TuningPlace) -
 @app.command("apply", cls=Command)
 @framed
 def apply(out: Output, world: World, name: TuningArgument, place: TuningPlace) -> int:
-    """Set what differs; ends with 1 when something was refused, with 6 when nothing could be set at all.
+    """Apply the settings that differ. Exit code 1 if one was refused, 6 if none could be set.
 
     Example: cephlab tune apply NAME demo
     """
@@ -207,14 +209,14 @@ def apply(out: Output, world: World, name: TuningArgument, place: TuningPlace) -
 @app.command("revert", cls=Command)
 @framed
 def revert(out: Output, world: World, name: TuningArgument, place: TuningPlace) -> None:
-    """Put back, byte for byte, what `tune apply` found.
+    """Restore, byte for byte, what `tune apply` found.
 
     Example: cephlab tune revert NAME demo
     """
     with targets(world, place, out.note, changing=True) as chosen:
         from cephlab.lab.tunables.tune import revert as restore
 
-        # The tuning's file is not read: the record says what was changed, and the file may be gone.
+        # The file of the tuning is not read: the record says what was changed, and the file may be gone.
         tuning = PurePath(name).stem
         done: list[str] = []
         errors: list[str] = []
@@ -225,22 +227,25 @@ def revert(out: Output, world: World, name: TuningArgument, place: TuningPlace) 
                 errors += error.errors
         if errors:
             raise CleanupFailed(errors)
-        text = "\n".join(f"as before: {line}" for line in done) or "nothing had to be changed back"
+        text = "\n".join(f"restored: {line}" for line in done) or "nothing to restore"
         out.result(text, {"tuning": tuning, "restored": done})
 
 
 @contextmanager
 def targets(world: World, place: TuningPlace, say: Progress, *, changing: bool = False) -> Iterator[Sequence[Target]]:
-    """The places that the options name; NotPermitted for machines that no list names. changing: to be changed."""
+    """The places that the options name; NotPermitted for machines that may not be changed.
+
+    changing: whether the caller is going to change them.
+    """
     from cephlab.lab.cluster.attach.permit import read_permit
     from cephlab.lab.spec.inventory import load_inventory
     from cephlab.lab.tunables import targets as places
 
     if place.cluster is None and not place.this_machine and place.inventory is None:
         got = "got neither CLUSTER nor --this-machine nor --inventory"
-        raise SpecError("a tuning needs a place", got, "see `cephlab ls` for clusters")
+        raise SpecError("no place given for the tuning", got, "name one; `cephlab ls` lists the clusters")
     if place.may_break and place.inventory is None:
-        raise SpecError("--may-break is for machines of an inventory", "--inventory: missing", "docs/attach.md")
+        raise SpecError("--may-break needs --inventory", "--inventory: missing", "see docs/attach.md")
     if changing or place.inventory is not None:
         world.home.ensure()
     with ExitStack() as undo:
@@ -257,13 +262,13 @@ def targets(world: World, place: TuningPlace, say: Progress, *, changing: bool =
 
 
 def short(text: str) -> str:
-    """As much of it as a table's cell takes; `tune show` and --json have all of it."""
+    """The text, cut to the width of a table cell; `tune show` and --json have all of it."""
     return text if len(text) <= _CELL else text[: _CELL - 3] + "..."
 
 
 @dataclass(frozen=True)
 class MeasuredEffect:
-    """An effect and the files that it was saved to: before, tuned, after."""
+    """An effect, and the files that it was saved to: before, tuned, after."""
 
     tuning: str
     effect: Effect
@@ -293,11 +298,11 @@ def _measured(
 
 
 EFFECTS = "effects"
-"""Folder below the home's demands: a prediction starts from the newest file there, and not from a tuned cluster's."""
+"""Subfolder of the home's demands. Predictions use the newest file in `demands`, never one of a tuned cluster."""
 
 
 def _saved(world: World, request: MeasureRequest, tuning: str, effect: Effect, output: Path | None) -> tuple[Path, ...]:
-    """The files of an effect: before, tuned, after; on the scale of this machine where it was probed."""
+    """Save an effect; returns its files: before, tuned, after. They have this machine's core speed if it was probed."""
     from cephlab.fixtures.expectation import speed_here
     from cephlab.lab.telemetry import demandfile
 
@@ -312,7 +317,7 @@ def _saved(world: World, request: MeasureRequest, tuning: str, effect: Effect, o
 
 
 def effect_page(done: MeasuredEffect) -> Any:
-    """What was set, and each cost without, with, and again without it."""
+    """The settings, and each cost without the tuning, with it, and without it again."""
     from rich.console import Group
 
     from cephlab.lab.telemetry.describe import title
@@ -329,7 +334,7 @@ def effect_page(done: MeasuredEffect) -> Any:
         "",
         table(columns, [_cells(row) for row in spent], title=title(done.effect.tuned.demand)),
         "",
-        "differs: the interval with the tuning lies outside of both without it, on one side.",
+        "differs: the interval with the tuning lies entirely above or entirely below both intervals without it.",
         *(str(path) for path in done.files),
     )
 

@@ -1,4 +1,4 @@
-"""The work that a watt of a profile's machines is predicted to do, in lines and as JSON values."""
+"""The predicted work per watt of a profile's machines, as lines of text and as JSON values."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def known(profile: Profile) -> bool:
-    """Whether every class of nodes has its watts."""
+    """Whether the profile gives the power of every class of nodes."""
     return all(machine.power_loaded is not None for machine in profile.nodes)
 
 
 def work_lines(made: Prediction, profile: Profile) -> list[str]:
-    """One line for all nodes, and one for each architecture where there are two; none where a figure is missing."""
-    from cephlab.tuning.watts import predicted_work  # late: `--help` does without
+    """One line for all nodes, and one for each architecture if there are two; none if a power figure is missing."""
+    from cephlab.tuning.watts import predicted_work  # late: `--help` does not need it
 
     if not known(profile):
         return []
@@ -31,7 +31,7 @@ def work_lines(made: Prediction, profile: Profile) -> list[str]:
 
 
 def watt_steps(made: Prediction, profile: Profile) -> list[str]:
-    """The same with the steps to the watts."""
+    """The same lines, with the steps of the power calculation."""
     from cephlab.tuning.watts import predicted_work
 
     if not known(profile):
@@ -41,7 +41,7 @@ def watt_steps(made: Prediction, profile: Profile) -> list[str]:
 
 
 def work_value(made: Prediction, profile: Profile) -> list[dict[str, Any]]:
-    """As JSON values: operations a joule and watts; empty where a figure is missing."""
+    """As JSON values: operations per joule, and watts; empty if a power figure is missing."""
     from cephlab.tuning.watts import predicted_work
 
     if not known(profile):

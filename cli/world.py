@@ -1,4 +1,4 @@
-"""What a command works on: the home, the providers and the images; tests put their own in its place."""
+"""What a command works on: the home, the providers and the images. Tests pass their own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class World:
-    """providers: name -> how to make it."""
+    """providers: name -> function that makes the provider."""
 
     home: Home
     providers: Mapping[str, Callable[[], Provider]]
@@ -36,26 +36,26 @@ class World:
         return self.images_of(None)
 
     def images_of(self, snapshot: datetime | None) -> ImageStore:
-        """Images whose packages are those of a day, or for None of today."""
+        """The images, built from the packages of that day; None: from those of today."""
         from cephlab.lab.images.resolve import DebianSource
         from cephlab.lab.images.store import ImageStore
 
         return ImageStore(self.home, source=replace(DebianSource.from_environment(), snapshot=snapshot))
 
     def profile(self, name: str, changes: Sequence[str] = ()) -> Profile:
-        """A profile by name or path. changes: `PLACE=VALUE` in place of what its file has."""
+        """A profile by name or path. changes: `PLACE=VALUE`, which override its file."""
         from cephlab.tuning.profilefile import find_profile
 
         return find_profile(name, self.home.profiles, changes)
 
     def provider_of(self, run: Run) -> Provider:
-        """The provider that a run's hosts come from; SpecError when it is not known any more."""
+        """The provider of a run's hosts; SpecError if the run names none, or one that is unknown."""
         from cephlab.lab.providers.select import provider
 
         owner = run.owner()
         if "provider" not in owner:
             hint = "`cephlab prune` removes it"
-            raise SpecError(f"'{run.id}' is no cluster", "its run ended before it named a provider", hint)
+            raise SpecError(f"'{run.id}' is not a cluster", "its run ended before it recorded a provider", hint)
         return provider(str(owner["provider"]), self.providers)
 
     def cluster(self, name: str) -> OwnCluster:
@@ -67,7 +67,7 @@ class World:
 
 
 def world_of(ctx: typer.Context) -> World:
-    """The world that a command was called with, else the real one."""
+    """The world that the command was called with; by default the real one."""
     if isinstance(ctx.obj, World):
         return ctx.obj
     from cephlab.lab.providers.select import PROVIDERS

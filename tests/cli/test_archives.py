@@ -56,7 +56,7 @@ def test_no_archives(world: World) -> None:
     for command in ("report", "judge", "summary"):
         result = call(world, command)
         assert result.exit_code == 2
-        assert "there is no archive of a run" in result.stderr
+        assert "there is no archive yet" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["judge", "summary", "report"])

@@ -87,7 +87,7 @@ def test_status_of_what_a_killed_run_left_names_the_remedy(world: World) -> None
     (world.home.runs / "half").mkdir(parents=True, mode=0o700)
     result = call(world, "status", "half")
     assert result.exit_code == 2
-    assert "'half' is no cluster" in result.stderr
+    assert "'half' is not a cluster" in result.stderr
     assert "cephlab prune" in result.stderr
 
 

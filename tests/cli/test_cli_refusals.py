@@ -335,7 +335,7 @@ def test_a_full_disk_is_a_broken_lab_not_a_traceback(tmp_path: Path) -> None:
     world = World(Home(tmp_path), providers(FakeProvider(broken=OSError(28, "No space left on device", "/lab/disk"))))
     result = up(world, "--image", "example/ceph:1")
     assert result.exit_code == 3
-    assert "error: this machine refused: No space left on device" in result.stderr
+    assert "error: the operating system reported: No space left on device" in result.stderr
     assert "Traceback" not in result.stderr
 
 

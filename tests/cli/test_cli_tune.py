@@ -79,7 +79,7 @@ def test_apply_check_and_revert(world: World, machine: FakeMachine, file: str) -
     assert call(world, "check", file, "--this-machine").exit_code == 0
     reverted = call(world, "revert", file, "--this-machine")
     assert reverted.exit_code == 0, reverted.output
-    assert f"as before: this machine: {SWAPPINESS}" in reverted.stdout
+    assert f"restored: this machine: {SWAPPINESS}" in reverted.stdout
     assert machine.files == {SWAPPINESS: b"60\n"}
 
 
