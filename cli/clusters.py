@@ -1,4 +1,4 @@
-"""`cephlab ls`, `status`, `down` and `prune`: the clusters of this home, the state of one, and what to take away."""
+"""`cephlab ls`, `status`, `down` and `prune`: list clusters, show one, and remove clusters and leftovers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 _UNKNOWN = dict.fromkeys(("name", "provider", "release", "nodes", "state", "health", "why"), "") | {"age_s": None}
 _BRIEFLY = {"rados_mon_op_timeout": "5", "client_mount_timeout": "5"}
-"""Seconds that a list waits for a cluster that does not answer."""
+"""Timeouts in seconds, so that `ls` does not hang on a cluster that does not answer."""
 
 
 @framed
@@ -60,8 +60,8 @@ def ls(out: Output, world: World) -> None:
 def row_of(world: World, run: Run) -> dict[str, Any]:
     """One line of `ls`.
 
-    state: running, degraded, dead, in use, abandoned or unreachable; health: Ceph's word, or unknown; age_s: seconds or
-    None.
+    state: running, degraded, dead, in use, abandoned or unreachable; health: as Ceph reports it, or unknown; age_s:
+    seconds or None.
     """
     owner = run.owner()
     age = max(0, round(time.time() - owner["at"])) if "at" in owner else None
@@ -78,7 +78,7 @@ def row_of(world: World, run: Run) -> dict[str, Any]:
 
 
 def health_of(cluster: OwnCluster) -> str:
-    """HEALTH_OK, HEALTH_WARN or HEALTH_ERR; unknown where nobody answers within seconds."""
+    """HEALTH_OK, HEALTH_WARN or HEALTH_ERR; unknown if the cluster does not answer within seconds."""
     client = None
     try:
         if not _quorum(cluster) or any(daemon_state(daemon) == "paused" for daemon in cluster.daemons.values()):
@@ -93,7 +93,7 @@ def health_of(cluster: OwnCluster) -> str:
 
 
 def state_of(alive: list[bool]) -> str:
-    """In one word, from whether each daemon lives."""
+    """The state of a cluster in one word. alive: whether each daemon is alive."""
     if not any(alive):
         return "dead"
     return "running" if all(alive) else "degraded"
@@ -115,10 +115,10 @@ def status(
     world: World,
     name: NameArgument,
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Show it again and again, until Ctrl-C or the cluster's end.")
+        bool, typer.Option("--watch", "-w", help="Show it every two seconds, until Ctrl-C or until the cluster is gone.")
     ] = False,
 ) -> int:
-    """Show the state of a cluster; ends with 0 only when it is HEALTH_OK and every daemon is alive.
+    """Show the state of a cluster. Exit code 0 only if it is HEALTH_OK and every daemon is alive.
 
     Example: cephlab status demo
     """
@@ -132,7 +132,7 @@ def status(
 
 
 def report(out: Output, cluster: OwnCluster) -> int:
-    """Print the status, and the first death of a daemon; returns the exit code of `cephlab status`."""
+    """Print the status, and the first daemon that died; returns the exit code of `cephlab status`."""
     died = None
     try:
         cluster.check_daemons()
@@ -174,7 +174,7 @@ def watch_status(out: Output, cluster: OwnCluster) -> int:
 
 
 def ask(cluster: OwnCluster) -> Status | None:
-    """Ceph's own view; None without asking when too few monitors live to give one."""
+    """The status as Ceph reports it; None, without asking, if too few monitors are alive for a quorum."""
     from cephlab.lab.ceph.status import parse_status
 
     if not _quorum(cluster):
@@ -183,13 +183,13 @@ def ask(cluster: OwnCluster) -> Status | None:
 
 
 def _quorum(cluster: OwnCluster) -> bool:
-    """Whether enough monitors live to answer."""
+    """Whether enough monitors are alive for a quorum."""
     mons = [daemon for daemon in cluster.daemons.values() if daemon.kind == "mon"]
     return 2 * sum(mon.alive() for mon in mons) > len(mons)
 
 
 def as_value(cluster: OwnCluster, known: Status | None) -> dict[str, Any]:
-    """What `status --json` prints. status: null when the monitors have no quorum; image: when it is one of ours."""
+    """What `status --json` prints. status: null if the monitors have no quorum; image: null if cephlab built it."""
     from cephlab.lab.cluster.own import described
 
     return {
@@ -214,7 +214,7 @@ def as_value(cluster: OwnCluster, known: Status | None) -> dict[str, Any]:
 
 
 def as_text(cluster: OwnCluster, known: Status | None) -> str:
-    """The same for people."""
+    """The same as text."""
     lines = {"cluster": f"{cluster.name} ({cluster.spec.release}, provider {cluster.provider_name})"}
     if cluster.spec.image is not None:
         lines["image"] = cluster.spec.image
@@ -246,7 +246,7 @@ def ordered(cluster: OwnCluster) -> list[Daemon]:
 
 
 def daemon_state(daemon: Daemon) -> str:
-    """running, paused, stopped (somebody asked for it) or died (nobody did)."""
+    """running, paused, stopped (on request) or died (not on request)."""
     from cephlab.lab.ceph.daemon import Wanted
 
     if daemon.alive():
@@ -267,7 +267,7 @@ def down(out: Output, world: World, name: NameArgument) -> None:
         owner = run.owner().get("pid")
         raise SpecError(
             f"{name} is in use by the cephlab process {owner}",
-            "it removes the cluster itself when it ends",
+            "that process removes the cluster when it ends",
             f"end that process first: kill {owner}",
         )
     removed = remove(world.home, run, world.providers)
@@ -279,7 +279,7 @@ def prune(
     out: Output,
     world: World,
     everything: Annotated[bool, typer.Option("--all", help="Remove kept clusters too.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
 ) -> None:
     """Remove what killed runs left behind: processes, containers, directories, half-built images.
 
@@ -291,7 +291,7 @@ def prune(
     out.note(f"home: {world.home.path}")
     findings, errors = survey(world.home, world.providers)
     for folder in world.runs.others():
-        out.note(f"left alone, because it is not a run of this user: {folder}")
+        out.note(f"skipped, because it is not a run of this user: {folder}")
     doomed = [finding for finding in findings if finding.doomed(kept_too=everything)]
     value: dict[str, Any] = {"home": str(world.home.path)}
     shelf, most = Shelf(world.home), 0 if everything else MOST

@@ -19,7 +19,7 @@ Completer = Callable[[typer.Context, str], list[str]]
 
 
 def completing(values: Callable[[World], Iterable[str]]) -> Completer:
-    """A function that typer asks for what may follow; where nothing can be listed, there is nothing to complete."""
+    """A completion function for typer. It offers nothing if the values cannot be listed."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         try:
@@ -139,7 +139,7 @@ BESIDES = completing(_besides)
 
 
 def inside(names: Callable[[OwnCluster], Iterable[str]]) -> Completer:
-    """Completes to names of parts of the cluster that the command line names."""
+    """Completes to the names of nodes or daemons of the cluster that the command line names."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         name = ctx.params.get("name")

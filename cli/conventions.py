@@ -1,4 +1,4 @@
-"""How commands show their help and how wrong use is told: the conventions of the field, and one shape of errors."""
+"""How commands show help and report wrong use: in the usual form of command lines, and errors in one form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WORDS = {int: "N", float: "NUMBER"}
 
 
 def placeholder(option: TyperOption) -> str:
-    """The word for an option's value: FILE, N, or the option's own name; nothing beside a flag."""
+    """The placeholder of an option's value: FILE, N, or the option's own name; empty for a flag."""
     if option.is_flag:
         return ""
     kind = option.type_descriptor
@@ -25,7 +25,7 @@ def placeholder(option: TyperOption) -> str:
 
 
 def usage_word(argument: TyperArgument) -> str:
-    """NAME where it has to be given, [NAME] where it may be, with dots where there may be several."""
+    """NAME if it is required, [NAME] if not, with dots if there may be several."""
     name = argument.metavar or str(argument.name).upper()
     several = "..." if argument.nargs != 1 and not name.endswith("...") else ""
     return f"{name}{several}" if argument.required else f"[{name}{several}]"
@@ -44,7 +44,7 @@ class Command(TyperCommand):
         self.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
     def get_params(self, ctx: Any) -> Any:
-        """typer's own, each with its placeholder."""
+        """The parameters of typer, each with its placeholder."""
         params = super().get_params(ctx)
         for param in params:
             if isinstance(param, TyperOption) and param.metavar is None:
@@ -60,10 +60,10 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A command that has commands."""
+    """A group of commands."""
 
     def get_params(self, ctx: Any) -> Any:
-        """typer's own, each with its placeholder."""
+        """The parameters of typer, each with its placeholder."""
         params = super().get_params(ctx)
         for param in params:
             if isinstance(param, TyperOption) and param.metavar is None:
@@ -72,9 +72,9 @@ class Group(TyperGroup):
 
 
 def refuse_unwritable(option: str, path: Path | None, *, folders: bool = False) -> None:
-    """SpecError where a file that an option names could not be written, asked before any work; None: not given.
+    """SpecError if the file that an option names cannot be written; checked before any work. None: not given.
 
-    folders: whether the folders above it are made.
+    folders: whether missing folders above it will be made.
     """
     if path is None:
         return
@@ -83,7 +83,7 @@ def refuse_unwritable(option: str, path: Path | None, *, folders: bool = False) 
     if path.is_dir():
         why, hint = f"{path} is a folder", "name a file"
     elif not folder.is_dir():
-        why, hint = f"{folder} is no folder", "make it, or name another"
+        why, hint = f"{folder} is not a folder", "create it, or name another"
     elif not os.access(path if path.exists() else folder, os.W_OK):
         why, hint = "this user may not write there", "name another"
     else:
@@ -92,7 +92,7 @@ def refuse_unwritable(option: str, path: Path | None, *, folders: bool = False) 
 
 
 def wrong_use(error: typer.TyperException, name: str) -> SpecError:
-    """What typer has to say of wrong use, as one of our errors. name: of the command with those above it."""
+    """An error of typer about wrong use, as a SpecError. name: of the command, with the groups that it is in."""
     from cephlab.lab.spec.specfile import plainly
 
     what, _, rest = error.format_message().strip().partition(" (")
@@ -100,7 +100,7 @@ def wrong_use(error: typer.TyperException, name: str) -> SpecError:
     what = what.replace("argument(s)", "arguments" if " " in detail else "argument")
     what, _, wanted = what.partition(": Input should be ")
     if wanted:
-        # pydantic's error behind it has the value.
+        # The value is in the error of pydantic that caused this one.
         given = [repr(each["input"]) for each in getattr(error.__cause__, "errors", list)()]
         detail = "; ".join([*(f"got: {each}" for each in given), f"wanted: {plainly(wanted)}"])
-    return SpecError(f"{what[:1].lower()}{what[1:]}".rstrip("."), detail, f"`{name} --help` shows what it takes")
+    return SpecError(f"{what[:1].lower()}{what[1:]}".rstrip("."), detail, f"see `{name} --help`")

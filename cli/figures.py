@@ -1,4 +1,4 @@
-"""Figures as people read them: three digits with a prefix of SI, a prediction with its interval, a ratio in colour."""
+"""Figures for people: three digits with an SI prefix, a prediction with its interval, a ratio in colour."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UP = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _DOWN = ((1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"))
 _PLAIN = ("share",)
 _CLOSE, _WITHIN = 1.25, 2.0
-"""The model's promise: its mean error, and the factor that each figure is within."""
+"""The target of the model: its mean error, and the factor that each figure is within."""
 
 
 def si(value: float, unit: str) -> str:
@@ -44,7 +44,7 @@ def _digits(value: float) -> str:
 
 def interval_lines(made: Prediction) -> list[str]:
     """Operations, bytes and latency, each with the 90 % interval."""
-    figures = (("", made.ops, "ops/s"), ("", made.bytes_s, "bytes/s"), ("mean ", made.latency_s, "s"))
+    figures = (("", made.ops, "ops/s"), ("", made.bytes_s, "bytes/s"), ("mean latency ", made.latency_s, "s"))
     lines = []
     for name, figure, unit in figures:
         low, high = made.trust.around(figure)
@@ -53,7 +53,7 @@ def interval_lines(made: Prediction) -> list[str]:
 
 
 def ratio_text(ratio: float) -> Text:
-    """A ratio of predicted to published, in the colour of how far off that is."""
+    """A ratio of predicted to published, in a colour that shows how far off it is."""
     from rich.text import Text
 
     off = max(ratio, 1 / ratio) if ratio > 0 else float("inf")
@@ -61,7 +61,7 @@ def ratio_text(ratio: float) -> Text:
 
 
 def limit_lines(which: str, limited: Iterable[tuple[str, str]]) -> list[str]:
-    """A line for each limit with all that it limits. which: the words before those; limited: (what, its limit)."""
+    """A line for each limit, with all that it limits. which: words before those; limited: (what, its limit)."""
     groups: dict[str, list[str]] = {}
     for what, limit in limited:
         groups.setdefault(limit, []).append(what)
@@ -69,7 +69,7 @@ def limit_lines(which: str, limited: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def show_comparisons(out: Output, comparisons: Sequence[Comparison]) -> None:
-    """Published and predicted side by side, a table for each source, and below it what limits which figures."""
+    """Print published and predicted figures side by side, a table for each source, and below it the limits."""
     for source in dict.fromkeys(row.reference for row in comparisons):
         rows = [row for row in comparisons if row.reference == source]
         cells: list[list[str | Text]] = [
@@ -86,13 +86,13 @@ def show_comparisons(out: Output, comparisons: Sequence[Comparison]) -> None:
         out.result(table(heads, cells, title=source, wrapped=("figure",)), None)
         out.lines(*limit_lines("of", [(row.figure.name, row.limit.partition(" (next: ")[0]) for row in rows]), "")
     if any(row.trust for row in comparisons):
-        out.lines("within: 90 % of what is measured lies between the prediction over and times that factor")
+        out.lines("within: 90 % of measured values lie between the prediction divided and multiplied by this factor")
 
 
 def resource_table(made: Prediction, shown: int) -> Table:
-    """What each resource allows, the tightest first, and how busy it is."""
+    """The rate that each resource allows, lowest first, and its utilisation."""
     rows = [
         [ceiling.name, si(ceiling.ops, "ops/s"), f"{made.utilisation[ceiling.name]:.0%}"]
         for ceiling in made.ceilings[:shown]
     ]
-    return table(("resource", "allows", "in use"), rows, wrapped=("resource",))
+    return table(("resource", "allows", "utilisation"), rows, wrapped=("resource",))

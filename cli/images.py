@@ -185,7 +185,7 @@ def rm(
     world: World,
     which: Annotated[
         str,
-        typer.Argument(help="A release, or an image key or its beginning.", metavar="KEY|RELEASE", autocompletion=IMAGES),
+        typer.Argument(help="A release, or the beginning of a key.", metavar="KEY|RELEASE", autocompletion=IMAGES),
     ],
 ) -> None:
     """Remove images from the cache and from container engines; images of running clusters stay.

@@ -1,4 +1,4 @@
-"""`cephlab import`: other tools' test plans as the lab's own job file."""
+"""`cephlab import`: converts test plans of other tools into a job file of the lab."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cephlab.lab.jobs.jobfile import Job
 
 app = typer.Typer(
-    name="import", cls=Group, help="Write a job for `gate --job` from another tool's plan.", no_args_is_help=True
+    name="import", cls=Group, help="Convert a test plan of another tool into a job for `gate --job`.", no_args_is_help=True
 )
 
 Plan = Annotated[Path, typer.Argument(help="The plan to read.", metavar="FILE")]
@@ -35,7 +35,7 @@ MOST_BYTES = 10_000_000
 @app.command("cosbench", cls=Command)
 @framed
 def cosbench(out: Output, world: World, file: Plan, output: Target = None) -> None:
-    """Read COSBench's XML: stages, works, ratios, selectors. Credentials and endpoints stay behind.
+    """Convert a plan of COSBench: stages, works, ratios, selectors. Credentials and endpoints are left out.
 
     Example: cephlab import cosbench s3-config.xml
     """
@@ -51,14 +51,14 @@ def cbt(
     world: World,
     file: Plan,
     conf: Annotated[
-        Path | None, typer.Option(help="The plan's ceph.conf, whose settings the job takes.", metavar="FILE")
+        Path | None, typer.Option(help="ceph.conf of the plan; the job takes its settings.", metavar="FILE")
     ] = None,
     release: Annotated[
-        str, typer.Option(help="With --conf: whose settings are known.", autocompletion=RELEASES)
+        str, typer.Option(help="With --conf: the release whose settings are valid.", autocompletion=RELEASES)
     ] = DEFAULT_RELEASE,
     output: Target = None,
 ) -> None:
-    """Read CBT's YAML: librbdfio, radosbench and mysqlsysbench. Hosts, users and paths stay behind.
+    """Convert a plan of CBT: librbdfio, radosbench and mysqlsysbench. Hosts, users and paths are left out.
 
     Example: cephlab import cbt runtests.yaml --conf ceph.conf
     """
@@ -75,10 +75,10 @@ def cbt(
 
 
 def contents(path: Path) -> bytes:
-    """A plan's bytes; SpecError where it cannot be read or is no plan by its size."""
+    """A plan's bytes; SpecError if it cannot be read or is too large for a plan."""
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise SpecError(f"{path} is no test plan", f"{path.stat().st_size} bytes, at most {MOST_BYTES}")
+            raise SpecError(f"{path} is not a test plan", f"got {path.stat().st_size} bytes, wanted: at most {MOST_BYTES}")
         return path.read_bytes()
     except OSError as error:
         raise unreadable(path, error) from error
@@ -93,12 +93,12 @@ def text_of(path: Path) -> str:
 
 
 def name_of(path: Path) -> str:
-    """A job's name, from the name of the file that it is made of."""
+    """A job's name, from the name of the plan's file."""
     return re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")[:40].strip("-") or "job"
 
 
 def write(out: Output, job: Job, output: Path | None) -> None:
-    """Write a job's file and say what was left out; a file that exists stays."""
+    """Write a job's file and print what was left out; SpecError if the file exists."""
     from cephlab.lab.jobs.jobfile import job_to_toml
 
     target = output or Path(f"{job.name}.toml")
@@ -112,5 +112,5 @@ def write(out: Output, job: Job, output: Path | None) -> None:
         raise unwritable(target, error) from error
     for line in job.notes:
         out.note(line)
-    out.note(f"look at it, then: cephlab gate --job {target}")
+    out.note(f"check it, then run: cephlab gate --job {target}")
     out.result(str(target), {"file": str(target.absolute()), "notes": list(job.notes)})

@@ -18,25 +18,25 @@ cephlab \- test Ceph clusters of mixed architecture, and judge them by limits th
 .I COMMAND
 .RI [ OPTION ]... [ ARGUMENT ]...
 .SH DESCRIPTION
-Raises real Ceph clusters of x86_64 and aarch64 nodes on this machine, runs suites against them, and judges what they
-did by limits that follow from measured costs and from the hardware that a profile declares."""
+Raises real Ceph clusters of x86_64 and aarch64 nodes on this machine, runs test suites against them, and judges the
+results by limits that follow from measured costs and from the hardware that a profile describes."""
 
 _TAIL = r""".SH ENVIRONMENT
 .TP
 .B CEPHLAB_HOME
-The folder for images, clusters and archives; cephlab in your cache folder where it is not set.
+The folder for images, clusters and archives. Default: the folder cephlab in your cache folder.
 .SH EXIT STATUS
 0: pass.
 .br
 1: fail.
 .br
-2: wrong use, or a file that does not fit.
+2: wrong options or arguments, or an invalid file.
 .br
 3: the lab is broken, or programs are not installed.
 .br
 6: inconclusive.
 .br
-130, 143, 129: a signal ended it, after it had removed what it started: Ctrl-C, SIGTERM, SIGHUP."""
+130, 143, 129: ended by Ctrl-C, SIGTERM or SIGHUP, after it had removed what it started."""
 
 _EXAMPLE = "Example: "
 
@@ -49,7 +49,7 @@ def page() -> str:
 
 
 def _leaves(command: Any, ctx: typer.Context) -> Iterator[tuple[str, list[str]]]:
-    """Every command below one, with its lines of the page."""
+    """Every command of a group, with its lines of the page."""
     for name, below in getattr(command, "commands", {}).items():
         inner = typer.Context(below, info_name=name, parent=ctx)
         if hasattr(below, "commands"):
@@ -73,7 +73,7 @@ def _command(command: Any, ctx: typer.Context) -> Iterator[str]:
 
 
 def _troff(text: str) -> str:
-    """A text that troff takes as it stands."""
+    """A text, escaped so that troff prints it as it is."""
     plain = text.replace("\\", r"\e").replace("-", r"\-").replace("`", r"\(ga").replace("'", r"\(aq")
     return re.sub(r"^\.", r"\\&.", plain, flags=re.MULTILINE)
 

@@ -1,4 +1,4 @@
-"""What `cephlab measure` and `cephlab tune measure` were asked to measure, parsed."""
+"""The parsed options of `cephlab measure` and `cephlab tune measure`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class MeasureRequest:
         largest = max(size for _, size in self.operations)
         if self.image_bytes < largest:
             raise SpecError(
-                "--size: smaller than an operation", f"got {self.image_bytes}, wanted: {largest} bytes or more"
+                "--size is smaller than one operation", f"got {self.image_bytes}, wanted: {largest} bytes or more"
             )
         stop = Stop(self.within, self.budget_s)
         nodes = tuple(client_name(number) for number in range(self.clients))
@@ -72,7 +72,7 @@ class MeasureRequest:
         ]
 
     def low(self) -> Load | None:
-        """The lower load: as asked, or one of several clients, or a quarter of the depth."""
+        """The lower load: as asked; by default one client if there are several, else a quarter of the depth."""
         from cephlab.lab.telemetry.plan import Load
 
         if self.low_depth is None and self.clients > 1:
@@ -101,7 +101,7 @@ class MeasureRequest:
         return measuring_spec(self.osd_arch, layout, CephSetup(self.release, self.image, self.options))
 
     def choose(self, world: World) -> tuple[Choice, ClusterSpec]:
-        """The provider and the spec for it; with `auto`, disks are in memory where any has them."""
+        """The provider and the spec for it. With `--disks auto`, disks are in memory if a provider supports that."""
         from cephlab.lab.providers.select import AUTO, choose
         from cephlab.lab.telemetry.place import UNASKED
 
@@ -125,7 +125,7 @@ class MeasureRequest:
 
 @contextmanager
 def raised(world: World, out: Output, request: MeasureRequest) -> Iterator[tuple[OwnCluster, Provider, Progress]]:
-    """A healthy cluster for a request, its provider, and where to tell progress. Ctrl-C removes everything."""
+    """A healthy cluster, its provider, and a function that reports progress. Ctrl-C removes everything."""
     from cephlab.lab.cluster.optionnames import refuse_unknown_options
     from cephlab.lab.cluster.raising import ClusterRequest, images_for, raise_for, refuse_unfit
 
@@ -141,7 +141,7 @@ def raised(world: World, out: Output, request: MeasureRequest) -> Iterator[tuple
 
 
 def rated(measurement: Measurement, speed: float) -> Measurement:
-    """The measurement with this machine's core speed; unchanged where it was emulated or measured elsewhere."""
+    """The measurement with this machine's core speed; unchanged if it was emulated or measured elsewhere."""
     from cephlab.lab.telemetry.place import ELSEWHERE, MACHINE
 
     if measurement.demand.emulated or measurement.conditions.get(MACHINE) == ELSEWHERE:
@@ -150,7 +150,7 @@ def rated(measurement: Measurement, speed: float) -> Measurement:
 
 
 def file_name(request: MeasureRequest, demand: Demand) -> str:
-    """`reef-x86_64-1ff424429b29-randwrite4k-d16-x3.json`. demand: any of those in it."""
+    """`reef-x86_64-1ff424429b29-randwrite4k-d16-x3.json`. demand: any one in the file."""
     names = "+".join(f"{name}{_short(size)}" for name, size in request.operations)
     pool = f"ec{request.coding[0]}+{request.coding[1]}" if any(request.coding) else f"x{request.replicas}"
     clients = f"-c{request.clients}" if request.clients > 1 else ""
@@ -159,7 +159,7 @@ def file_name(request: MeasureRequest, demand: Demand) -> str:
 
 
 def release_of(release: str | None, image: str | None) -> str:
-    """The release to ask for; SpecError where both are given, because a pulled image itself says which it is."""
+    """The release to ask for; SpecError if both are given, because a pulled image determines its release."""
     refuse_image(release, image)
     return UNKNOWN_RELEASE if image else release or DEFAULT_RELEASE
 
@@ -180,7 +180,7 @@ def gateway_of(operation: str) -> str:
 
 
 def parse_op(text: str, size: str) -> tuple[str, int]:
-    """(name, bytes) from `randread` or `randread:16k`; size: that of operations that name none."""
+    """(name, bytes) from `randread` or `randread:16k`; size: of operations that give none."""
     name, _, own = text.partition(":")
     return name, parse_bytes("--op" if own else "--bs", own or size)
 

@@ -15,7 +15,7 @@ from cephlab.cli.world import World
 from cephlab.lab.base.errors import LabError, SpecError
 from cephlab.lab.base.runs import write_private
 
-app = typer.Typer(name="profile", cls=Group, help="List, show and start hardware profiles.", no_args_is_help=True)
+app = typer.Typer(name="profile", cls=Group, help="List, show and create hardware profiles.", no_args_is_help=True)
 
 ProfileArgument = Annotated[
     str,
@@ -26,7 +26,7 @@ ProfileArgument = Annotated[
 @app.command("ls", cls=Command)
 @framed
 def ls(out: Output, world: World) -> None:
-    """List the profiles, those of this home and those that ship with cephlab.
+    """List the profiles of this home and those that ship with cephlab.
 
     Example: cephlab profile ls
     """
@@ -41,7 +41,7 @@ def ls(out: Output, world: World) -> None:
         whose = "own" if path.is_relative_to(world.home.profiles) else "shipped"
         rows.append({"name": name, "nodes": nodes, "whose": whose, "title": title, "path": str(path)})
     cells = [[str(row[key]) for key in ("name", "nodes", "whose", "title")] for row in rows]
-    out.result(table(("name", "nodes", "whose", "what"), cells, wrapped=("what",)), {"profiles": rows})
+    out.result(table(("name", "nodes", "origin", "title"), cells, wrapped=("title",)), {"profiles": rows})
 
 
 @app.command("show", cls=Command)
@@ -72,7 +72,7 @@ def init(
         typer.Option("--like", help="Profile to start from.", metavar="PROFILE", autocompletion=PROFILES),
     ] = "incerta-3n",
 ) -> None:
-    """Write a profile of your own into this home, to be edited: a copy of another.
+    """Copy a profile into this home under a new name, for you to edit.
 
     Example: cephlab profile init mine --like kunpeng920
     """
@@ -87,5 +87,5 @@ def init(
         raise SpecError(f"{path} exists already", "nothing was written", "choose another name, or remove the file")
     path.parent.mkdir(parents=True, exist_ok=True)
     write_private(path, text.encode(), mode=0o644)
-    out.note(f"each figure has its source, which is {like}'s: put yours in its place")
+    out.note(f"the figures and their sources are still those of {like}: replace them with yours")
     out.result(str(path), {"profile": str(path)})

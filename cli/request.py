@@ -1,4 +1,4 @@
-"""What `cephlab up` was asked for, turned into a cluster spec; refuses what cannot be served."""
+"""Turns the options of `cephlab up` into a cluster spec; refuses what cannot be served."""
 
 import re
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class ClusterOptions:
 
     nodes: Annotated[
         str | None,
-        typer.Option(help="Default: 2 native and 1 of the other architecture.", metavar="ARCH:COUNT,..."),
+        typer.Option(help="Number of nodes of each architecture. Default: 2 native and 1 of the other.", metavar="ARCH:COUNT,..."),
     ] = None
     release: Annotated[
         str | None,
@@ -44,26 +44,26 @@ class ClusterOptions:
         ),
     ] = None
     osds_per_node: Annotated[int | None, typer.Option(help="OSDs on each node.", show_default="1")] = None
-    mons: Annotated[int | None, typer.Option(help="Monitors, 1 to 5, over both architectures.", show_default="1")] = (
+    mons: Annotated[int | None, typer.Option(help="Monitors, 1 to 5, spread over the architectures.", show_default="1")] = (
         None
     )
     mgrs: Annotated[int | None, typer.Option(help="Managers.", show_default="1")] = None
     disk_size: Annotated[
         str | None, typer.Option(help="Size of each OSD's sparse disk.", show_default="10GiB", metavar="SIZE")
     ] = None
-    separate_db: Annotated[bool | None, typer.Option("--separate-db", help="Give each OSD a disk for its RocksDB.")] = (
+    separate_db: Annotated[bool | None, typer.Option("--separate-db", help="Give each OSD another disk for its RocksDB.")] = (
         None
     )
     image: Annotated[str | None, typer.Option(help="Pulled image instead of a built one.", metavar="REF")] = None
-    gateways: Annotated[int | None, typer.Option(help="S3 gateways, over both architectures.", show_default="0")] = None
-    balancer: Annotated[bool | None, typer.Option("--balancer", help="HAProxy before the gateways.")] = None
-    metrics: Annotated[bool | None, typer.Option("--metrics", help="Prometheus, and an exporter on every node.")] = None
+    gateways: Annotated[int | None, typer.Option(help="S3 gateways, spread over the architectures.", show_default="0")] = None
+    balancer: Annotated[bool | None, typer.Option("--balancer", help="Put HAProxy before the gateways.")] = None
+    metrics: Annotated[bool | None, typer.Option("--metrics", help="Run Prometheus, and an exporter on every node.")] = None
     spec: Annotated[Path | None, typer.Option(help="TOML file that describes the whole cluster.")] = None
     option: Annotated[list[str] | None, typer.Option(help="ceph.conf setting; repeatable.", metavar="KEY=VALUE")] = None
 
     @property
     def of_packages(self) -> dict[str, object]:
-        """Option -> its value, for the options about nodes that cephlab makes itself."""
+        """Option -> its value, for the options about nodes that cephlab creates itself."""
         names = ("nodes", "mons", "mgrs", "separate_db", "image", "option", "gateways", "balancer", "metrics", "spec")
         return {_option(name): getattr(self, name) for name in names}
 
@@ -71,9 +71,9 @@ class ClusterOptions:
         """The spec. foreign_runs: whether the other architecture can run here, for the default of --nodes."""
         spec = self._from_options(foreign_runs) if self.spec is None else self._from_file(self.spec)
         if spec.osd_count == 0:
-            told = "a cluster without an OSD never becomes healthy"
+            what = "a cluster without an OSD never becomes healthy"
             raise SpecError(
-                told if self.spec is None else f"{self.spec}: {told}",
+                what if self.spec is None else f"{self.spec}: {what}",
                 "got 0 OSDs" if self.spec is None else "nodes.*.osds: got 0 OSDs",
                 "give at least one node a disk and an OSD",
             )
@@ -104,7 +104,7 @@ class ClusterOptions:
     def _served(self, spec: ClusterSpec) -> ClusterSpec:
         gateways = _at_least_one("--gateways", self.gateways, "none") if self.gateways is not None else 0
         if self.balancer and not gateways:
-            raise SpecError("--balancer without a gateway", "got no --gateways", "add --gateways 2")
+            raise SpecError("--balancer needs a gateway", "--gateways: missing", "add --gateways 2")
         return with_gateways(spec, gateways, balancer=bool(self.balancer)) if gateways else spec
 
     def _from_file(self, path: Path) -> ClusterSpec:
@@ -117,7 +117,7 @@ class ClusterOptions:
             raise SpecError(
                 f"--spec and {', '.join(given)} cannot be given together",
                 f"{path} describes the whole cluster",
-                "write it into the file, or leave --spec out",
+                "put it into the file, or leave --spec out",
             )
         from cephlab.lab.spec.specfile import load_spec
 
@@ -175,10 +175,10 @@ def parse_disk_size(text: str) -> int:
 
 
 def warnings(spec: ClusterSpec) -> list[str]:
-    """Warnings about what is allowed but seldom meant."""
+    """Warnings about what is allowed but rarely intended."""
     mons = len(spec.mons)
     if mons % 2 == 0:
-        return [f"{mons} monitors survive no more failures than {mons - 1}: an odd number is better"]
+        return [f"{mons} monitors tolerate no more failures than {mons - 1}: an odd number is better"]
     return []
 
 

@@ -1,4 +1,4 @@
-"""A prediction swept over the load, or over a figure of the profile: where each point is, its table and its bars."""
+"""Predictions swept over the load, or over a figure of the profile: their points, as a table with bars."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BAR_CHARS = 20
 
 @dataclass(frozen=True)
 class Point:
-    """One place of a sweep. at: the value there; hardware, shape: what is predicted."""
+    """One point of a sweep. at: the value there; hardware, shape: what to predict for."""
 
     at: str
     hardware: Hardware
@@ -31,14 +31,14 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """what: depth, clients, or a place in the profile; points: of one shape each, in order."""
+    """what: depth, clients, or a place in the profile; points: a tuple for each shape, in order."""
 
     what: str
     points: tuple[tuple[Point, ...], ...]
 
     @property
     def of_hardware(self) -> bool:
-        """Whether the machines change, and not the load."""
+        """Whether the machines vary, not the load."""
         return self.what not in LOADS
 
 
@@ -56,7 +56,7 @@ def read_sweep(text: str, hardware: Hardware, changes: Sequence[str], shapes: Se
         return Sweep(text, tuple(_of_load(hardware, shape, text) for shape in shapes))
     sweep = sweep_of(text)
     if sweep is None:
-        raise SpecError(f"--sweep: {text!r} is not known", "wanted: depth, clients, or such as nodes.count=3..12")
+        raise SpecError(f"--sweep: {text!r} is not known", "wanted: depth, clients, or for example nodes.count=3..12")
     place, values = sweep
     others = [(str(value), load_hardware(hardware.path, (*changes, f"{place}={value}"))) for value in values]
     return Sweep(place, tuple(tuple(Point(at, other, shape) for at, other in others) for shape in shapes))
@@ -71,14 +71,14 @@ def _of_load(hardware: Hardware, shape: Shape, what: str) -> tuple[Point, ...]:
 
 
 def show_sweep(out: Output, what: str, points: Sequence[Point], made: Sequence[Prediction]) -> None:
-    """A table with a bar for each rate, and below it what limits which of them."""
+    """Print a table with a bar for each rate, and below it what limits them."""
     most = max(point.ops for point in made)
     rows = []
     for at, point in zip(points, made, strict=True):
         low, high = point.trust.around(point.ops)
         interval = f"{si(low, '')} to {si(high, '')}"
         rows.append([at.at, si(point.ops, "ops/s"), interval, _bar(point.ops / most), si(point.latency_s, "s")])
-    out.result(table((what, "rate", "90 % interval", "", "mean"), rows, wrapped=()), None)
+    out.result(table((what, "rate", "90 % interval", "", "mean latency"), rows, wrapped=()), None)
     limited = [(at.at, point.bottleneck) for at, point in zip(points, made, strict=True)]
     out.lines(*limit_lines(f"at {what}", limited))
 
@@ -109,7 +109,7 @@ def requirements_met(world: World, sweep: Sweep, demands: Sequence[Demand]) -> l
 
 
 def show_met(out: Output, what: str, rows: Sequence[dict[str, Any]]) -> None:
-    """A table of verdicts: a line for each value, a column for each requirement."""
+    """Print a table of verdicts: a line for each value, a column for each requirement."""
     if rows:
-        print("\nrequirements, by the interval of the prediction:")
+        print("\nrequirements, judged by the interval of the prediction:")
         out.result(table((what, *list(rows[0])[1:]), [[str(value) for value in row.values()] for row in rows]), None)

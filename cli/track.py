@@ -1,4 +1,4 @@
-"""`cephlab track`: keeps how scenarios ended, and finds those that end differently at one commit."""
+"""`cephlab track`: records how scenarios ended, and finds those that end differently at the same commit."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ def track(
         list[Path] | None, typer.Argument(metavar="ARCHIVE", help="Archives of runs to add.", autocompletion=ARCHIVES)
     ] = None,
     kept: Annotated[
-        Path | None, typer.Option(help="File that keeps every attempt; the home's when left out.", metavar="FILE")
+        Path | None, typer.Option(help="File that holds all attempts; default: the one in the home.", metavar="FILE")
     ] = None,
     quarantine: Annotated[
         Path,
         typer.Option(
-            help="Scenarios that do not decide.", exists=True, dir_okay=False, show_default="those of cephlab itself"
+            help="List of flaky scenarios, which do not count.", exists=True, dir_okay=False, show_default="the list of cephlab itself"
         ),
     ] = _QUARANTINE,
     output: Annotated[
-        Path | None, typer.Option(help="Page whose table of attempts and list of known defects are written anew.")
+        Path | None, typer.Option(help="Page in which to renew the table of attempts and the list of known defects.")
     ] = None,
 ) -> int:
-    """Keep the attempts of archives, and say which scenarios end differently at one commit.
+    """Record the attempts of archives, and report which scenarios end differently at the same commit.
 
-    Ends with 1 when a scenario is above the limit of 1 % and not in quarantine, or a suite's false alarms are beyond
-    doubt.
+    Exit code 1 if a scenario is above the limit of 1 % and not in quarantine, or if the false alarms of a suite are
+    above it beyond doubt.
 
     Example: cephlab track ARCHIVE --kept attempts.jsonl
     """
@@ -57,7 +57,7 @@ def track(
     if archives:
         refuse_unwritable("--kept", kept)
     elif kept is not None and not kept.exists():
-        raise SpecError(f"--kept {kept} does not exist", "no archive was named that would be added to it", "name one")
+        raise SpecError(f"--kept {kept} does not exist", "no archive was given to add to it", "name an archive")
     quarantined = read_quarantine(quarantine)
     added = [run_of(read_whole(directory)) for directory in archives or ()]
     store = kept or (world.home.ensure() if added else world.home).attempts
@@ -65,16 +65,16 @@ def track(
     out.note(f"attempts: {store}")
     text = page(runs, quarantined)
     if output is not None:
-        if runs:  # else the page's table is of attempts that are kept elsewhere
+        if runs:  # else leave the table: its attempts are kept in another file
             put_into(output, text)
         put_into(output, defects.part(defects.read_defects(defects.KNOWN)), defects.MARK)
     missing = list(wanted(runs, quarantined))
     for rate in missing:
-        out.warn(f"{rate.scenario} is above the limit ({rate.words}): put it into {quarantine}")
+        out.warn(f"{rate.scenario} is above the limit ({rate.words}): add it to {quarantine}")
     suites = false_alarms(runs, quarantined)
     for alarms in suites:
         if alarms.above:
-            out.warn(f"{alarms.suite}: {alarms.alarms} of {alarms.sound} sound attempts did not pass, {LIMIT:.0%} may")
+            out.warn(f"{alarms.suite}: {alarms.alarms} of {alarms.sound} sound attempts did not pass; limit {LIMIT:.0%}")
     rows = [{**asdict(rate), "rate": rate.rate, "quarantined": rate.scenario in quarantined} for rate in rates(runs)]
     said = {"runs": len(runs), "scenarios": rows, "wanted": [rate.scenario for rate in missing]}
     if output is not None:

@@ -107,7 +107,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_any_work(
     monkeypatch.setattr("cephlab.tuning.demandsets.find_every_demand", work)
     named = [str(two[1]) if argument == "ARCHIVE" else argument for argument in arguments]
     for file, why in (
-        (two[0] / "nowhere" / "page.html", f"{two[0] / 'nowhere'} is no folder"),
+        (two[0] / "nowhere" / "page.html", f"{two[0] / 'nowhere'} is not a folder"),
         (two[0], f"{two[0]} is a folder"),
     ):
         result = call(world, *named, str(file))

@@ -61,7 +61,7 @@ def world(tmp_path: Path, fake: FakeProvider) -> World:
         (["--mons", "5"], "5 monitors do not fit on 3 nodes"),
         (["--nodes", f"{HERE}:7", "--mons", "6"], "a cluster needs 1 to 5 monitors"),
         (["--mgrs", "4"], "4 managers do not fit on 3 nodes"),
-        (["--balancer"], "--balancer without a gateway"),
+        (["--balancer"], "--balancer needs a gateway"),
         (["--gateways", "0"], "leave --gateways out for none"),
         (["--osds-per-node", "0"], "--osds-per-node must be 1 or more"),
         (["--osds-per-node", "1000"], "do not fit into this machine's memory"),
@@ -233,7 +233,7 @@ def test_a_spec_without_an_osd_is_refused(world: World, tmp_path: Path) -> None:
 
 def test_an_even_number_of_monitors_is_only_warned_of() -> None:
     assert warnings(build_spec([(host_arch(), 2)], Daemons(mons=2))) == [
-        "2 monitors survive no more failures than 1: an odd number is better"
+        "2 monitors tolerate no more failures than 1: an odd number is better"
     ]
     assert warnings(build_spec([(host_arch(), 3)], Daemons(mons=3))) == []
 

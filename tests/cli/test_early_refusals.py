@@ -45,4 +45,4 @@ def test_a_place_for_the_result_that_cannot_be_is_refused_before_a_cluster(
     result = CliRunner().invoke(app, [*arguments, "--output", str(place)], obj=world)
     assert result.exit_code == 2, result.output
     assert f"--output {place}" in result.stderr
-    assert f"{tmp_path / 'file'} is no folder" in result.stderr
+    assert f"{tmp_path / 'file'} is not a folder" in result.stderr

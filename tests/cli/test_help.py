@@ -124,7 +124,7 @@ def test_a_value_that_is_none_is_told_with_what_was_wanted(
         (["up", "more"], ["got unexpected extra argument\n", "more"]),
         (["spec", "init", "/dev/shm/no.toml", "--release", "moon"], ["unknown release 'moon'"]),
         (["judge", __file__], ["is not an archive"]),
-        (["tune", "check", "--may-break"], ["`cephlab tune check --help` shows what it takes"]),
+        (["tune", "check", "--may-break"], ["see `cephlab tune check --help`"]),
         (["predict", "--profile", "/nosuch/file"], ["/nosuch/file cannot be read\n  No such file or directory"]),
         (["image", "build", "reef", "--snapshot", "x"], ["'--snapshot'", "got: 'x'; wanted: a date, such as 2024-02"]),
     ],

@@ -54,7 +54,7 @@ REQUEST = MeasureRequest(
         (["--disks", "tape"], "'tape'"),
         (["--release", "argonaut"], "'argonaut'"),
         (["--release", "reef", "--image", "ceph:v19"], "got --release reef and --image ceph:v19"),
-        (["--op", "write:1g", "--size", "256M"], "smaller than an operation"),
+        (["--op", "write:1g", "--size", "256M"], "smaller than one operation"),
     ],
 )
 def test_bad_input_is_named(arguments: list[str], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -182,7 +182,7 @@ def test_what_is_named_like_a_run_of_another_user_is_theirs(home: Home, stranger
     result = call(World(home, providers(fake)), "prune", "--all")
     assert fake.holding == {"theirs"}
     assert (home.runs / "theirs").is_dir()
-    assert f"left alone, because it is not a run of this user: {home.runs / 'theirs'}" in result.stderr
+    assert f"skipped, because it is not a run of this user: {home.runs / 'theirs'}" in result.stderr
 
 
 def test_a_stray_is_never_removed_by_path(home: Home) -> None:
