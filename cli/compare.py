@@ -31,23 +31,23 @@ def compare(
     out: Output,
     before: Annotated[Path, typer.Argument(metavar="BEFORE", help="Demand file, or a run's archive.")],
     after: Annotated[
-        Path | None, typer.Argument(metavar="AFTER", help="The other one; with --architectures it is left out.")
+        Path | None, typer.Argument(metavar="AFTER", help="The other one; not with --architectures.")
     ] = None,
     architectures: Annotated[
-        bool, typer.Option("--architectures", help="Of one run: each figure of x86_64 beside that of aarch64.")
+        bool, typer.Option("--architectures", help="Compare x86_64 with aarch64 within one run.")
     ] = False,
 ) -> int:
-    """Say what changed from first to second: verdicts, figures, series and costs of runs, costs of demand files.
+    """Show what changed: verdicts, figures, series and costs of two runs, or costs of two demand files.
 
-    Ends with 1 where a verdict became worse or an operation dearer, 6 where it cannot tell. Figures and series of
-    two runs are only shown. With --architectures it is the figures that are judged.
+    Exit code 1 if a verdict got worse or an operation costs more, 6 if that cannot be told. Figures and series of
+    two runs are only shown. With --architectures, figures are judged.
 
     Example: cephlab compare before.json after.json
     """
     if architectures == (after is not None):
-        what = "--architectures compares within one run" if architectures else "there is nothing to compare it with"
+        what = "--architectures compares within one run" if architectures else "there is only one side to compare"
         raise SpecError(
-            what, f"got: {before}" + (f" and {after}" if after else ""), "name two, or add the option to one"
+            what, f"got: {before}" + (f" and {after}" if after else ""), "name two, or one with --architectures"
         )
     for side in filter(None, (before, after)):
         if not side.exists():
@@ -60,7 +60,7 @@ def compare(
 
 
 def _costs(out: Output, before: Path, after: Path) -> int:
-    """The demands of two files, or of a file and an archive."""
+    """Compare the demands of two files, or of a file and an archive."""
     from cephlab.lab.telemetry.compare import compare as compare_all
     from cephlab.lab.telemetry.describe import operation_text
 
@@ -77,15 +77,15 @@ def _costs(out: Output, before: Path, after: Path) -> int:
             f"{path}: {how_many(sum(len(m.batches) for m in side), 'batch', 'batches')}" for path, side in sides
         )
         raise SpecError(
-            "no cost can be compared: the spread of a cost is that of its batches",
+            "no cost can be compared: its spread is that of its batches",
             batches,
-            "measure both sides with `cephlab measure`; demands that ship with cephlab are means, without batches",
+            "measure both sides with `cephlab measure`; the demands that ship with cephlab are means without batches",
         )
     return conclude(out, compared)
 
 
 def _runs(out: Output, before: Path, after: Path) -> int:
-    """Two archives: verdicts, figures and series, and costs where both have measured some."""
+    """Compare two archives: verdicts, figures and series, and costs if both measured some."""
     from cephlab.lab.archive.archive import read_whole
     from cephlab.lab.archive.runs import compare_runs
     from cephlab.lab.checks.verdict import merge
@@ -96,7 +96,7 @@ def _runs(out: Output, before: Path, after: Path) -> int:
     runs = [read_whole(path) for path in (before, after)]
     if not set.intersection(*({record.scenario for record in run.records} for run in runs)):
         counts = "\n".join(
-            f"{run.directory}: {how_many(len(run.records), 'scenario')}, none of the other's" for run in runs
+            f"{run.directory}: {how_many(len(run.records), 'scenario')}, none of them in the other" for run in runs
         )
         raise SpecError("the two runs have no scenario in common", counts, "compare runs of the same suites")
     compared = compare_runs(*runs)
@@ -104,11 +104,11 @@ def _runs(out: Output, before: Path, after: Path) -> int:
     costs = compare_all(*measured) if all(measured) else []
     verdict = merge([compared.verdict, *([overall(costs)] if costs else [])])
     if out.as_json:
-        told = {**asdict(compared), "outcome": verdict.outcome, "reason": verdict.reason}
-        out.json({**told, "operations": list(map(asdict, costs))})
+        result = {**asdict(compared), "outcome": verdict.outcome, "reason": verdict.reason}
+        out.json({**result, "operations": list(map(asdict, costs))})
         return CODES[verdict.outcome]
     for line in compared.conditions:
-        out.result(f"not the same: {line}", None)
+        out.result(f"differs: {line}", None)
     if compared.endings:
         heads = ("scenario", "before", "after", "why")
         rows = [[c.scenario, _ended(c.before), _ended(c.after), c.reason] for c in compared.endings]
@@ -125,7 +125,7 @@ def _runs(out: Output, before: Path, after: Path) -> int:
 
 
 def _architectures(out: Output, directory: Path) -> int:
-    """One archive: each figure that it has of both architectures. What is emulated is shown and not judged."""
+    """Compare each figure that one archive has of both architectures. Emulated ones are shown but not judged."""
     from cephlab.lab.archive.archive import read_whole
     from cephlab.lab.archive.runs import parity
 
@@ -133,22 +133,22 @@ def _architectures(out: Output, directory: Path) -> int:
     if not figures:
         raise SpecError(
             f"{directory} has no figure of both architectures",
-            "its scenarios noted none, or of one architecture alone",
+            "its scenarios recorded none, or only of one architecture",
             "run a suite that does: `--suite baseline`",
         )
     judged = [figure.outcome for figure in figures if figure.outcome is not None]
     worst = next((o for o in (Outcome.FAIL, Outcome.INCONCLUSIVE) if o in judged), Outcome.PASS)
     verdict = worst if judged else Outcome.INCONCLUSIVE
-    said = (
+    reason = (
         f"{len(judged)} of {how_many(len(figures), 'figure was', 'figures were')} judged"
         if judged
         else "no figure could be judged, see above"
     )
     if out.as_json:
-        out.json({"outcome": verdict, "reason": said, "figures": list(map(asdict, figures))})
+        out.json({"outcome": verdict, "reason": reason, "figures": list(map(asdict, figures))})
     else:
         out.result(_figure_table(figures, ("x86_64", "aarch64")), None)
-        out.result(f"{verdict}: {said}; a ratio is aarch64 over x86_64", None)
+        out.result(f"{verdict}: {reason}; a ratio is aarch64 / x86_64", None)
     return CODES[verdict]
 
 
@@ -173,7 +173,7 @@ def _figure_table(figures: Sequence[FigureRatio], sides: tuple[str, str]) -> Tab
 
 
 def conclude(out: Output, compared: Sequence[Compared]) -> int:
-    """Show all operations; returns the exit code of their verdict."""
+    """Print all operations; returns the exit code of their verdict."""
     from cephlab.lab.telemetry.compare import overall
 
     verdict = overall(compared)
@@ -187,7 +187,7 @@ def conclude(out: Output, compared: Sequence[Compared]) -> int:
 
 
 def measurements(path: Path) -> tuple[Measurement, ...]:
-    """The measurements of a demand file or of an archive's history; SpecError when there are none."""
+    """The measurements in a demand file or in the history of an archive; SpecError if there are none."""
     from cephlab.lab.telemetry.demandfile import load_measurements
 
     if not path.is_dir():
@@ -197,12 +197,12 @@ def measurements(path: Path) -> tuple[Measurement, ...]:
 
     measured = measured_in(read_whole(path).events)
     if not measured:
-        raise SpecError(f"{path} has no demands", "its history measured none", "run a suite that does: `--suite block`")
+        raise SpecError(f"{path} has no demands", "nothing was measured in its history", "run a suite that does: `--suite block`")
     return measured
 
 
 def show(out: Output, compared: Compared) -> None:
-    """The changes of one operation as a table; one line where there are none."""
+    """Print the changes of one operation as a table; one line if there are none."""
     from cephlab.lab.telemetry.describe import amount, operation_text
     from cephlab.lab.telemetry.regression import CONFIDENCE
 

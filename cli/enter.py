@@ -1,4 +1,4 @@
-"""`cephlab ceph`, `shell` and `logs`: from this terminal into a cluster."""
+"""`cephlab ceph`, `shell` and `logs`: commands in a cluster, and the logs of its daemons."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from cephlab.lab.providers.host import Host
 
 PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
-"""Everything after the fixed arguments is passed on untouched, options too."""
+"""Everything after the fixed arguments is passed on unchanged, including options."""
 
 _FOLLOW_S = 0.3
 _OUTPUT = " output"
 _COMPLETED = ("ceph", "rados", "radosgw-admin", "rbd")
-"""Programs whose completion Debian's packages of Ceph bring."""
+"""Programs whose bash completion is in Debian's packages of Ceph."""
 _LINES = 40
 
 
@@ -40,11 +40,11 @@ def ceph(
     world: World,
     name: NameArgument,
     arguments: Annotated[
-        list[str] | None, typer.Argument(help="What to pass to `ceph`, options too.", metavar="ARGS")
+        list[str] | None, typer.Argument(help="Arguments of `ceph`, including options.", metavar="ARGS")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Add `--format json`; give it before NAME.")] = False,
 ) -> int:
-    """Run the image's own `ceph` on a native node; its streams and its exit code are yours.
+    """Run the image's own `ceph` on a native node, with its input, output and exit code.
 
     Example: cephlab ceph demo osd tree
     """
@@ -65,9 +65,9 @@ def shell(
     command: Annotated[
         list[str] | None, typer.Argument(help="A command to run instead of a shell.", metavar="-- CMD")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Errors as JSON; give it before NAME.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print errors as JSON; give it before NAME.")] = False,
 ) -> int:
-    """Open a shell on a node, or run one command there; ends with its exit code.
+    """Open a shell on a node, or run one command there. The exit code is that of the shell or the command.
 
     Example: cephlab shell demo n0 -- rados lspools
     """
@@ -82,9 +82,9 @@ def shell(
 
 
 def shell_argv(cluster: Cluster, host: Host) -> list[str]:
-    """bash with a prompt that names cluster and node, and Ceph's own completion where the image has it.
+    """bash with a prompt that names cluster and node, and with Ceph's own completion if the image has it.
 
-    Plain bash where standard input is no terminal.
+    Plain bash if standard input is not a terminal.
     """
     if not sys.stdin.isatty():
         return ["bash"]
@@ -103,7 +103,7 @@ def completions(host: Host) -> str:
 
 
 def attach(host: Host, argv: list[str]) -> int:
-    """Run a command of a host on this process's own streams, where Ceph's programs find their cluster."""
+    """Run a command on a host with this process's own streams. CEPH_CONF tells Ceph's programs their cluster."""
     from cephlab.lab.ceph.conf import conf_path
 
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
@@ -113,14 +113,14 @@ def attach(host: Host, argv: list[str]) -> int:
 
 @dataclass(frozen=True)
 class LogSource:
-    """A file of a daemon that lines are shown from. name: `osd.0`, or `osd.0 output` for what it prints beside it."""
+    """A file with lines of a daemon. name: `osd.0` for its log, or `osd.0 output` for what it printed elsewhere."""
 
     name: str
     host: Host
     path: PurePosixPath
 
     def tail(self, lines: int) -> list[str]:
-        """Its last lines; none where it does not exist."""
+        """The last lines; none if the file does not exist."""
         from cephlab.lab.ceph.offline import last_lines
 
         return list(last_lines(self.host, self.path, lines))
@@ -130,7 +130,7 @@ class LogSource:
 
 
 def log_sources(daemons: Iterable[Daemon]) -> list[LogSource]:
-    """The log of each daemon, and its output."""
+    """For each daemon, its log and its other output."""
     return [
         LogSource(name, daemon.host, path)
         for daemon in daemons
@@ -145,14 +145,14 @@ def logs(
     name: NameArgument,
     daemon: Annotated[
         str | None,
-        typer.Argument(help="For example osd.0; all when left out.", metavar="DAEMON", autocompletion=DAEMONS),
+        typer.Argument(help="Daemon, e.g. osd.0; default: all.", metavar="DAEMON", autocompletion=DAEMONS),
     ] = None,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Lines from the end of each log.")] = _LINES,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of lines from the end of each log.")] = _LINES,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what is appended, until Ctrl-C or the cluster's end.")
+        bool, typer.Option("--follow", "-f", help="Keep printing new lines, until Ctrl-C or until the cluster is gone.")
     ] = False,
 ) -> None:
-    """Show the ends of the daemons' logs, and of what they printed beside them.
+    """Show the last lines of the daemons' logs and of their other output.
 
     Example: cephlab logs demo osd.0 -n 20 -f
     """
@@ -171,7 +171,7 @@ def logs(
 
 
 def follow_logs(sources: Iterable[LogSource], run: Run, *, heads: bool) -> str:
-    """Print what is appended to the logs until the run is gone or somebody interrupts; returns why it ended."""
+    """Print new lines of the logs until the run is gone or is interrupted; returns why it ended."""
     seen = {source.name: len(source.content()) for source in sources}
     try:
         while run.directory.exists():
@@ -183,6 +183,6 @@ def follow_logs(sources: Iterable[LogSource], run: Run, *, heads: bool) -> str:
             SYSTEM.sleep(_FOLLOW_S)
     except KeyboardInterrupt:
         return "stopped following"
-    except (LabError, OSError) as error:  # its hosts go before its directory does
+    except (LabError, OSError) as error:  # its hosts are removed before its directory
         return f"{run.id} can no longer be read: {error}"
     return f"{run.id} is gone"

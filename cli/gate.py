@@ -35,7 +35,7 @@ _RERUN = "rerun"
 FailedInArgument = Annotated[
     Path | None,
     typer.Argument(
-        metavar="ARCHIVE", help="With --rerun-failed: the archive to take; else the newest.", autocompletion=ARCHIVES
+        metavar="ARCHIVE", help="With --rerun-failed: archive of the earlier run; default: the newest.", autocompletion=ARCHIVES
     ),
 ]
 
@@ -45,7 +45,7 @@ class Selection:
     """What runs."""
 
     job: Annotated[
-        Path | None, typer.Option(help="Run this job in place of suites: what `cephlab import` writes.", metavar="FILE")
+        Path | None, typer.Option(help="Run this job, as `cephlab import` writes it, instead of suites.", metavar="FILE")
     ] = None
     tier: Annotated[
         str | None, typer.Option(help="quick or full.", show_default="quick", autocompletion=words(*TIERS))
@@ -53,17 +53,17 @@ class Selection:
     suite: Annotated[
         list[str] | None,
         typer.Option(
-            help="This suite; repeatable; `all` is every one.",
+            help="Suite to run; repeatable; `all` for every suite.",
             show_default="quick: interop, full: all",
             autocompletion=SUITES,
         ),
     ] = None
-    expression: Annotated[str, typer.Option("-k", help="Only scenarios whose names match.", metavar="EXPR")] = ""
+    expression: Annotated[str, typer.Option("-k", help="Run only scenarios whose names match.", metavar="EXPR")] = ""
     sample: Annotated[
         bool,
-        typer.Option("--sample", help="Of scenarios that differ only in their brackets, one drawn by the seed."),
+        typer.Option("--sample", help="Of the scenarios that differ only in their brackets, run one at random."),
     ] = False
-    seed: Annotated[int | None, typer.Option(help="Seed of every random choice; a new one when left out.", min=0)] = (
+    seed: Annotated[int | None, typer.Option(help="Seed of all random choices; default: a new one.", min=0)] = (
         None
     )
     jobs: Annotated[
@@ -71,40 +71,40 @@ class Selection:
         typer.Option(
             "-j",
             "--jobs",
-            help="Processes that run scenarios side by side; 0: what the machine bears.",
+            help="Processes that run scenarios in parallel; 0: as many as cores and memory allow.",
             min=0,
         ),
     ] = 0
     on: Annotated[
         str | None,
         typer.Option(
-            help="Machines that share the scenarios, by ssh, e.g. lab1,root@192.0.2.7; -j processes on each.",
+            help="Run the scenarios on these machines over ssh, e.g. lab1,root@192.0.2.7; -j processes on each.",
             metavar="HOST,...",
             autocompletion=HOSTS,
         ),
     ] = None
     rerun_failed: Annotated[
-        bool, typer.Option("--rerun-failed", help="Only what did not pass in an earlier run, as it ran.")
+        bool, typer.Option("--rerun-failed", help="Run only what did not pass in an earlier run, as it ran then.")
     ] = False
     resume: Annotated[
         Path | None,
         typer.Option(
-            help="Go on with an interrupted run, what never began included.", metavar="ARCHIVE", autocompletion=ARCHIVES
+            help="Continue an interrupted run, including what had not started.", metavar="ARCHIVE", autocompletion=ARCHIVES
         ),
     ] = None
     plan: Annotated[
         bool,
-        typer.Option("--plan", help="Only say what would run, how long it took last time, and the memory it needs."),
+        typer.Option("--plan", help="Only show what would run, how long it took last time, and the memory it needs."),
     ] = False
     scale_model: Annotated[
-        bool, typer.Option("--scale-model", help="Also run the profile's loads on a scale model of it: docs/scale.md.")
+        bool, typer.Option("--scale-model", help="Also run the loads of the profile on a scale model; see docs/scale.md.")
     ] = False
-    list_only: Annotated[bool, typer.Option("--list", help="Only name the scenarios and what each shows.")] = False
+    list_only: Annotated[bool, typer.Option("--list", help="Only list the scenarios and what each shows.")] = False
 
 
 @dataclass(frozen=True)
 class LabOptions:
-    """Where the suites run, and the hardware that is predicted for."""
+    """Where the suites run, and the hardware to predict for."""
 
     lab: Annotated[
         str | None, typer.Option(help="Provider; see `cephlab doctor`.", show_default="auto", autocompletion=LABS)
@@ -112,32 +112,32 @@ class LabOptions:
     release: Annotated[
         str | None, typer.Option(help="Ceph release; not with --image.", show_default="reef", autocompletion=RELEASES)
     ] = None
-    image: Annotated[str | None, typer.Option(help="Pulled image instead of a built one.", metavar="REF")] = None
+    image: Annotated[str | None, typer.Option(help="Use a pulled image instead of a built one.", metavar="REF")] = None
     profile: Annotated[
         str | None,
         typer.Option(
-            help="Hardware to predict for, by name or file; its requirements are judged beside any suite.",
+            help="Hardware to predict for, by name or file; its requirements are judged with any suite.",
             autocompletion=PROFILES,
         ),
     ] = None
     metrics: Annotated[
-        bool, typer.Option("--metrics", help="A Prometheus in every cluster; its series are kept with the run.")
+        bool, typer.Option("--metrics", help="Run a Prometheus in every cluster; its series are archived.")
     ] = False
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Make every cluster's stores anew; none come from an earlier cluster.")
+        bool, typer.Option("--fresh", help="Create the stores of every cluster anew; reuse none.")
     ] = False
     changes: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="Another figure in the profile, e.g. nodes.count=6; repeatable.", metavar="PLACE=VALUE"
+            "--set", help="Change a figure of the profile, e.g. nodes.count=6; repeatable.", metavar="PLACE=VALUE"
         ),
     ] = None
     inventory: Annotated[
-        Path | None, typer.Option(help="With --lab ssh: the machines of a cluster that exists.", metavar="FILE")
+        Path | None, typer.Option(help="With --lab ssh: the machines of an existing cluster.", metavar="FILE")
     ] = None
     may_break: Annotated[
         str | None,
-        typer.Option(help="With --lab ssh: what may be touched there; nothing by default.", metavar="FILE|LIST"),
+        typer.Option(help="With --lab ssh: what tests may change there; default: nothing.", metavar="FILE|LIST"),
     ] = None
 
 
@@ -145,10 +145,10 @@ class LabOptions:
 class Kept:
     """What is kept after the run."""
 
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster of the first failure up.")] = False
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster of the first failure running.")] = False
     archive: Annotated[Path | None, typer.Option(help="Folder for the run's archive.", metavar="DIR")] = None
     sign: Annotated[
-        Path | None, typer.Option(help="Sign the archive with this SSH key, or with the agent's.", metavar="KEY")
+        Path | None, typer.Option(help="Sign the archive with this SSH key, or the agent's.", metavar="KEY")
     ] = None
 
 
@@ -156,7 +156,7 @@ class Kept:
 def gate(
     out: Output, world: World, what: Selection, where: LabOptions, kept: Kept, failed_in: FailedInArgument = None
 ) -> int:
-    """Run the suites on real clusters and say what passed, failed, stayed open or was skipped.
+    """Run the suites on real clusters and report what passed, failed, was inconclusive or was skipped.
 
     Example: cephlab gate --suite interop --tier full -k 'objects and x86_64'
     """
@@ -172,10 +172,10 @@ def gate(
         )
     refuse_wrong(what.expression)
     if kept.sign:
-        sign(b"", kept.sign)  # a key that cannot sign is refused now, and not after the run
+        sign(b"", kept.sign)  # a key that cannot sign is refused now, not after the run
     if failed_in is not None and not what.rerun_failed:
         raise SpecError(
-            f"{failed_in} needs --rerun-failed", "no other gate reads an archive", "add it, or leave ARCHIVE out"
+            f"{failed_in} needs --rerun-failed", "only that option reads an archive", "add it, or leave ARCHIVE out"
         )
     home = world.home
     home.ensure()
@@ -202,7 +202,7 @@ def gate(
 
 
 def asked(world: World, what: Selection, where: LabOptions, kept: Kept, rerun: Path | None) -> Request:
-    """The gate that the options mean; SpecError where there is none such. rerun: archive whose failures run."""
+    """The request that the options make; SpecError if they do not fit together. rerun: archive whose failures run."""
     from cephlab.fixtures.options import SSH, earlier_of
     from cephlab.fixtures.run import Request
     from cephlab.fixtures.session import archive_name
@@ -213,11 +213,11 @@ def asked(world: World, what: Selection, where: LabOptions, kept: Kept, rerun: P
     everything = what.rerun_failed or what.resume is not None or bool(what.expression)
     refuse_on(what, where, kept)
     if what.scale_model and not (where.profile or what.rerun_failed or what.resume or where.lab == SSH):
-        raise SpecError("--scale-model needs a profile", "--profile: missing", "docs/scale.md")
+        raise SpecError("--scale-model needs a profile", "--profile: missing", "see docs/scale.md")
     if where.release is not None:
         world.images.book.release(where.release)
     if what.job is not None and what.suite:
-        raise SpecError("--job and --suite cannot be given together", "a job is a run of its own", "leave one out")
+        raise SpecError("--job and --suite cannot be given together", "a job runs instead of suites", "leave one out")
     brought = (*beside(world, where, what.suite or ()), *((SCALE,) if what.scale_model else ()))
     suites = chosen(what.suite or (), tier=what.tier or QUICK, everything=everything, beside=brought)
     suites = (JOBS, *(name for name in brought if name == REQUIREMENTS)) if what.job else suites
@@ -246,7 +246,7 @@ def asked(world: World, what: Selection, where: LabOptions, kept: Kept, rerun: P
 def run(
     request: Request, what: Selection, where: LabOptions, machines: Sequence[Machine], heard: Narration
 ) -> GateResult:
-    """In this process, in several, or on other machines."""
+    """Run the gate in this process, in several, or on other machines."""
     from cephlab.fixtures.lanes import run_in, run_side_by_side
     from cephlab.fixtures.run import run_gate
 
@@ -259,7 +259,7 @@ def run(
 
 
 def machines_on(named: str | None, where: LabOptions) -> tuple[Machine, ...]:
-    """The machines of --on, none of which is contacted; none where it was not given."""
+    """The machines of --on, without contacting them; none if it was not given."""
     from cephlab.fixtures.options import SSH
 
     if named is None:
@@ -267,12 +267,12 @@ def machines_on(named: str | None, where: LabOptions) -> tuple[Machine, ...]:
     from cephlab.fixtures.hosts import machines_of
 
     if where.lab == SSH:
-        raise SpecError(f"--on cannot be given with --lab {SSH}", "that is one cluster", "leave one out")
+        raise SpecError(f"--on cannot be given with --lab {SSH}", "that is one existing cluster", "leave one out")
     return machines_of(named, inventory_of(where))
 
 
 def inventory_of(where: LabOptions) -> Path | None:
-    """The inventory whose names --on takes."""
+    """The inventory whose machine names --on accepts."""
     from cephlab.lab.spec.inventory import INVENTORY_VARIABLE
 
     named = where.inventory or os.environ.get(INVENTORY_VARIABLE)
@@ -280,7 +280,7 @@ def inventory_of(where: LabOptions) -> Path | None:
 
 
 def refuse_on(what: Selection, where: LabOptions, kept: Kept) -> None:
-    """SpecError where --on is given with what belongs to this machine, or to one cluster."""
+    """SpecError if --on is given with an option that is for one machine only."""
     of_here = {
         "--profile": where.profile is not None,
         "--resume": what.resume is not None,
@@ -291,11 +291,11 @@ def refuse_on(what: Selection, where: LabOptions, kept: Kept) -> None:
     }
     given = [option for option, there in of_here.items() if there]
     if what.on is not None and given:
-        raise SpecError(f"--on cannot be given with {given[0]}", "that is of one machine", "leave one out")
+        raise SpecError(f"--on cannot be given with {given[0]}", "that option is for one machine", "leave one out")
 
 
 def lanes_of(jobs: int, where: LabOptions, resume: Path | None = None) -> int:
-    """How many processes run scenarios; SpecError where there is one cluster only, or one answer for the whole run."""
+    """How many processes run scenarios; SpecError for several, if an option allows only one."""
     from cephlab.fixtures.lanes import bearable
     from cephlab.fixtures.options import SSH
 
@@ -307,12 +307,12 @@ def lanes_of(jobs: int, where: LabOptions, resume: Path | None = None) -> int:
     }
     given = [name for name, there in shared.items() if there]
     if jobs > 1 and given:
-        raise SpecError(f"-j {jobs} cannot be given with {given[0]}", "it needs one process", "leave -j out")
+        raise SpecError(f"-j {jobs} cannot be given with {given[0]}", "that option needs a single process", "leave -j out")
     return 1 if given else jobs or bearable()
 
 
 def expectations(directory: Path) -> list[dict[str, Any]]:
-    """The predictions that a gate left in its archive, that of recovery last."""
+    """The predictions in the archive of a gate, the one of recovery last."""
     from cephlab.fixtures.expectation import SCENARIO
     from cephlab.lab.archive.archive import read_archive
 
@@ -322,7 +322,7 @@ def expectations(directory: Path) -> list[dict[str, Any]]:
 
 
 def requirement_lines(directory: Path) -> list[str]:
-    """What the profile is wanted for, with the verdicts, and for what is not surely kept what would be enough."""
+    """The requirements of the profile, with verdicts; where one is not surely met, also what would be enough."""
     from cephlab.lab.archive.archive import read_archive
     from cephlab.lab.report.wanted import wanted_of
 
@@ -335,16 +335,16 @@ def requirement_lines(directory: Path) -> list[str]:
         lines += [f"  enough: {line}" for line in wanted.data["enough"]]
         lines += [f"  not known: {line}" for line in wanted.data.get("doubts", ())]
         lines += [f"  measuring: {line}" for line in wanted.data.get("measuring", ())]
-    return ["", f"wanted of {wanted.data['profile']}:", *(f"  {line}" for line in lines)] if lines else []
+    return ["", f"requirements of {wanted.data['profile']}:", *(f"  {line}" for line in lines)] if lines else []
 
 
 def expectation_lines(predictions: Sequence[dict[str, Any]]) -> list[str]:
-    """A line for each prediction and each of its limits. How they come about fills pages: the report has it."""
+    """A line for each prediction and each of its limits. Derivations are long, so only the report has them."""
     lines = []
     for prediction in predictions:
         if "ops_s" in prediction:
             rate, latency = si(prediction["ops_s"], "ops/s"), si(prediction["latency_s"], "s")
-            found = f"{rate} after {latency}, limit: {prediction['bottleneck']}"
+            found = f"{rate}, mean latency {latency}, limit: {prediction['bottleneck']}"
             lines.append(f"predicted for {prediction['profile']}, {prediction['shape']}: {found}")
         elif "seconds" in prediction:
             lines.append(f"predicted for {prediction['profile']}: {prediction['text']}")
@@ -352,7 +352,7 @@ def expectation_lines(predictions: Sequence[dict[str, Any]]) -> list[str]:
             lines.append(f"not predicted for {prediction['profile']}, {prediction['shape']}: {prediction['unknown']}")
         lines += [_limit_line(limit) for limit in prediction.get("limits", ())]
     costs = dict.fromkeys(each["demands"] for each in predictions if "demands" in each)
-    rest = (*(f"demands {origin}" for origin in costs), "The report says how each figure comes about.")
+    rest = (*(f"demands {origin}" for origin in costs), "The report shows how each figure is derived.")
     return ["", *lines, *rest] if lines else []
 
 
@@ -363,9 +363,9 @@ def _limit_line(limit: Mapping[str, Any]) -> str:
 
 
 def beside(world: World, where: LabOptions, named: Sequence[str]) -> tuple[str, ...]:
-    """The suites that a profile brings: what measures costs, and what judges its requirements, where it has any.
+    """The suites that a profile adds: one that measures costs, and one that judges its requirements, if it has any.
 
-    SpecError where the latter was named and there are none.
+    SpecError if the latter was named and the profile has no requirements.
     """
     from cephlab.tuning.profilefile import find_hardware
 
@@ -374,7 +374,7 @@ def beside(world: World, where: LabOptions, named: Sequence[str]) -> tuple[str, 
         wanted = find_hardware(where.profile, world.home.profiles, where.changes or ()).requirements
     if REQUIREMENTS in named and not wanted:
         got = f"{where.profile} has none" if where.profile else "--profile: missing"
-        raise SpecError(f"--suite {REQUIREMENTS} needs a profile with requirements", got, "docs/requirements.md")
+        raise SpecError(f"--suite {REQUIREMENTS} needs a profile with requirements", got, "see docs/requirements.md")
     if not where.profile:
         return ()
     return (COSTS, REQUIREMENTS) if wanted else (COSTS,)
@@ -383,9 +383,9 @@ def beside(world: World, where: LabOptions, named: Sequence[str]) -> tuple[str, 
 def chosen(named: Sequence[str], *, tier: str, everything: bool, beside: Sequence[str] = ()) -> tuple[str, ...]:
     """The suites that a gate runs; an empty tuple means all of them.
 
-    A quick gate has to end in minutes. So where no suite is named, it runs only `interop`, which shows whether the two
-    architectures make one cluster. everything: whether scenarios are chosen by name or by an earlier run, which may
-    lie in any suite. beside: suites that a profile brings. Requirements are judged whatever else was named.
+    A quick gate must end within minutes. If no suite is named, it runs only `interop`, which shows whether the two
+    architectures form one cluster. everything: whether scenarios are chosen by name or by an earlier run; they may
+    be in any suite. beside: suites that a profile adds. Requirements are judged whatever else was named.
     """
     if ALL in named or (not named and (everything or tier != QUICK)):
         return ()

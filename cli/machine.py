@@ -1,4 +1,4 @@
-"""`cephlab doctor` and `cephlab probe`: what this machine has and lacks for a lab, and its speed as a profile."""
+"""`cephlab doctor` and `cephlab probe`: what a lab needs on this machine, and its speed as a profile."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from cephlab.lab.cluster.rates import Rates
 
 
-_REMEDY = "what it is for, and its remedy"
+_REMEDY = "what it is for, and how to get it"
 
 
 @framed
 def doctor(out: Output, world: World) -> int:
-    """Show each need of a lab: present, or missing with its remedy. Ends with 3 where no lab can run.
+    """Show what a lab needs: what is present, what is missing, and how to get it. Exit code 3 if no lab can run.
 
     Example: cephlab doctor
     """
@@ -47,12 +47,12 @@ def doctor(out: Output, world: World) -> int:
     out.result(_needs_page(needed), {"needs": [asdict(need) for need in needed], "ready": not lacks})
     if lacks and not out.as_json:
         detail = "\n".join(f"{need.name}: {need.detail}" for need in lacks)
-        raise LabBroken("no lab can run here", detail, "follow the remedies above, then run `cephlab doctor` again")
+        raise LabBroken("no lab can run here", detail, "install what is missing as shown above, then run `cephlab doctor` again")
     return LabBroken.exit_code if lacks else 0
 
 
 def _needs_page(needed: Sequence[Need]) -> Group:
-    """What is there and what is missing, and below them what each missing thing is for and its remedy."""
+    """What is present and what is missing; below it, what each missing thing is for and how to get it."""
     from rich.console import Group
     from rich.text import Text
 
@@ -82,14 +82,14 @@ class DiskOptions:
 
     disk: Annotated[Path, typer.Option(help="A folder on the disk to measure, or a device.", metavar="DIR|DEVICE")]
     size: Annotated[str, typer.Option(help="How much of the disk to use.")] = "1G"
-    seconds: Annotated[float, typer.Option(help="Of each of the six disk runs.", min=1)] = 5.0
-    kind: Annotated[str, typer.Option(help="What the disk is: hdd, ssd or nvme.", autocompletion=words(*DiskKind))] = (
+    seconds: Annotated[float, typer.Option(help="Duration of each of the six disk runs, in seconds.", min=1)] = 5.0
+    kind: Annotated[str, typer.Option(help="Kind of disk: hdd, ssd or nvme.", autocompletion=words(*DiskKind))] = (
         "ssd"
     )
-    destroy: Annotated[bool, typer.Option("--destroy-data", help="The disk is a device: overwrite it.")] = False
+    destroy: Annotated[bool, typer.Option("--destroy-data", help="Needed for a device: overwrite its data.")] = False
     precondition: Annotated[
         bool,
-        typer.Option("--precondition", help="Write all of it twice, then 4 KiB blocks until their rate is steady."),
+        typer.Option("--precondition", help="First write all of it twice, then 4 KiB blocks until steady state."),
     ] = False
 
     @property
@@ -102,7 +102,7 @@ def probe(
     out: Output,
     world: World,
     disk: DiskOptions,
-    peer: Annotated[str, typer.Option("--peer", help="Another machine, running `iperf3 -s`.", metavar="HOST")] = "",
+    peer: Annotated[str, typer.Option("--peer", help="Another machine that runs `iperf3 -s`.", metavar="HOST")] = "",
 ) -> None:
     """Measure core speed, memory, checksums, disk and network, and write the profile `this-machine`.
 
@@ -126,7 +126,7 @@ def probe(
 
 
 def _measured(world: World, disk: DiskOptions, peer: str, say: Progress) -> Profile:
-    """Refuse what cannot be measured here, then measure one thing after another."""
+    """Refuse what cannot be measured here, then measure one resource after the other."""
     from cephlab.tuning.profilefile import THIS_MACHINE
 
     with measure.scratch(disk.disk, disk.size_bytes, destroy=disk.destroy) as path:
@@ -143,7 +143,7 @@ def _measured(world: World, disk: DiskOptions, peer: str, say: Progress) -> Prof
         mtu_bytes=network.mtu_bytes,
         threads=Threads(),
         clients_on_nodes=True,
-        missing=("Power: not measured.", "The load runs on the same machine and takes its share of it."),
+        missing=("Power: not measured.", "The load runs on the same machine and takes part of its capacity."),
     )
 
 
@@ -157,7 +157,7 @@ class _NetworkFigures:
 
 
 def _network(peer: str, say: Progress) -> _NetworkFigures:
-    say(f"network to {peer or 'itself'}")
+    say(f"measuring the network to {peer or 'this machine itself'}")
     if peer:
         line = measure.line_to(peer, _NETWORK_S)
         return _NetworkFigures(
@@ -169,7 +169,7 @@ def _network(peer: str, say: Progress) -> _NetworkFigures:
     return _NetworkFigures(
         Figure(rate, Measure.RATE, "measured: iperf3 on the loopback, 1 stream"),
         Figure(
-            measure.loopback_rtt_s(), Measure.TIME, "measured: one byte and its answer, TCP on the loopback, median"
+            measure.loopback_rtt_s(), Measure.TIME, "measured: round trip of one byte, TCP on the loopback, median"
         ),
         _LOOPBACK_MTU,
     )
@@ -181,24 +181,24 @@ def _rates(world: World, say: Progress) -> Rates | None:
 
     own = None
     for arch, image in {image.arch: image for image in world.images.list()}.items():
-        say(f"checksum and erasure code of the {arch} image")
+        say(f"measuring checksum and erasure code of the {arch} image")
         measured = rates(image)
         if arch is host_arch():
             own = measured
         shown = f"{arch}: CRC-32C {measured.crc32c / 1e9:.2f} GB/s, EC 4+2 {measured.ec_encode / 1e9:.2f} GB/s"
-        say(f"{shown}; emulated, which says nothing of hardware" if measured.emulated else shown)
+        say(f"{shown}; emulated, so it says nothing about hardware" if measured.emulated else shown)
     if own is None:
-        say("no image of this architecture is cached: its checksum and erasure code are not measured")
+        say("no image of this architecture is cached: checksum and erasure code are not measured")
     return own
 
 
 def _machine(program: str, bandwidth: Figure, own: Rates | None, say: Progress) -> MachineClass:
     threads = psutil.cpu_count() or 1
     cores = psutil.cpu_count(logical=False) or threads
-    say("core speed: 7-Zip on all CPUs")
+    say("measuring core speed: 7-Zip on all CPUs")
     mips = measure.cpu_rating(program)
     points = mips / cores / measure.MIPS_PER_POINT
-    say("checksums and memory")
+    say("measuring checksums and memory")
     memory = psutil.virtual_memory().total
     copy = measure.memory_copy_bytes_s()
     return MachineClass(
@@ -210,9 +210,9 @@ def _machine(program: str, bandwidth: Figure, own: Rates | None, say: Progress) 
         core_speed=Figure(
             points,
             Measure.SPEED,
-            f"measured: 7-Zip {mips:,.0f} MIPS, {cores} cores, {threads} CPUs, {measure.MIPS_PER_POINT:g} MIPS a point",
+            f"measured: 7-Zip {mips:,.0f} MIPS, {cores} cores, {threads} CPUs, {measure.MIPS_PER_POINT:g} MIPS per point",
         ),
-        memory=Figure(memory, Measure.BYTES, f"the kernel's figure; one core copies {copy / 1e9:.1f} GB/s, measured"),
+        memory=Figure(memory, Measure.BYTES, f"from the kernel; one core copies {copy / 1e9:.1f} GB/s, measured"),
         bandwidth=bandwidth,
         crc32c=Figure(measure.crc32c_bytes_s(), Measure.RATE, "measured: fio --crctest, one core"),
         ec_encode=Figure(own.ec_encode, Measure.RATE, f"measured: {_CODE}, one core") if own else None,

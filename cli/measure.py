@@ -39,57 +39,57 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MeasuredLoad:
-    """What is measured, and how well."""
+    """What to measure, and how precisely."""
 
     op: Annotated[
         list[str] | None,
         typer.Option(
-            help="randwrite, randread, write, read or randrw70 (70 % random reads) of an image; put, get, delete or "
-            "list (1000 names) of objects through a gateway; seq of whole objects by rados bench; also as "
-            "randread:16k; repeatable.",
+            help="randwrite, randread, write, read or randrw70 (70 % random reads) on an image; put, get, delete or "
+            "list (1000 names) of objects through a gateway; seq: whole objects with rados bench. With a size: "
+            "randread:16k. Repeatable.",
             metavar="OP[:SIZE]",
             autocompletion=MEASURED_OPERATIONS,
         ),
     ] = None
-    bs: Annotated[str, typer.Option(help="Size of those operations that name none, e.g. 4k or 4M.", metavar="SIZE")] = (
+    bs: Annotated[str, typer.Option(help="Size of operations given without one, e.g. 4k or 4M.", metavar="SIZE")] = (
         "4k"
     )
     depth: Annotated[int, typer.Option(help="Requests in flight of each client.", min=1, max=MAX_DEPTH)] = 16
     clients: Annotated[
-        int, typer.Option(help="Clients at once, each on a node and an image of its own.", min=1, max=MAX_CLIENTS)
+        int, typer.Option(help="Clients at the same time, each with its own node and image.", min=1, max=MAX_CLIENTS)
     ] = 1
     low_depth: Annotated[
         int | None,
-        typer.Option(help="A second, lower load; 0 for none. Default: one client of several, else --depth / 4.", min=0),
+        typer.Option(help="Depth of a second, lower load; 0: none. Default: one client if there are several, else --depth / 4.", min=0),
     ] = None
-    size: Annotated[str, typer.Option(help="Size of each RBD image, written twice over first, or of all objects.")] = (
+    size: Annotated[str, typer.Option(help="Size of each RBD image, which is written twice first, or of all objects.")] = (
         "256M"
     )
-    within: Annotated[float, typer.Option(help="Wanted half width of the interval, in percent.", min=0.1)] = 3.0
-    budget: Annotated[float, typer.Option(help="Seconds of load at most for each operation.", min=5)] = 60.0
+    within: Annotated[float, typer.Option(help="Target half-width of the 95 % interval, in percent.", min=0.1)] = 3.0
+    budget: Annotated[float, typer.Option(help="Maximum seconds of load for each operation.", min=5)] = 60.0
 
 
 @dataclass(frozen=True)
 class MeasuredCluster:
-    """The cluster that it is measured on."""
+    """The cluster to measure on."""
 
     arch: Annotated[str, typer.Option(help="Architecture of the OSDs.", autocompletion=ARCHS)] = "x86_64"
-    replicas: Annotated[int, typer.Option(help="Copies; there are as many OSDs.", min=1, max=9)] = 3
-    ec: Annotated[str | None, typer.Option(help="K+M: erasure-coded instead, on K+M OSDs.", metavar="K+M")] = None
+    replicas: Annotated[int, typer.Option(help="Number of copies, and of OSDs.", min=1, max=9)] = 3
+    ec: Annotated[str | None, typer.Option(help="Erasure code instead of copies, on K+M OSDs.", metavar="K+M")] = None
     release: Annotated[
         str | None, typer.Option(help="Ceph release; not with --image.", show_default="reef", autocompletion=RELEASES)
     ] = None
     lab: Annotated[
         str,
         typer.Option(
-            help="auto (local or container), or any provider by its name; see docs/regression.md.", autocompletion=LABS
+            help="auto (local or container), or any provider by name; see docs/regression.md.", autocompletion=LABS
         ),
     ] = "auto"
-    image: Annotated[str | None, typer.Option(help="Pulled image instead of a built one.", metavar="REF")] = None
+    image: Annotated[str | None, typer.Option(help="Use a pulled image instead of a built one.", metavar="REF")] = None
     disks: Annotated[
         str,
         typer.Option(
-            help="memory, file, or auto: in memory where the provider can, so that CPU is what limits.",
+            help="memory, file, or auto: memory if the provider supports it, so that CPU is the limit.",
             autocompletion=words(*DISKS),
         ),
     ] = "auto"
@@ -100,16 +100,16 @@ class MeasuredCluster:
 
 @dataclass(frozen=True)
 class Afterwards:
-    """What becomes of the result."""
+    """What to do with the result."""
 
-    output: Annotated[Path | None, typer.Option(help="Demand file; in the home's `demands` when left out.")] = None
+    output: Annotated[Path | None, typer.Option(help="Demand file; default: in `demands` of the home.")] = None
     save_baseline: Annotated[
-        bool, typer.Option("--save-baseline", help="Keep the result as what later runs are compared with.")
+        bool, typer.Option("--save-baseline", help="Keep the result as the baseline for later comparisons.")
     ] = False
     beside: Annotated[
         str,
         typer.Option(
-            help="Raise this too, load both at once, and judge what became dearer: `baseline`, a release, the "
+            help="Also raise a second cluster, load both at once, and judge which costs rose: `baseline`, a release, the "
             "beginning of a cached image's key, or `same`.",
             metavar="WHAT",
             autocompletion=BESIDES,
@@ -117,13 +117,15 @@ class Afterwards:
     ] = ""
     changed: Annotated[
         list[str] | None,
-        typer.Option(help="With --beside: ceph.conf setting of the new side only; repeatable.", metavar="KEY=VALUE"),
+        typer.Option(help="With --beside: ceph.conf setting for the new side only; repeatable.", metavar="KEY=VALUE"),
     ] = None
 
 
 @framed
 def measure(out: Output, world: World, load: MeasuredLoad, cluster: MeasuredCluster, then: Afterwards) -> int:
-    """Raise a cluster, load it with one operation, and say what each role spends on it. Ctrl-C removes everything.
+    """Raise a cluster, load it with one operation, and report what each role spends on it.
+
+    Ctrl-C removes everything.
 
     Example: cephlab measure --op randwrite --bs 4k --depth 16
     """
@@ -178,7 +180,7 @@ def _do(
             measured.append(measure_one(cluster, plan, image_key=key, say=say, conditions=place.machine()))
     speed = speed_here(world.home)
     if not speed:
-        out.note("run `cephlab probe` and measure again where a prediction is to start from this")
+        out.note("to base predictions on this, run `cephlab probe` and measure again")
     measured = [rated(measurement, speed) for measurement in measured]
     path = output or world.home.demands / file_name(request, measured[0].demand)
     demandfile.save(path, measured)
@@ -186,7 +188,7 @@ def _do(
 
 
 def page(path: Path, measured: tuple[Measurement, ...]) -> Any:
-    """The intervals as tables, and the words that belong to them."""
+    """The intervals as tables, each with its notes."""
     from rich.console import Group
 
     parts: list[Any] = []
@@ -207,16 +209,16 @@ def _words(measurement: Measurement) -> str:
     lines = [
         measurement.stopped,
         measurement.linearity,
-        f"harness: {float(measurement.conditions.get('harness_share', 'nan')):.1%} of the CPU that was measured",
+        f"harness: {float(measurement.conditions.get('harness_share', 'nan')):.1%} of the measured CPU",
     ]
     if measurement.demand.emulated:
-        lines.append(f"says nothing of real hardware: {measurement.conditions.get('native', 'emulated')}")
+        lines.append(f"says nothing about real hardware: {measurement.conditions.get('native', 'emulated')}")
     return "\n".join(lines)
 
 
 BASELINE, SAME = "baseline", "same"
 _LEAST_KEY = 6
-"""Digits of an image's key that are enough to mean one."""
+"""How many digits of an image's key are enough to name one."""
 
 
 def measure_beside(
@@ -224,7 +226,7 @@ def measure_beside(
 ) -> list[Compared]:
     """Raise both clusters and load them together until the verdict is clear or the budget is spent.
 
-    what: the side that is compared with; changed: settings that only the other, the new side has.
+    what: the side to compare with; changed: settings that only the new side has.
     """
     from cephlab.lab.cluster.optionnames import refuse_unknown_options
     from cephlab.lab.cluster.raising import ClusterRequest, images_for, raise_for, refuse_unfit
@@ -237,7 +239,7 @@ def measure_beside(
     if any(plan.passes for plan in plans):
         why = "each pass of rados bench ends by itself"
         raise SpecError(
-            "--op seq and --beside do not go together", why, "measure each by itself, and `cephlab compare`"
+            "--op seq and --beside cannot be given together", why, "measure each alone, then `cephlab compare`"
         )
     if what not in (SAME, BASELINE, *world.images.book.releases):
         other_image(world, request, what, "")  # refused before any image is built
@@ -277,7 +279,7 @@ def measure_beside(
 
 
 def other_image(world: World, request: MeasureRequest, what: str, key: str) -> Image:
-    """The image that the new one is compared with; SpecError where the cache has none.
+    """The image to compare the new one with; SpecError if it is not cached.
 
     what: `same`, `baseline`, a release, or the beginning of a cached image's key. key: of the new image.
     """
@@ -295,9 +297,9 @@ def other_image(world: World, request: MeasureRequest, what: str, key: str) -> I
         return matches[0]
     known = ", ".join(sorted(image.key[:12] for image in cached)) or "none"
     raise SpecError(
-        f"--beside: {what!r} names no single image",
+        f"--beside: {what!r} does not name one image",
         f"looked for {wanted[:12]} of {request.osd_arch} among: {known}",
-        "`cephlab image ls` shows keys; where the image is gone, `cephlab compare` takes two demand files",
+        "`cephlab image ls` shows keys; if the image is gone, `cephlab compare` takes two demand files",
     )
 
 
@@ -318,7 +320,7 @@ def _baseline_key(world: World, request: MeasureRequest, key: str) -> str:
 
 
 def _files(world: World, request: MeasureRequest, old: Measurement, new: Measurement) -> tuple[Path, Path]:
-    """Demand files of both sides, beside each other in a folder of their own: no prediction starts from them."""
+    """Demand files of both sides, in a folder of their own, so that no prediction is based on them."""
     folder = world.home.demands / "beside"
     name = file_name(request, new.demand).removesuffix(".json")
     before, after = old.demand.image, new.demand.image

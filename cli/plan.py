@@ -1,4 +1,4 @@
-"""What `cephlab gate --plan` and `--list` say."""
+"""The output of `cephlab gate --plan` and `--list`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cephlab.cli.output import Output, table
 from cephlab.lab.base.numbers import how_many
 
-_SHOWS = "shows".ljust(40)  # so wide it is on a narrow terminal
+_SHOWS = "shows".ljust(40)  # its width on a narrow terminal
 
 if TYPE_CHECKING:
     from cephlab.cli.world import World
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def show(out: Output, request: Request, lanes: int, *, elsewhere: bool = False) -> int:
-    """What a gate would run, cluster by cluster; raises nothing.
+    """Show what a gate would run, cluster by cluster; raises no cluster.
 
-    lanes: how many scenarios run side by side, of each machine where they run elsewhere; 0 for what each bears.
+    lanes: how many scenarios run in parallel (on each machine, if elsewhere); 0 for as many as a machine can take.
     """
     from cephlab.fixtures.plan import memory_of, plan
     from cephlab.lab.report.page import seconds_text
@@ -40,15 +40,15 @@ def show(out: Output, request: Request, lanes: int, *, elsewhere: bool = False) 
     ]
     most, needed = memory_of(planned, lanes or 1), f"the largest needs about {memory_of(planned, 1) / GIB:.1f} GiB"
     if lanes > 1:
-        needed += f", {lanes} at a time up to {most / GIB:.1f} GiB"
-    unknown = f", and {len(running) - len(timed)} of unknown time" if len(timed) < len(running) else ""
-    last = "last time, or will by their load" if any(each.load_s for each in running) else "last time"
+        needed += f", {lanes} at the same time up to {most / GIB:.1f} GiB"
+    unknown = f"; time unknown for {len(running) - len(timed)}" if len(timed) < len(running) else ""
+    last = "last time, or by their load now" if any(each.load_s for each in running) else "last time"
     clusters = len({each.cluster for each in running})
     counted = f"{how_many(len(running), 'scenario')}, {how_many(clusters, 'cluster')}"
-    took = f"{len(timed)} of them took {seconds_text(sum(timed))} {last}{unknown}" if timed else "none was timed yet"
+    took = f"{len(timed)} of them took {seconds_text(sum(timed))} {last}{unknown}" if timed else "none has been timed yet"
     said = [
         f"{counted}, {_way(lanes, elsewhere=elsewhere)}; {needed}",
-        f"{took}; raising clusters comes on top",
+        f"{took}; raising the clusters takes more",
     ]
     scenarios = [asdict(each) for each in planned]
     told = {"scenarios": scenarios, "seconds": sum(timed), "lanes": lanes or None, "memory_bytes": most}
@@ -62,12 +62,12 @@ def show(out: Output, request: Request, lanes: int, *, elsewhere: bool = False) 
 
 
 def warn_of_unasked(out: Output, world: World, lab: str | None, on: str | None) -> None:
-    """Say in a plan that the provider which was asked for does not work here, or that other machines were not asked."""
+    """Warn in a plan that the wanted provider does not work here, or that other machines were not contacted."""
     from cephlab.fixtures.options import SSH
     from cephlab.lab.providers.select import AUTO, provider
 
     if on is not None:
-        out.warn(f"whether {on} can be reached and can run a gate is not looked at")
+        out.warn(f"not checked: whether {on} can be reached and can run a gate")
     elif lab not in (None, AUTO, SSH):
         reason = provider(str(lab), world.providers).unavailable()
         if reason is not None:
@@ -77,13 +77,13 @@ def warn_of_unasked(out: Output, world: World, lab: str | None, on: str | None) 
 def _way(lanes: int, *, elsewhere: bool) -> str:
     """How many scenarios run at a time."""
     if lanes == 0:
-        return "as many side by side as each machine bears"
-    said = "one by one" if lanes == 1 else f"{lanes} side by side"
+        return "as many in parallel as each machine can take"
+    said = "one by one" if lanes == 1 else f"{lanes} in parallel"
     return f"{said} on each machine" if elsewhere else said
 
 
 def _time(planned: PlannedScenario) -> str:
-    """How long it took, and how long its load will be where the user may set that."""
+    """How long it took last time, and how long its load takes now if the user can set that."""
     from cephlab.lab.report.page import seconds_text
 
     last = "unknown" if planned.last_s is None else seconds_text(planned.last_s)
@@ -91,7 +91,7 @@ def _time(planned: PlannedScenario) -> str:
 
 
 def name_all(out: Output, request: Request) -> int:
-    """The scenarios of a gate and what each is to show; raises nothing."""
+    """List the scenarios of a gate and what each shows; raises no cluster."""
     from cephlab.fixtures.plan import plan
 
     planned = plan(request)

@@ -1,4 +1,4 @@
-"""`cephlab predict` and `explain`: what a profile should deliver, how far that is trusted, and why."""
+"""`cephlab predict` and `explain`: what a profile should deliver, with what certainty, and why."""
 
 from __future__ import annotations
 
@@ -45,43 +45,43 @@ DemandOption = Annotated[
 
 @dataclass(frozen=True)
 class Machines:
-    """The hardware that is predicted for. changes: what it has otherwise than its file."""
+    """The hardware to predict for. changes: `PLACE=VALUE`, which override its file."""
 
     profile: ProfileOption
     changes: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="Another figure in the profile, e.g. nodes.count=6; repeatable.", metavar="PLACE=VALUE"
+            "--set", help="Change a figure of the profile, e.g. nodes.count=6; repeatable.", metavar="PLACE=VALUE"
         ),
     ] = None
 
 
 @dataclass(frozen=True)
 class Further:
-    """What else is predicted: other points, other machines, a recovery."""
+    """What else to predict: other points, other machines, a recovery."""
 
     sweep: Annotated[
         str,
         typer.Option(
             metavar="WHAT",
-            help="Also for 1, 2, 4 ... of these: depth or clients; or for each of nodes.count=3..12.",
+            help="Also predict for 1, 2, 4 ... up to the depth or clients given, or for each of e.g. nodes.count=3..12.",
             autocompletion=words(*LOADS),
         ),
     ] = ""
     compare: Annotated[
         list[str] | None,
         typer.Option(
-            help="Also another profile, side by side; repeatable.", metavar="PROFILE", autocompletion=PROFILES
+            help="Also predict for this profile, side by side; repeatable.", metavar="PROFILE", autocompletion=PROFILES
         ),
     ] = None
     recover: Annotated[
-        str, typer.Option(metavar="SIZE", help="Also the time to copy a lost node that held so much.")
+        str, typer.Option(metavar="SIZE", help="Also predict the time to recover a lost node that held this much.")
     ] = ""
 
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """The load that is predicted for, and what it costs. op: empty for the command's default."""
+    """The load to predict for, and its costs. op: empty for the command's default."""
 
     op: Annotated[
         str,
@@ -90,45 +90,45 @@ class LoadOptions:
             autocompletion=PREDICTED_OPERATIONS,
         ),
     ] = ""
-    bs: Annotated[str, typer.Option(help="Of one operation: 4k, 64k, 4M.", metavar="SIZE")] = "4k"
-    replicas: Annotated[int, typer.Option(min=1, help="Copies of each object.")] = 3
-    ec: Annotated[str, typer.Option(metavar="K+M", help="Erasure code in place of copies.")] = ""
-    clients: Annotated[int, typer.Option(min=1, help="Load generators.")] = 16
-    depth: Annotated[int, typer.Option(min=1, help="Operations in flight of each.")] = 16
+    bs: Annotated[str, typer.Option(help="Size of one operation, e.g. 4k, 64k or 4M.", metavar="SIZE")] = "4k"
+    replicas: Annotated[int, typer.Option(min=1, help="Number of copies of each object.")] = 3
+    ec: Annotated[str, typer.Option(metavar="K+M", help="Erasure code instead of copies.")] = ""
+    clients: Annotated[int, typer.Option(min=1, help="Number of load generators.")] = 16
+    depth: Annotated[int, typer.Option(min=1, help="Operations in flight of each client.")] = 16
     hit_ratio: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of reads that OSDs answer from their memory.")
+        float, typer.Option(min=0, max=1, help="Hit ratio: share of reads that OSDs answer from memory.")
     ] = 0.0
     span: Annotated[
-        float, typer.Option(min=1e-6, max=1, help="Share of each disk that the data lies on, for rotating disks.")
+        float, typer.Option(min=1e-6, max=1, help="Share of each disk that holds the data, for rotating disks.")
     ] = 1.0
-    stripe_unit: Annotated[str, typer.Option(metavar="SIZE", help="Of one chunk of an erasure code: 4k, 16k.")] = "4k"
+    stripe_unit: Annotated[str, typer.Option(metavar="SIZE", help="Size of one erasure code chunk, e.g. 4k or 16k.")] = "4k"
     data: Annotated[
         str,
-        typer.Option(metavar="SIZE", help="Of all that the pool holds: so much of its metadata is in memory."),
+        typer.Option(metavar="SIZE", help="Size of all data in the pool; decides how much of its metadata is in memory."),
     ] = ""
     demand: DemandOption = None
     release: Annotated[
         str,
         typer.Option(
-            help="Ceph's release on the cluster; default: that of the demands.", autocompletion=DEMANDED_RELEASES
+            help="Ceph release of the cluster; default: that of the demands.", autocompletion=DEMANDED_RELEASES
         ),
     ] = ""
 
     def demands(self, home: Home) -> tuple[tuple[Demand, ...], str]:
-        """(demands for the release, where they are from); SpecError for a release that there is not."""
+        """(demands for the release, where they are from); SpecError for an unknown release."""
         from cephlab.tuning.demandsets import find_demands, find_every_demand, of_release
 
         if not self.release:
             return find_demands(home.demands, self.demand)
         if self.release not in KNOWN_RELEASES:
             wanted = f"wanted one of {', '.join(KNOWN_RELEASES)}"
-            raise SpecError("--release is no release of Ceph", f"got {self.release!r}, {wanted}")
+            raise SpecError("--release is not a known release of Ceph", f"got {self.release!r}, {wanted}")
         every, origin = find_every_demand(home.demands, self.demand)
         return of_release(every, self.release), origin
 
     @property
     def shapes(self) -> list[Shape]:
-        """The load; without an operation, small random reads and writes."""
+        """The loads: of the given operation, else small random reads and writes."""
         return [self.shape(name) for name in ([self.op] if self.op else ["randread", "randwrite"])]
 
     def shape(self, op: str) -> Shape:
@@ -153,7 +153,7 @@ class LoadOptions:
 
 @framed
 def predict(out: Output, world: World, machines: Machines, load: LoadOptions, further: Further) -> None:
-    """Say what a cluster of that profile should deliver, and what limits it.
+    """Predict what a cluster of that profile should deliver, and what limits it.
 
     Example: cephlab predict --profile kunpeng920 --op randwrite --depth 32
     """
@@ -203,10 +203,10 @@ def predict(out: Output, world: World, machines: Machines, load: LoadOptions, fu
     if rebuilt:
         out.lines("", *rebuilt.lines)
     if published:
-        out.lines("", "beside what was published of this cluster, under the load that it was published for:")
+        out.lines("", "compared with figures published for this cluster, under the published load:")
         show_comparisons(out, published)
         if theirs != origin:
-            out.note(f"demands of those: {theirs}")
+            out.note(f"demands for these: {theirs}")
 
 
 @framed
@@ -252,7 +252,7 @@ class Recovered:
 
 
 def _amount(option: str, text: str) -> float:
-    """Bytes of "20 TB" as profiles have it, or of "4T" as other options do; SpecError where that is none."""
+    """Bytes of "20 TB" as in profiles, or of "4T" as in other options; SpecError if it is not a size."""
     try:
         return parse(text, Measure.BYTES)
     except ValueError:
@@ -263,7 +263,7 @@ def _amount(option: str, text: str) -> float:
 
 
 def recovered(world: World, size: str, demands: Sequence[Demand], profile: Profile, *, k: int) -> Recovered:
-    """For a node that held `size` ("4500 GB"); SpecError where that is no size. k: of an erasure code, 0 for copies."""
+    """For a node that held `size` ("4500 GB"); SpecError if it is not a size. k: of an erasure code, 0 for copies."""
     from cephlab.tuning.limits import recovery_limit, supported_factor
     from cephlab.tuning.recovery import recovery_time
     from cephlab.tuning.references import FigureKind
@@ -273,8 +273,8 @@ def recovered(world: World, size: str, demands: Sequence[Demand], profile: Profi
     limit = recovery_limit(time, supported_factor(demands, (FigureKind.RECOVERY,), world.profile))
     steps = limit.derivation.lines()
     heading = (
-        f"{profile.name}: a lost node is copied again in {time.seconds:,.0f} s, limit: {time.limit}; "
-        f"on the hardware at most {limit.high:,.0f} s"
+        f"{profile.name}: a lost node is recovered in {time.seconds:,.0f} s, limit: {time.limit}; "
+        f"on the hardware in at most {limit.high:,.0f} s"
     )
     value = {"profile": profile.name, "seconds": time.seconds, "limited_by": time.limit, "at_most_s": limit.high}
     return Recovered([heading, *(f"  {step}" for step in steps)], {**value, "derivation": steps})
@@ -292,7 +292,7 @@ def _published(world: World, profile: str, chosen: Path | None) -> tuple[list[Co
 
 
 def compared(comparison: Comparison) -> dict[str, Any]:
-    """A comparison as JSON values; predicted and ratio are null where the model cannot speak, with `why`."""
+    """A comparison as JSON values; predicted and ratio are null, with `why`, if the model cannot predict it."""
     return {
         "source": comparison.reference,
         "name": comparison.figure.name,
@@ -332,7 +332,7 @@ def _values(predictions: Sequence[Prediction]) -> list[dict[str, Any]]:
 
 
 def interval_value(trust: Trust, prediction: Prediction) -> dict[str, Any]:
-    """The 90 % interval of a prediction as JSON values, with what was never validated."""
+    """The 90 % interval of a prediction as JSON values, with what was not validated."""
     return {
         "ops_s": list(trust.around(prediction.ops)),
         "latency_s": list(trust.around(prediction.latency_s)),
@@ -344,7 +344,7 @@ def interval_value(trust: Trust, prediction: Prediction) -> dict[str, Any]:
 
 
 def _note_doubts(out: Output, predictions: Sequence[Prediction]) -> None:
-    """Where the intervals come from, what was never validated and what is not known, each once."""
+    """Note where the intervals come from, what was not validated and what is not known, each once."""
     lines = [f"in brackets: {made.trust}" for made in predictions]
     lines += [line for made in predictions for line in made.trust.outside]
     lines += [f"not known: {line}" for made in predictions for line in made.unknown]

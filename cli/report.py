@@ -25,15 +25,15 @@ _ALTERED = 3
 
 SignersOption = Annotated[
     Path | None,
-    typer.Option(help="Who may have signed it: an allowed_signers file.", metavar="FILE", exists=True, dir_okay=False),
+    typer.Option(help="allowed_signers file: who may have signed it.", metavar="FILE", exists=True, dir_okay=False),
 ]
 
 
 @framed
 def judge_again(out: Output, world: World, directory: ArchiveArgument = None, signers: SignersOption = None) -> int:
-    """Judge a run's history with the checks of this cephlab, and say where that differs from the stored verdict.
+    """Judge the history of a run again with the checks of this cephlab, and show which verdicts differ.
 
-    Ends with 3 where the archive was altered.
+    Exit code 3 if the archive was altered.
 
     Example: cephlab judge ARCHIVE
     """
@@ -50,7 +50,7 @@ def judge_again(out: Output, world: World, directory: ArchiveArgument = None, si
         stored = f" (stored: {verdict.stored})" if verdict.differs else ""
         lines.append(f"{verdict.scenario}: {now}{stored}: {verdict.reason}")
     differing = sum(1 for verdict in verdicts if verdict.differs)
-    lines += ["", f"{how_many(len(verdicts), 'scenario')}, {differing} judged otherwise than at the time"]
+    lines += ["", f"{how_many(len(verdicts), 'scenario')}, {differing} judged differently than in the run"]
     lines += [f"signed by {archive.signer}"] if archive.signer else []
     value = {
         "altered": list(archive.altered),
@@ -64,14 +64,14 @@ def judge_again(out: Output, world: World, directory: ArchiveArgument = None, si
     code = exit_code([verdict.now or verdict.stored for verdict in verdicts if verdict.quarantined is None])
     code = _ALTERED if archive.altered else code
     if archive.manifest["state"] != "complete":
-        left = left_list(archive.left) if archive.left else "what did not run is not known"
+        left = left_list(archive.left) if archive.left else "it is not known what did not run"
         out.warn(f"the run was cut short; {left}")
         code = code or exit_code([Ending.INCONCLUSIVE])
     return code
 
 
 def warn_of_doubts(out: Output, archive: Archive) -> int:
-    """Say why an archive's stored verdicts cannot be relied on; returns 3 then, else 0."""
+    """Warn why the stored verdicts of an archive cannot be relied on; returns 3 then, else 0."""
     for line in archive.doubts:
         out.warn(line)
     return _ALTERED if archive.doubts else 0
@@ -79,16 +79,16 @@ def warn_of_doubts(out: Output, archive: Archive) -> int:
 
 @dataclass(frozen=True)
 class PageOptions:
-    """Where the page goes, and what else is on it."""
+    """Where to write the page, and what else to put on it."""
 
-    output: Annotated[Path | None, typer.Option(help="File to write; report.html in ARCHIVE when left out.")] = None
+    output: Annotated[Path | None, typer.Option(help="File to write; default: report.html in ARCHIVE.")] = None
     beside: Annotated[
-        list[Path] | None, typer.Option(help="Another archive whose database runs are compared as well; repeatable.")
+        list[Path] | None, typer.Option(help="Another archive with database runs to compare; repeatable.")
     ] = None
     defect: Annotated[
         str | None,
         typer.Option(
-            help="Print instead what the run saw of this known defect, with the program that shows it.",
+            help="Instead print what the run saw of this known defect, and a program that reproduces it.",
             autocompletion=DEFECTS,
         ),
     ] = None
@@ -99,7 +99,7 @@ class PageOptions:
 def report(
     out: Output, world: World, page: PageOptions, directory: ArchiveArgument = None, signers: SignersOption = None
 ) -> int:
-    """Write one self-contained HTML page from an archive; ends with 3 where its verdicts cannot be relied on.
+    """Write one self-contained HTML page from an archive. Exit code 3 if its verdicts cannot be relied on.
 
     Example: cephlab report ARCHIVE --output page.html
     """
@@ -127,7 +127,7 @@ def report(
     written = (page.output or directory / "report.html").absolute()
     out.result(str(written), {"report": str(written), "doubts": list(archive.doubts)})
     if page.show and not webbrowser.open(written.as_uri()):
-        raise LabBroken("no browser could be opened", str(written), "open that file with a browser of yours")
+        raise LabBroken("no browser could be opened", str(written), "open that file in a browser yourself")
     return warn_of_doubts(out, archive)
 
 
@@ -137,11 +137,11 @@ def summary(
     world: World,
     directory: ArchiveArgument = None,
     annotate: Annotated[
-        bool, typer.Option("--annotate", help="Print GitHub's annotations instead: one line for what did not pass.")
+        bool, typer.Option("--annotate", help="Print GitHub annotations instead: a line for each scenario that did not pass.")
     ] = False,
     signers: SignersOption = None,
 ) -> int:
-    """Print an archived run's verdicts as Markdown; ends with 3 where they cannot be relied on.
+    """Print the verdicts of an archived run as Markdown. Exit code 3 if they cannot be relied on.
 
     Example: cephlab summary ARCHIVE
     """

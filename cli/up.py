@@ -1,4 +1,4 @@
-"""`cephlab up`: raise a cluster, or put MicroCeph on machines, wait until it is healthy, and leave it running."""
+"""`cephlab up`: raises a cluster, or puts MicroCeph on machines, waits until it is healthy, and leaves it running."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ _DEFAULT_RELEASE = "squid"
 
 @dataclass(frozen=True)
 class MicrocephOptions:
-    """How Ceph gets onto the machines, and onto which."""
+    """How to install Ceph, and on which machines."""
 
     deploy: Annotated[
         str,
         typer.Option(
-            help=f"{PACKAGES}, or {MICROCEPH}, which only the hosted workflow verifies: docs/microceph.md.",
+            help=f"{PACKAGES}, or {MICROCEPH}, which only the hosted workflow verifies; see docs/microceph.md.",
             autocompletion=words(PACKAGES, MICROCEPH),
         ),
     ] = PACKAGES
     inventory: Annotated[
-        Path | None, typer.Option(help="Machines that get MicroCeph; see docs/microceph.md.", metavar="FILE")
+        Path | None, typer.Option(help="Machines to put MicroCeph on; see docs/microceph.md.", metavar="FILE")
     ] = None
-    snap: Annotated[Path | None, typer.Option(help="MicroCeph from a file, not from the store.", metavar="FILE")] = None
+    snap: Annotated[Path | None, typer.Option(help="MicroCeph from this file, not from the store.", metavar="FILE")] = None
     device: Annotated[
-        list[str] | None, typer.Option(help="Disk for MicroCeph, wiped; repeatable.", metavar="MACHINE:/dev/NAME")
+        list[str] | None, typer.Option(help="Disk for MicroCeph; it is wiped; repeatable.", metavar="MACHINE:/dev/NAME")
     ] = None
     gateway: Annotated[list[str] | None, typer.Option(help="Object gateway; repeatable.", metavar="MACHINE:PORT")] = (
         None
     )
 
     def refuse_misplaced(self, cluster: ClusterOptions) -> None:
-        """SpecError for an unknown deployer, and for options that the chosen one has no use for."""
+        """SpecError for an unknown deployer, and for options that the chosen one does not have."""
         if self.deploy not in (PACKAGES, MICROCEPH):
             raise SpecError(
                 f"unknown deployer {self.deploy!r}", f"known: {PACKAGES}, {MICROCEPH}", "choose another --deploy"
@@ -66,14 +66,14 @@ class MicrocephOptions:
         misplaced = [option for option, value in foreign.items() if value]
         if misplaced:
             raise SpecError(
-                f"{', '.join(misplaced)}: for --deploy {other} only", f"--deploy is {self.deploy}", "leave it out"
+                f"{', '.join(misplaced)}: only for --deploy {other}", f"--deploy is {self.deploy}", "leave it out"
             )
 
 
 def raise_microceph(
     world: World, out: Output, options: MicrocephOptions, cluster: ClusterOptions, name: str | None
 ) -> dict[str, Any]:
-    """Refuse, or put MicroCeph onto the machines and keep the run; what `--json` prints."""
+    """Put MicroCeph onto the machines and keep the run, or refuse; returns what `--json` prints."""
     from cephlab.lab.cluster.deploy.machines import raise_on_machines
     from cephlab.lab.cluster.deploy.microceph import Source, source_for
     from cephlab.lab.providers.ssh import SshProvider
@@ -82,8 +82,8 @@ def raise_microceph(
     if options.inventory is None:
         raise SpecError(
             f"--deploy {MICROCEPH} needs machines that have snapd",
-            "the images of cephlab have none",
-            "name them by --inventory FILE: docs/microceph.md",
+            "the images of cephlab do not have it",
+            "name them with --inventory FILE; see docs/microceph.md",
         )
     inventory = load_inventory(options.inventory)
     disks, gateways = disks_of(inventory, options, cluster), _ports(options.gateway or ())
@@ -117,9 +117,9 @@ def _forget(world: World, name: str, error: BaseException) -> None:
 
 
 def disks_of(inventory: Inventory, options: MicrocephOptions, cluster: ClusterOptions) -> Mapping[str, Sequence[str]]:
-    """Per machine what `disk add` takes: its devices, else files with loop devices over them.
+    """For each machine what `disk add` takes: its devices, else files with loop devices over them.
 
-    The names of machines are checked where they are used.
+    Names of machines are checked later, where they are used.
     """
     from cephlab.lab.cluster.deploy.machines import servers_of
     from cephlab.lab.cluster.deploy.microceph import loops
@@ -128,7 +128,7 @@ def disks_of(inventory: Inventory, options: MicrocephOptions, cluster: ClusterOp
     for text in options.device or ():
         machine, path = _pair(text, "MACHINE:/dev/NAME")
         if not path.startswith("/dev/"):
-            raise SpecError(f"--device {text} is no disk", f"got {path}", "wanted: MACHINE:/dev/NAME")
+            raise SpecError(f"--device {text} is not a disk", f"got {path}", "wanted: MACHINE:/dev/NAME")
         devices.setdefault(machine, []).append(path)
     if devices:
         return devices
@@ -158,19 +158,19 @@ _TAIL_LINES = 4
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Where it is raised, and what becomes of it."""
+    """Where the cluster is raised, and what happens to it."""
 
     lab: Annotated[str, typer.Option(help="auto, or a provider; see `cephlab doctor`.", autocompletion=LABS)] = "auto"
-    name: Annotated[str | None, typer.Option(help="Name of the cluster; made up when left out.")] = None
+    name: Annotated[str | None, typer.Option(help="Name of the cluster; default: a generated one.")] = None
     timeout: Annotated[
-        float, typer.Option(help="Time to wait for HEALTH_OK, before patience.", min=1, metavar="SECONDS")
+        float, typer.Option(help="Time to wait for HEALTH_OK; longer for emulated nodes.", min=1, metavar="SECONDS")
     ] = HEALTHY_S
-    keep: Annotated[bool, typer.Option("--keep", help="Leave a cluster that failed to come up as it is.")] = False
+    keep: Annotated[bool, typer.Option("--keep", help="Keep a cluster that failed to come up.")] = False
     from_stores: Annotated[
         bool,
         typer.Option(
             "--from-stores",
-            help="Raise it from the stores of one like it that was healthy in the last 12 hours, with that one's fsid.",
+            help="Start from the stores of an equal cluster that was healthy in the last 12 hours; keeps its fsid.",
         ),
     ] = False
     dry_run: Annotated[
@@ -186,10 +186,10 @@ def up(out: Output, world: World, cluster: ClusterOptions, run: RunOptions, snap
     """
     snaps.refuse_misplaced(cluster)
     if not math.isfinite(run.timeout):
-        raise SpecError(f"--timeout: {run.timeout} is no time to wait", "wanted: seconds, 1 or more", "write 600")
+        raise SpecError(f"--timeout: {run.timeout} is not a time", "wanted: seconds, 1 or more", "write 600")
     if run.dry_run:
         if snaps.deploy == MICROCEPH:
-            raise SpecError("--dry-run cannot look at machines that exist", f"--deploy is {MICROCEPH}", "leave it out")
+            raise SpecError("--dry-run cannot check existing machines", f"--deploy is {MICROCEPH}", "leave it out")
         return show_plan(world, out, cluster, run)
     if snaps.deploy == MICROCEPH:
         raised = raise_microceph(world, out, snaps, cluster, run.name)
@@ -199,7 +199,7 @@ def up(out: Output, world: World, cluster: ClusterOptions, run: RunOptions, snap
 
 
 def show_plan(world: World, out: Output, request: ClusterOptions, options: RunOptions) -> None:
-    """Refuse what would be refused, or show what would be raised. Builds nothing either."""
+    """Refuse what `up` would refuse, or show what it would raise. Builds no image."""
     if options.name is not None:
         world.runs.unused(options.name)
     from cephlab.cli.spec import plan_page, plan_value
@@ -212,14 +212,14 @@ def show_plan(world: World, out: Output, request: ClusterOptions, options: RunOp
     images = {arch: world.images.cached(spec.release, arch, role_sets(spec)) for arch in archs}
     refuse_unknown_options(spec, {arch: image for arch, image in images.items() if image is not None})
     if spec.options and not any(images.values()):
-        out.warn(f"whether there are such settings was not looked at: no image of {spec.image or spec.release} is here")
+        out.warn(f"the ceph.conf settings were not checked: no image of {spec.image or spec.release} is cached")
     cached = {arch.value: image.key if image is not None else None for arch, image in images.items()}
     sizing = refuse_unfit(spec, world.home, world.images)
     out.result(plan_page(spec, choice, sizing, cached), plan_value(spec, choice, cached))
 
 
 def raise_cluster(world: World, out: Output, request: ClusterOptions, options: RunOptions) -> dict[str, Any]:
-    """Refuse, or raise a cluster that outlives this process; what `--json` prints. Removes everything when it fails."""
+    """Raise a cluster that outlives this process; returns what `--json` prints. Removes everything if it fails."""
     began = SYSTEM.monotonic()
     choice, spec = _plan(world, out, request, options.lab)
     out.note(f"provider: {choice.reason}")
@@ -278,14 +278,14 @@ def _raise(world: World, provider: Provider, spec: ClusterSpec, options: RunOpti
                 cluster.keep()
                 error.add_note(f"kept as {cluster.name}; remove it with: cephlab down {cluster.name}")
             raise
-        # From here on nobody but `down` removes it, so nothing that can fail may come before it is healthy.
+        # From here on only `cephlab down` removes it, so everything that can fail comes before this.
         cluster.keep()
         say("healthy")
         return cluster
 
 
 def describe(cluster: OwnCluster, *, seconds: float) -> dict[str, Any]:
-    """What `up --json` prints. conf, keyring, s3: files on this machine; seconds: from the command's start."""
+    """What `up --json` prints. conf, keyring, s3: files on this machine; seconds: since the command started."""
     from cephlab.lab.cluster.own import described
 
     conf, keyring = cluster.client_files
@@ -313,6 +313,6 @@ def describe(cluster: OwnCluster, *, seconds: float) -> dict[str, Any]:
 
 
 def last_words(cluster: OwnCluster) -> str:
-    """The ends of all daemons' logs: they are about to be removed with the cluster."""
+    """The last log lines of all daemons: the logs are about to be removed with the cluster."""
     tails = ((daemon, daemon.log_tail(_TAIL_LINES) or "(none)") for daemon in cluster.daemons.values())
     return "\n".join(f"last log lines of {daemon.name} on {daemon.host.name}:\n{tail}" for daemon, tail in tails)

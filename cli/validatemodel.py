@@ -1,4 +1,4 @@
-"""`cephlab validate-model`: how right the model is, by publications, and with each test bed left out of its fit."""
+"""`cephlab validate-model`: the model's error against publications, also with each test bed left out of the fit."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def validate_model(
     demand: DemandOption = None,
     reference: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="Publication to compare with instead of those shipped; repeatable."),
+        typer.Option(metavar="FILE", help="Publication to compare with, instead of the shipped ones; repeatable."),
     ] = None,
     fit: Annotated[
         Path | None,
         typer.Option(
-            "--fit", metavar="FILE", help="Fit the free constants again, leave each test bed out, write them."
+            "--fit", metavar="FILE", help="Fit the free constants again, also without each test bed, and write them."
         ),
     ] = None,
     picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw predicted against published into this SVG file.")
+        Path | None, typer.Option(metavar="FILE", help="Plot predicted against published figures into this SVG file.")
     ] = None,
 ) -> int:
-    """Predict every published figure of the reference papers, and say how far off that is.
+    """Predict every published figure of the reference papers, and report the error.
 
-    Exit code 1 when that is further than the target, 6 when nothing could be predicted.
+    Exit code 1 if the error is above the target, 6 if nothing could be predicted.
 
     Example: cephlab validate-model
     """
@@ -77,7 +77,7 @@ def validate_model(
 def _fitted(
     out: Output, world: World, demands: Sequence[Demand], references: Sequence[Publication], path: Path
 ) -> tuple[Miss, ...]:
-    """Fit to the references, leave each out in turn, and write the result to `path`, which this run does not use."""
+    """Fit to the references, then without each of them; write the result to `path`. This run does not use it."""
     from cephlab.tuning import fit
 
     figures = fit.cases(demands, references, world.profile)
@@ -92,12 +92,12 @@ def _show_validation(
 ) -> None:
     predicted = [comparison for comparison in validation.comparisons if comparison.ratio is not None]
     show_comparisons(out, predicted)
-    out.listed("rests on assumptions (what was assumed -> ratio if it were otherwise):", assumption_lines(validation))
+    out.listed("rests on assumptions (what was assumed -> ratio with another assumption):", assumption_lines(validation))
     beyond = [comparison for comparison in validation.comparisons if comparison.ratio is None]
     named = [f"{each.reference}, {each.figure.name} ({si(each.figure.value, each.figure.unit)})" for each in beyond]
     out.listed("beyond the model:", [f"{name}: {each.why}" for name, each in zip(named, beyond, strict=True)])
     lost = [f"{reference.name}: {line}" for reference in references for line in reference.lost]
-    out.listed("in graphs that the text copies lack:", lost)
+    out.listed("only in graphs, which the text copies do not have:", lost)
     _show_left_out(out, validation, misses)
     print(f"\n{summary(validation)}")
 
@@ -116,12 +116,12 @@ def _show_left_out(out: Output, validation: Validation, misses: Sequence[Miss]) 
         [kind, f"{row['error']:.2f}", str(row["test_beds"]), f"{row['factor']:.2f}"]
         for kind, row in value["by_kind"].items()
     ]
-    out.result(table(("kind of load", "left out, median", "test beds", "90 % within, times"), kinds), None)
+    out.result(table(("kind of load", "left out, median", "test beds", "90 % within factor"), kinds), None)
     print(f"median of the test beds left out {value['median']:.2f}; {value['coverage']:.0%} within the interval")
 
 
 def left_out_value(misses: Sequence[Miss]) -> dict[str, Any]:
-    """The errors of test beds that were left out, as JSON values."""
+    """The errors of the test beds that were left out, as JSON values."""
     from statistics import median
 
     from cephlab.tuning.fit import bed_errors, kind_errors
@@ -145,7 +145,7 @@ def assumption_lines(validation: Validation) -> list[str]:
 
 
 def summary(validation: Validation) -> str:
-    """How many figures, how far off with and without those that rest on assumptions, whether that is the target."""
+    """How many figures, their error with and without those that rest on assumptions, and whether the target is met."""
     from cephlab.tuning.validate import RATES, TARGET_ERROR, TARGET_WORST
 
     rates = validation.of(RATES)
@@ -165,7 +165,7 @@ def summary(validation: Validation) -> str:
 
 
 def validation_value(validation: Validation, references: Sequence[Publication]) -> dict[str, Any]:
-    """A validation as JSON values; predicted and ratio are null where the model cannot speak, with `why`."""
+    """A validation as JSON values; predicted and ratio are null, with `why`, if the model cannot predict it."""
     from cephlab.tuning.validate import RATES
 
     return {

@@ -72,7 +72,7 @@ def test_predict_shows_what_the_paper_published_beside(world: World) -> None:
     shown = _cephlab(world, "predict", *ALTRA)
     found = _json(world, "predict", *ALTRA)
 
-    assert "beside what was published" in shown.stdout
+    assert "compared with figures published" in shown.stdout
     assert {one["name"]: one["published"] for one in found["published"]}["random read, many clients"] == 970_000
     assert _json(world, "predict", "--profile", "ci-hosted-x86")["published"] == []
 
@@ -148,7 +148,7 @@ def test_validate_model_compares_and_says_what_it_cannot(world: World) -> None:
     assert shown.exit_code == (1 if ": missed" in shown.stdout else 0)
     assert "geometric mean error" in shown.stdout
     assert "beyond the model:" in shown.stdout
-    assert "in graphs that the text copies lack" in shown.stdout
+    assert "only in graphs, which the text copies do not have" in shown.stdout
     assert {one["source"] for one in found["figures"]} >= {"ampere-altra", "rhcs-10b", "pve-epyc"}
     assert all(one["why"] for one in found["figures"] if one["predicted"] is None)
     assert found["throughput_error"] >= 1

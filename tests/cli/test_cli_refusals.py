@@ -74,7 +74,7 @@ def world(tmp_path: Path, fake: FakeProvider) -> World:
         (["--release", "reef", "--image", "example/ceph:1"], "--release and --image cannot be given together"),
         (["--timeout", "-1"], "--timeout"),
         (["--timeout", "0"], "--timeout"),
-        (["--timeout", "inf"], "--timeout: inf is no time to wait"),
+        (["--timeout", "inf"], "--timeout: inf is not a time"),
         (["--timeout", "nan"], "--timeout"),
         (["--disk-size", "x"], "hint: write 10GiB"),
         (["--image", "foo bar"], "--image: 'foo bar' is not the name of an image"),
@@ -102,7 +102,7 @@ def test_a_plan_refuses_a_taken_name_and_says_once_on_what_it_is_raised(world: W
     shown = up(world, "--dry-run", "--nodes", f"{HERE}:1", "--option", "osd_memory_targt=1")
     assert shown.exit_code == 0, shown.output
     assert (shown.stdout + shown.stderr).count("provider:") == 1
-    assert "whether there are such settings was not looked at: no image of reef is here" in shown.stderr
+    assert "the ceph.conf settings were not checked: no image of reef is cached" in shown.stderr
 
 
 def test_the_release_of_a_pulled_image_is_not_made_up() -> None:
@@ -292,7 +292,7 @@ def test_a_dry_run_shows_the_cluster_and_starts_nothing(world: World, fake: Fake
 
 def test_a_dry_run_refuses_what_a_run_refuses(world: World) -> None:
     assert "unknown release 'hammer'" in up(world, "--dry-run", "--release", "hammer").stderr
-    assert "machines that exist" in up(world, "--dry-run", "--deploy", "microceph").stderr
+    assert "existing machines" in up(world, "--dry-run", "--deploy", "microceph").stderr
 
 
 def test_a_spec_file_is_written_once_and_raises_what_was_asked_for(world: World, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_what_is_measured_beside_is_looked_for_before_any_image_is_built(
     monkeypatch.setattr("cephlab.lab.cluster.raising.images_for", lambda *_: pytest.fail("an image was built"))
     result = CliRunner().invoke(app, ["measure", "--beside", "nosuch"], obj=world)
     assert result.exit_code == 2, result.output
-    assert "--beside: 'nosuch' names no single image" in result.stderr
+    assert "--beside: 'nosuch' does not name one image" in result.stderr
 
 
 @pytest.mark.parametrize("arguments", [["measure"], ["tune", "measure", "altra-ceph"]], ids=" ".join)

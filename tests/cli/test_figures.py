@@ -148,7 +148,7 @@ def test_every_rate_has_its_interval_and_one_format() -> None:
     done = CliRunner().invoke(app, [*asked, "--sweep", "depth"])
     assert len(re.findall(r"^\d+ +\S+ k?ops/s +\S+ k to \S+ k +█+ ", done.stdout, re.MULTILINE)) == 5
     assert re.search(r"work per watt of all nodes: \S+ ops/J \(\S+ ops/J to \S+ ops/J\)", done.stderr)
-    published = done.stdout.split("beside what was published")[1]
+    published = done.stdout.split("compared with figures published")[1]
     assert re.search(r"random write, many clients +200 kops/s +\S+ kops/s +x \d\.\d\d +", published)
     notes = [line for line in done.stderr.splitlines() if line.startswith("demands: ")]
     assert len(notes) == 1

@@ -152,4 +152,4 @@ def test_a_machine_without_snap_is_named(world: World, known: dict[str, Machine]
 def test_without_machines_it_is_refused(world: World) -> None:
     assert "needs machines that have snapd" in said(up(world))["error"]["what"]
     other = CliRunner().invoke(app, ["up", "--gateway", "n0:80", "--json"], obj=world)
-    assert "--gateway: for --deploy microceph only" in said(other)["error"]["what"]
+    assert "--gateway: only for --deploy microceph" in said(other)["error"]["what"]

@@ -85,7 +85,7 @@ def test_the_other_image_is_named_by_its_key_or_as_the_same(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("what", ["aaaaa", "cccccccc", ""])
 def test_a_key_that_means_no_one_image_is_refused(tmp_path: Path, what: str) -> None:
-    with pytest.raises(SpecError, match="names no single image"):
+    with pytest.raises(SpecError, match="does not name one image"):
         other_image(world(tmp_path), REQUEST, what, NEW)
 
 
