@@ -1,1 +1,1 @@
-"""Pages made of an archive."""
+"""Pages made from an archive."""

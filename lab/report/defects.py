@@ -1,4 +1,4 @@
-"""Known defects: the list, their part of the track record, and a report that a developer of Ceph can run."""
+"""Known defects: the list, their part of the track record, and a report that a Ceph developer can reproduce."""
 
 import re
 import shlex
@@ -14,25 +14,25 @@ from cephlab.lab.base.errors import SpecError
 from cephlab.lab.spec.specfile import TomlTable, load_model, refuse_twice
 
 SUITE = "defects"
-"""The suite whose scenarios look for them; what its passes say is told too, because it may be news."""
+"""The suite whose scenarios look for them. The reasons of its passes are shown too, because they may be news."""
 
 KNOWN = Path(cephlab.__file__).parent / "suites" / SUITE / "known.toml"
 """The list that ships with cephlab."""
 
 MARK = "defects"
-"""Names the place of the list on the page of the track record."""
+"""Marks the place of the list on the page of the track record."""
 
 Version = Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")]
 Words = Annotated[str, Field(min_length=10)]
 
 
 class Defect(TomlTable):
-    """One entry. there, gone: Ceph's versions that were tried; seen, of: in how many tries of a version that has it.
+    """One entry. there, gone: tried versions of Ceph with and without it; seen, of: `seen` of `of` tries showed it.
 
-    text: paragraphs of Markdown; mend: place in the source and what to change; tracker: what was found in Ceph's;
-    command: shows it without the suite; on: where else than in Ceph it lies. program: whether programs/NAME.sh shows
-    it; scenario: False where the lab cannot look for it, and `text` says why. releases: of which alone the program can
-    tell; all where empty.
+    text: paragraphs of Markdown; mend: place in the source and what to change; tracker: what Ceph's tracker has on it;
+    command: shows it without the suite; on: whose defect it is. program: whether programs/NAME.sh shows it; scenario:
+    False if the lab cannot look for it, and `text` says why. releases: the only ones for which the program can tell;
+    all if empty.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]+$")]
@@ -60,7 +60,7 @@ class Defect(TomlTable):
         return self
 
     def expected(self, version: str) -> tuple[str, bool]:
-        """`there`, `gone` or empty, by this version or the newest older one; and whether it was this one."""
+        """(`there`, `gone` or empty: of this version or the newest older one; whether it was this version)."""
         known = {**dict.fromkeys(self.there, "there"), **dict.fromkeys(self.gone, "gone")}
         older = [each for each in known if _numbers(each) <= _numbers(version)]
         nearest = max(older, key=_numbers, default="")
@@ -77,7 +77,7 @@ class _File(TomlTable):
 
 
 def read_defects(path: Path) -> tuple[Defect, ...]:
-    """The `[[defect]]` tables of a file; SpecError names the key that does not fit."""
+    """The `[[defect]]` tables of a file; SpecError names the wrong key."""
     return load_model(path, _File, what="a list of known defects", hint="see its other entries").defect
 
 
@@ -98,15 +98,15 @@ def _entry(defect: Defect) -> list[str]:
         f"In: Ceph {', '.join(defect.there)}" + (f"; not in {', '.join(defect.gone)}" if defect.gone else ""),
         f"Found by: {defect.found_by}",
         f"Command: {defect.command}",
-        *([f"Looked for by: {run}"] if defect.scenario else []),
-        f"The mend: {defect.mend}",
+        *([f"Test: {run}"] if defect.scenario else []),
+        f"Fix: {defect.mend}",
         f"In Ceph's tracker: {defect.tracker}",
     ]
     return [f"### {defect.title}", "", *defect.text.strip().splitlines(), "", *_wrapped(facts), ""]
 
 
 def _wrapped(facts: Sequence[str]) -> list[str]:
-    """List items, broken at spaces outside of code where a line would get too long."""
+    """List items, wrapped at spaces outside of code."""
     lines: list[str] = []
     for fact in facts:
         words, line = re.findall(r"(?:`[^`]*`|[^\s`])+", fact), "-"
@@ -123,9 +123,9 @@ _WIDTH = 118
 
 
 def developer_report(archive: Archive, name: str) -> str:
-    """What a run saw of one defect, with the program that shows it, in Markdown; SpecError where it looked for none.
+    """What a run saw of one defect, with a program that shows it, in Markdown; SpecError if it did not look for it.
 
-    It is made of the run's own history, so that it says what that run used.
+    It is made from the history of the run, so it says what that run used.
     """
     events = archive.of(f"{SUITE}.{name}")
     known = next((event.data for event in events if event.kind == "known_defect"), None)
@@ -138,20 +138,20 @@ def developer_report(archive: Archive, name: str) -> str:
     lines += [f"- Ceph: {known['version']}, {known['build']}"]
     lines += [f"- Verdict: {record.reason}"] if record is not None else []
     lines += [f"- Command: {known['command']}"] if "command" in known else []
-    lines += [f"- The mend: {known['mend']}", f"- In Ceph's tracker: {known['tracker']}", "", "## What was seen", ""]
+    lines += [f"- Fix: {known['mend']}", f"- In Ceph's tracker: {known['tracker']}", "", "## What was seen", ""]
     lines += ["```text", *(f"try {number}: {data['said']}" for number, data in enumerate(tries, 1)), "```", ""]
     lines += ["## Show it", ""]
     if known["program"]:
-        lines += [f"Save as `{name}.sh`, then `bash {name}.sh`. It says `seen` or `not seen`.", ""]
+        lines += [f"Save as `{name}.sh`, then `bash {name}.sh`. It prints `seen` or `not seen`.", ""]
         lines += ["```bash", *known["program"].rstrip().splitlines(), "```", ""]
     else:
-        lines += ["With cephlab, which raises the cluster and breaks it as is needed:", ""]
+        lines += ["With cephlab, which raises the cluster and injects the faults:", ""]
         lines += ["```bash", _only(archive.manifest["replay"], name), "```", ""]
     return "\n".join(lines)
 
 
 def _only(replay: str, name: str) -> str:
-    """The command of a gate, for the scenario of one defect alone."""
+    """The command of a gate, reduced to the scenario of one defect."""
     words, kept = iter(shlex.split(replay)[2:]), []
     for word in words:
         if word in _CHOOSES:
@@ -162,7 +162,7 @@ def _only(replay: str, name: str) -> str:
 
 
 _CHOOSES = ("--suite", "-k", "--rerun-failed", "--resume", "--job")
-"""Options of a gate, each with a value, that say which scenarios run."""
+"""Options of a gate, each with a value, that select scenarios."""
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -1,5 +1,5 @@
 "use strict";
-// What the page can do beyond text: links open what they name, rows can be filtered, charts can be zoomed into.
+// What the page does beyond text: links open their target, rows can be filtered, charts can be zoomed.
 (() => {
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
@@ -44,7 +44,7 @@
     return `${+(value / size).toPrecision(4)}${letter}`;
   }
 
-  // A colour of the page's style as a canvas takes it.
+  // A colour of the page's style, in the form that a canvas accepts.
   function tone(text) {
     const probe = document.body.appendChild(document.createElement("span"));
     probe.style.color = text;
@@ -55,7 +55,7 @@
 
   function table(panel, span) {
     const tables = panel.series.map(({ points }) => [points.map(([x]) => x), points.map(([, y]) => y)]);
-    // Every panel of a figure reaches over the same axis. What another line has no place for is no gap in it.
+    // All panels of a figure have the same x range. A point that only another line has makes no gap in this one.
     const joined = uPlot.join([...tables, [span, [null, null]]]);
     joined.pop();
     return joined;
@@ -171,14 +171,14 @@
     const figures = all("figure.graph");
     if (figures.length === 0 || typeof uPlot === "undefined") return;
     const made = new Map();
-    // A chart in a row that is closed has no width yet; it is drawn when it is first seen.
+    // A chart in a closed row has no width yet; it is drawn when it is first visible.
     const fit = ({ target, contentRect: { width } }) => {
       if (width === 0) return;
       const plots = made.get(target);
       if (plots === undefined) made.set(target, drawFigure(target, `figure-${made.size}`));
       else for (const plot of plots) if (plot.width !== width) plot.setSize({ width, height: plot.height });
     };
-    // Not while sizes are being told, since drawing changes them.
+    // Not while sizes are reported, because drawing changes them.
     const sight = new ResizeObserver((seen) => requestAnimationFrame(() => seen.forEach(fit)));
     for (const figure of figures) sight.observe(figure);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {

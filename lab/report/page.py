@@ -29,19 +29,19 @@ _SHOWN_FACTS = 60
 _SHOWN_CHARS = 300
 
 _NO_VERDICT = {
-    Ending.SKIP: ("scenario was", "scenarios were", "skipped; what would have been shown is open"),
-    Ending.INCONCLUSIVE: ("scenario was", "scenarios were", "inconclusive, which is neither good nor bad"),
-    Ending.ERROR: ("scenario", "scenarios", "met trouble of the lab, which says nothing about Ceph"),
+    Ending.SKIP: ("scenario was", "scenarios were", "skipped; what that would have shown remains open"),
+    Ending.INCONCLUSIVE: ("scenario was", "scenarios were", "inconclusive, which is neither a pass nor a failure"),
+    Ending.ERROR: ("scenario", "scenarios", "ended with an error of the lab, which says nothing about Ceph"),
 }
 _NAMED = 5
-"""So many scenarios without a verdict are named."""
+"""How many scenarios without a verdict are named."""
 DOUBTED = "These verdicts cannot be relied on"
 MARKS = {Ending.PASS: "✓", Ending.FAIL: "✗", Ending.ERROR: "!", Ending.INCONCLUSIVE: "?", Ending.SKIP: "-"}
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One line of evidence, and whether it is as it must be."""
+    """One line of evidence, and whether it is as expected."""
 
     what: str
     value: str
@@ -50,7 +50,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class FigureRow:
-    """A figure as shown. limit: what it is held to, or why to nothing; basis: what that rests on."""
+    """A figure as shown. limit: its limit, or why it has none; basis: what the limit rests on."""
 
     metric: str
     value: str
@@ -60,7 +60,7 @@ class FigureRow:
 
 @dataclass(frozen=True)
 class ScenarioRow:
-    """One scenario as shown. left, width: of its bar in the timeline, in percent; more_facts: held, but not shown."""
+    """One scenario as shown. left, width: of its timeline bar, in percent; more_facts: held, but not shown."""
 
     record: Record
     wrong: tuple[Fact, ...]
@@ -84,7 +84,7 @@ class ScenarioRow:
 
 
 Cell = tuple[tuple[str, ScenarioRow], ...]
-"""One place of a matrix: the variants that are there, by what else distinguishes them."""
+"""One cell of a matrix: its variants, labelled by their other parameters."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Matrix:
 
 
 class Agreement(StrEnum):
-    """Whether what was measured here says the same as a publication."""
+    """Whether what was measured here agrees with a publication."""
 
     AGREED = "agreed"
     NOT_AGREED = "not agreed"
@@ -107,13 +107,13 @@ class Agreement(StrEnum):
 
     @property
     def tone(self) -> Ending:
-        """The ending whose colour it is shown in, although it is no verdict on Ceph."""
+        """The ending whose colour it has, although it is not a verdict on Ceph."""
         return {"agreed": Ending.PASS, "not agreed": Ending.ERROR}.get(self.value, Ending.INCONCLUSIVE)
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A publication's finding beside ours. where: in it; words: what was measured, or what is missing."""
+    """A finding of a publication and ours. where: its place there; words: our figures, or what is missing."""
 
     name: str
     where: str
@@ -123,7 +123,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Beside:
-    """An archive compared with a publication. note: what a reader has to know."""
+    """An archive compared with a publication. note: what a reader must know."""
 
     title: str
     source: str
@@ -137,11 +137,11 @@ def _anchor(text: str) -> str:
 
 
 def render_report(archive: Archive, beside: Beside | None = None) -> str:
-    """The page; needs nothing but itself."""
+    """The page; it loads nothing from elsewhere."""
     end = max((record.began_s + record.seconds for record in archive.records), default=0.0) or 1.0
     rows = [_row(archive, record, end) for record in archive.records]
     charts = bool(beside and beside.plots) or any(row.course or row.plots for row in rows)
-    contents: list[str] = []  # filled by the template as it comes to each heading
+    contents: list[str] = []  # the template adds each heading
     return _template().render(
         page=carried(charts=charts),
         contents=contents,
@@ -192,32 +192,32 @@ def overall(archive: Archive) -> tuple[str, str]:
     manifest = archive.manifest
     endings = {record.ending for record in deciding(archive.records)}
     cases = (
-        (bool(archive.doubts), Ending.ERROR, f"{DOUBTED}: what is archived does not fit together."),
+        (bool(archive.doubts), Ending.ERROR, f"{DOUBTED}: the archive is not consistent."),
         (
             manifest["state"] != "complete",
             Ending.INCONCLUSIVE,
             f"This run was cut short; {left_words(archive.left) or 'the rest is not known'}.",
         ),
-        (Ending.FAIL in endings, Ending.FAIL, "Something that must hold does not."),
+        (Ending.FAIL in endings, Ending.FAIL, "At least one scenario failed."),
         (
             Ending.ERROR in endings or bool(manifest["trouble"]),
             Ending.ERROR,
-            "The lab itself had trouble; no verdict on Ceph follows from that.",
+            "The lab itself had an error; that is not a verdict on Ceph.",
         ),
-        (bool(manifest["unexpected_skips"]), Ending.FAIL, "Scenarios were skipped that this tier has to show."),
+        (bool(manifest["unexpected_skips"]), Ending.FAIL, "Scenarios were skipped that must run in this tier."),
         (
             Ending.INCONCLUSIVE in endings,
             Ending.INCONCLUSIVE,
             "Nothing was found wrong, but not everything could be shown.",
         ),
-        (Ending.PASS not in endings, Ending.INCONCLUSIVE, "No scenario ran to a verdict."),
+        (Ending.PASS not in endings, Ending.INCONCLUSIVE, "No scenario reached a verdict."),
     )
     applying = ((ending, sentence) for applies, ending, sentence in cases if applies)
-    return next(applying, (Ending.PASS, "Everything that ran held."))
+    return next(applying, (Ending.PASS, "Everything that ran passed."))
 
 
 def left_words(left: Sequence[str]) -> str:
-    """Scenarios that were to run and have no verdict: the first by name, and a count of the rest; empty for none."""
+    """The planned scenarios without a verdict: the first by name, and a count of the rest; empty for none."""
     if not left:
         return ""
     more = f", ... and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
@@ -226,43 +226,43 @@ def left_words(left: Sequence[str]) -> str:
 
 
 def left_list(left: Sequence[str]) -> str:
-    """The same with each of them, on a line of its own."""
+    """The same, with every scenario on its own line."""
     return "\n  ".join([f"{how_many(len(left), 'scenario has', 'scenarios have')} no verdict:", *left])
 
 
-SAMPLE = "This was a sample: of scenarios that differ only in what their brackets say, one ran."
+SAMPLE = "This was a sample: of the scenarios that differ only in their brackets, one was drawn and ran."
 
 
 def limits_of(archive: Archive) -> list[str]:
-    """What follows from this run and what does not, from where and how it ran."""
+    """What this run can and cannot say, because of where and how it ran."""
     manifest = archive.manifest
     clusters = manifest["clusters"]
-    said = [f"{line}." for line in archive.lost]
+    lines = [f"{line}." for line in archive.lost]
     hosts = [(name, host) for cluster in clusters for name, host in cluster["hosts"].items()]
     emulated = sorted({f"{name} ({host['arch']})" for name, host in hosts if host["emulated"]})
     if emulated:
         factor = max(cluster["patience"] for cluster in clusters)
-        said.append(
-            f"Nodes {', '.join(emulated)} were emulated: they are judged on correctness and liveness only. Their speed "
+        lines.append(
+            f"Nodes {', '.join(emulated)} were emulated: they are judged only on correctness and liveness. Their speed "
             f"says nothing about hardware; their deadlines were multiplied by {factor:g}, as measured."
         )
     if clusters:
-        said.append(
-            "All nodes shared one machine, so no figure here is a throughput or a latency of a cluster, "
+        lines.append(
+            "All nodes shared one machine, so no figure here is the throughput or latency of a real cluster, "
             "and durations are those of the lab."
         )
     # An archive may come from a version with other providers, or from a project with its own.
     used = [PROVIDERS[name]() for name in sorted({cluster["provider"] for cluster in clusters}) if name in PROVIDERS]
-    said += [made.unsaid for made in used if isinstance(made, LeavesUnsaid)]
+    lines += [made.unsaid for made in used if isinstance(made, LeavesUnsaid)]
     counts = counted(archive.records)
-    said += [f"{how_many(counts[end], *words)} {rest}." for end, (*words, rest) in _NO_VERDICT.items() if end in counts]
+    lines += [f"{how_many(counts[end], *words)} {rest}." for end, (*words, rest) in _NO_VERDICT.items() if end in counts]
     if manifest.get("sample"):
-        said.append(SAMPLE)
+        lines.append(SAMPLE)
     if manifest["tier"] == "quick":
-        said.append("The quick tier leaves out what only the full tier runs.")
+        lines.append("The quick tier leaves out the scenarios of the full tier.")
     if manifest["state"] != "complete":
-        said.append("The run did not come to its end: scenarios that are not listed did not run.")
-    return said
+        lines.append("The run did not finish: scenarios that are not listed did not run.")
+    return lines
 
 
 def _row(archive: Archive, record: Record, end_s: float) -> ScenarioRow:
@@ -288,7 +288,7 @@ def _row(archive: Archive, record: Record, end_s: float) -> ScenarioRow:
 
 
 def _figure(data: Mapping[str, Any]) -> FigureRow:
-    """A figure event; archives from before figures said what their limit rests on have no basis."""
+    """A figure event; in older archives figures have no basis."""
     _, value, limit = figure_parts(data)
     return FigureRow(str(data["metric"]), value, limit, str(data.get("basis", "")))
 
@@ -311,7 +311,7 @@ def _short(value: object) -> str:
 
 
 def _groups(rows: Sequence[ScenarioRow]) -> dict[str, list[ScenarioRow]]:
-    """By suite and topic, in order of first appearance; names are `suite.topic[-variant]`."""
+    """Rows by suite and topic, in order of first appearance; names are `suite.topic[-variant]`."""
     groups: dict[str, list[ScenarioRow]] = {}
     for row in rows:
         groups.setdefault(re.split(r"[-\[]", row.record.scenario)[0], []).append(row)
@@ -325,7 +325,7 @@ def _images(clusters: Sequence[Mapping[str, Any]]) -> list[tuple[str, Mapping[st
 
 
 def _matrices(rows: Sequence[ScenarioRow]) -> Iterator[Matrix]:
-    """Scenarios whose names carry two architectures, e.g. `x[client=x86_64,primary=aarch64,pool=ec21]`."""
+    """Scenarios with two architectures in their names, e.g. `x[client=x86_64,primary=aarch64,pool=ec21]`."""
     variants: dict[tuple[str, str, str], list[tuple[dict[str, str], ScenarioRow]]] = {}
     for row in rows:
         match = _VARIANT.match(row.record.scenario)
@@ -354,7 +354,7 @@ def _cell(
 
 def _duration(manifest: Mapping[str, Any]) -> str:
     if manifest["ended"] is None:
-        return "not ended"
+        return "not finished"
     began, ended = (datetime.fromisoformat(str(manifest[key])) for key in ("started", "ended"))
     return seconds_text((ended - began).total_seconds())
 

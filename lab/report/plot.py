@@ -1,4 +1,4 @@
-"""Charts for pages that need nothing but themselves: panels over one axis with numbered marks, as SVG and as data."""
+"""Charts for self-contained pages: panels over one x axis with numbered marks, as SVG and as data."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ _LABEL = 14.0
 _TICKS = 4
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 TONES = ("var(--pass, #1a7f4b)", "var(--skip, #33698c)", "var(--error, #8a3ba8)", "var(--inconclusive, #9a6700)")
-"""Colours of lines that are drawn together, in the order in which they are taken."""
+"""Colours of lines that are drawn together, in the order in which they are used."""
 _SCALES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -21,7 +21,7 @@ _SCALES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 class Series:
     """One line. points: (x, y) in order of x; tone: a CSS colour; stepped: whether y holds until the next x.
 
-    The line is broken where a y is no number, and goes on after it.
+    The line has a gap where y is not a number.
     """
 
     label: str
@@ -49,14 +49,14 @@ class Mark:
 
 @dataclass(frozen=True)
 class Graph:
-    """A chart of panels. svg: as it is printed; data: what the page's script draws anew, for zooming."""
+    """A chart of panels. svg: for print; data: from which the script of the page draws it again, for zooming."""
 
     svg: str
     data: Mapping[str, Any]
 
 
 def graph(panels: Sequence[Panel], marks: Sequence[Mark] = (), *, unit: str = "s", name: str = "chart") -> Graph:
-    """The panels below each other over one x axis, in `unit`. name: what a screen reader says."""
+    """Panels below each other over one x axis, in `unit`. name: for screen readers."""
     drawn = [
         {
             "title": panel.title,
@@ -72,7 +72,7 @@ def graph(panels: Sequence[Panel], marks: Sequence[Mark] = (), *, unit: str = "s
 
 
 def chart(panels: Sequence[Panel], marks: Sequence[Mark] = (), *, unit: str = "s", name: str = "chart") -> str:
-    """An `<svg>` element: the panels below each other over one x axis."""
+    """An `<svg>` element: panels below each other over one x axis."""
     xs = [x for panel in panels for series in panel.series for x, _ in series.points]
     xs += [mark.at for mark in marks] + [mark.until for mark in marks if mark.until is not None]
     if not xs:
@@ -90,14 +90,14 @@ def chart(panels: Sequence[Panel], marks: Sequence[Mark] = (), *, unit: str = "s
 
 
 def svg(parts: Sequence[str], height: float, name: str) -> str:
-    """The element around its parts. name: what a screen reader says."""
+    """An `<svg>` element with these parts. name: for screen readers."""
     box = f'viewBox="0 0 {WIDTH:g} {height:g}" role="img" aria-label="{escape(name)}"'
     return "\n".join([f'<svg class="chart" {box} font-size="11" fill="currentColor">', *parts, "</svg>"])
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Values from low to high on pixels from start to end."""
+    """Maps values from low to high to pixels from start to end."""
 
     low: float
     high: float
@@ -128,7 +128,7 @@ def _panel(panel: Panel, across: Axis, top: float) -> Iterator[str]:
     for series in panel.series:
         for whole, part in groupby(_drawn(series), lambda point: math.isfinite(point[1])):
             places = [f"{across.at(x):.1f},{up.at(y):.1f}" for x, y in part if whole]
-            # A point by itself is a line to where it is, which round ends make a dot.
+            # A single point is a line of length 0, which round ends show as a dot.
             points = " ".join(places * 2 if len(places) == 1 else places)
             style = f'stroke="{escape(series.tone)}" stroke-width="1.6" stroke-linecap="round"'
             yield f'<polyline points="{points}" fill="none" {style}/>' if whole else ""
@@ -165,7 +165,7 @@ def _marks(marks: Sequence[Mark], across: Axis, bottom: float) -> Iterator[str]:
             f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP:g}" y2="{bottom:g}" stroke="currentColor" opacity=".45" '
             f'stroke-dasharray="3 3">{title}</line>'
         )
-        # Numbers of marks that follow quickly are pushed to the right, so that they can be told apart.
+        # Numbers of marks that are close together move to the right, so that they do not overlap.
         label = max(x, label + _LABEL)
         yield f'<text x="{label:.1f}" y="{_TOP - 24:g}" text-anchor="middle">{number}</text>'
 
@@ -178,7 +178,7 @@ def _bottom(across: Axis, bottom: float, unit: str) -> Iterator[str]:
 
 
 def short(value: float) -> str:
-    """`1.5k`, `20M`: a value in at most five characters or so."""
+    """`1.5k`, `20M`: a value in about five characters."""
     for size, letter in _SCALES:
         if abs(value) >= size:
             return f"{value / size:g}{letter}"

@@ -1,4 +1,4 @@
-"""Measured series and demands of a history as charts: figures against depth or clients, and what each role pays."""
+"""Measured series and demands of a history as charts: figures over depth or clients, and the cost of each role."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ _LEFT, _ROW, _BAR = 120.0, 26.0, 16.0
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a panel. points: (x, y); panels of one name are one."""
+    """One line of a panel. points: (x, y). Lines with the same panel name are drawn together."""
 
     panel: str
     label: str
@@ -26,7 +26,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Plot:
-    """title; svg: the chart; words: one line below it, may be empty; data: of a Graph, if it is one."""
+    """title; svg: the chart; words: one line below it, may be empty; data: that of its Graph, if it is one."""
 
     title: str
     svg: str
@@ -37,7 +37,7 @@ class Plot:
 def record_series(
     recorder: Recorder, name: str, lines: Sequence[Line], *, axis: str, marks: Mapping[str, float], words: str = ""
 ) -> None:
-    """Put a series into the history. axis: what x counts; marks: places on it, by what they are."""
+    """Record a series in the history. axis: the unit of x; marks: label -> place on it."""
     raw = [
         {"panel": line.panel, "label": line.label, "points": [list(point) for point in line.points]} for line in lines
     ]
@@ -45,7 +45,7 @@ def record_series(
 
 
 def record_demand(recorder: Recorder, measured: Measurement) -> None:
-    """Put a measurement into the history."""
+    """Record a measurement in the history."""
     recorder.record(EVENT, **event_of(measured))
 
 
@@ -54,7 +54,7 @@ def record_look(
 ) -> None:
     """Record counters as they are now.
 
-    drawn: panel -> label -> value, what the report shows of them over time; stand: what runs meanwhile.
+    drawn: panel -> label -> value, which the report plots over time; stand: what is running meanwhile.
     """
     recorder.record(kind, stand=stand, drawn=drawn, **facts)
 
@@ -66,7 +66,7 @@ def plots(events: Sequence[Event]) -> tuple[Plot, ...]:
 
 
 def line_chart(title: str, lines: Sequence[Line], *, axis: str, marks: Mapping[str, float] | None = None) -> Plot:
-    """Lines over one axis, those of a panel together; the marks' names are its words."""
+    """Lines over one axis, those of a panel together; the words below it name the marks."""
     panels: dict[str, list[Series]] = {}
     for line in lines:
         drawn = panels.setdefault(line.panel, [])
@@ -89,7 +89,7 @@ def _series(data: Mapping[str, Any]) -> Plot:
 
 
 def _looks(events: Sequence[Event]) -> Iterator[Plot]:
-    """What counters said over time, as whoever looked at them wants it drawn; a mark where the next run begins."""
+    """Counters over time, as they were recorded for drawing, with a mark where each run begins."""
     kinds: dict[str, list[Event]] = {}
     for event in events:
         if "drawn" in event.data:
@@ -111,7 +111,7 @@ def _looks(events: Sequence[Event]) -> Iterator[Plot]:
 
 
 def _bars(measured: Measurement) -> Plot:
-    """CPU of one operation by role, user and system beside each other on one bar."""
+    """CPU of one operation for each role: one bar, with user and system one after the other."""
     costs = {
         role.value: [means.get("cpu_user_s", 0.0), means.get("cpu_system_s", 0.0)]
         for role, of_role in measured.demand.costs.items()

@@ -1,4 +1,4 @@
-"""Where a run's time went: raising clusters, looking around scenarios, waits, programs, and the scenarios' own work."""
+"""Where the time of a run went: raising clusters, checks around scenarios, waits, programs, and own work."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,14 +9,14 @@ from cephlab.lab.history.history import Event, Recorder
 
 KIND = "spent"
 BEFORE, AROUND, REST = "before", "around", "its own work"
-"""BEFORE: until its cluster is healthy, raised or reused. AROUND: how things stand before and after it."""
+"""BEFORE: until the cluster, raised or reused, is healthy. AROUND: checks of it before and after the scenario."""
 
 _LEAST_S = 0.05
 
 
 @dataclass(frozen=True)
 class Spent:
-    """seconds: in `scenarios` scenarios together."""
+    """seconds: the sum over `scenarios` scenarios."""
 
     what: str
     seconds: float
@@ -24,15 +24,15 @@ class Spent:
 
 
 def record_spent(recorder: Recorder, seconds: Mapping[str, float]) -> None:
-    """Note what a scenario's time went to, the longest first; seconds: as `clock.accounted` adds them up."""
+    """Record where a scenario's time went, the longest first; seconds: as `clock.accounted` adds them up."""
     longest = sorted(seconds.items(), key=lambda part: -part[1])
     recorder.record(KIND, seconds={what: round(taken, 3) for what, taken in longest if taken >= _LEAST_S})
 
 
 def spent_in(events: Sequence[Event], seconds: float) -> dict[str, float]:
-    """What a scenario's time went to, its own work included. seconds: from its beginning to its end.
+    """Where a scenario's time went, including its own work. seconds: from its beginning to its end.
 
-    Empty for one that has no account, as those of older archives.
+    Empty if it has no account, as in older archives.
     """
     account = next((dict(event.data["seconds"]) for event in events if event.kind == KIND), None)
     if account is None:

@@ -1,4 +1,4 @@
-"""An archive in a page of Markdown, and as annotations: what a hosted run shows beside its log."""
+"""An archive as a page of Markdown and as GitHub annotations: what a hosted run shows in addition to its log."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _MAX_REASON = 300
 
 
 def markdown(archive: Archive) -> str:
-    """The counts, then a table of what did not pass, then everything that did, folded away."""
+    """The counts, then a table of what did not pass, then what passed, folded."""
     counts = Counter(record.ending for record in archive.records)
     said = ", ".join(f"{counts[ending]} {ending.word}" for ending in _WORST_FIRST if counts[ending]) or "nothing ran"
     lines = [f"## cephlab: {said}", ""]
@@ -59,7 +59,7 @@ def _facts(archive: Archive) -> Iterator[str]:
 
 
 def _cell(text: str) -> str:
-    """Text that cannot end its cell or become markup."""
+    """Text, escaped so that it cannot end its cell or become markup."""
     first = " ".join(text.split())[:_MAX_REASON]
     return first.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "'")
 

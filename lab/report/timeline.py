@@ -1,4 +1,4 @@
-"""A scenario's course over time from its history: operations, their times, recovery, and its steps and faults."""
+"""The course of a scenario over time, from its history: operations, latencies, recovery, steps and faults."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from cephlab.lab.history.operations import Act, Ended, Operation, operations_of
 from cephlab.lab.report.plot import TONES, Graph, Mark, Panel, Series, graph
 
 CLOCK = "clock"
-"""Kind of the event that says when the history's time began: {epoch_s}."""
+"""Kind of the event that says when the clock of the history began: {epoch_s}."""
 
 _BINS = 160
 _LEAST_BIN_S = 0.25
@@ -24,7 +24,7 @@ _WORDS = {Act.WRITE: "writes", Act.READ: "reads"}
 
 @dataclass(frozen=True)
 class TimelineStep:
-    """One step, or one fault. at_s: since the load began; seconds: how long it took, None when it did not end."""
+    """One step, or one fault. at_s: since the load began; seconds: how long it took, None if it did not end."""
 
     number: int
     name: str
@@ -43,7 +43,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Timeline:
-    """graph: the chart; steps: what its numbers mean; answers: the same operations over the whole time."""
+    """graph: the chart; steps: what its numbers mean; answers: latencies of the same operations over the whole time."""
 
     graph: Graph
     steps: tuple[TimelineStep, ...]
@@ -51,7 +51,7 @@ class Timeline:
 
 
 def timeline(events: Sequence[Event]) -> Timeline | None:
-    """The course of a scenario that recorded operations; None of any other."""
+    """The course of a scenario that recorded operations, else None."""
     operations = [op for op in operations_of(events) if op.act is not Act.FINAL]
     if not operations:
         return None
@@ -59,12 +59,12 @@ def timeline(events: Sequence[Event]) -> Timeline | None:
     steps = steps_of(events, origin)
     panels = [_rate(operations, origin), *_latency(operations, origin), *_samples(events, origin)]
     marks = [Mark(step.at_s, step.name, step.at_s + step.seconds if step.seconds else None) for step in steps]
-    drawn = graph(panels, marks, name="operations, their times, recovery and degraded objects over time")
+    drawn = graph(panels, marks, name="operations, latencies, recovery and degraded objects over time")
     return Timeline(drawn, steps, tuple(_answers(operations)))
 
 
 def rates(operations: Sequence[Operation], origin: float) -> tuple[tuple[float, float], ...]:
-    """(seconds since origin, acknowledged operations a second), in bins of equal width."""
+    """(seconds since origin, acknowledged operations per second), in bins of equal width."""
     ends = _answered(operations, origin)[:, 0]
     if not ends.size:
         return ()
@@ -89,7 +89,7 @@ def _bin_s(ends: NDArray[np.float64]) -> float:
 
 
 def _latency(operations: Sequence[Operation], origin: float) -> Iterator[Panel]:
-    """Percentiles of all clients' response times, by when an operation ended. Where none did the line is broken."""
+    """Latency percentiles over all clients, by when an operation ended. The line has a gap where none did."""
     answered = _answered(operations, origin)
     if not answered.size:
         return
@@ -99,7 +99,7 @@ def _latency(operations: Sequence[Operation], origin: float) -> Iterator[Panel]:
     ended = {n: np.percentile(answered[bins == n, 1], _PERCENTILES) for n in np.unique(bins)}
     points = [(n * width, ended.get(n, nothing)) for n in range(bins.min(), bins.max() + 1)]
     yield Panel(
-        "response time of acknowledged operations, ms",
+        "latency of acknowledged operations, ms",
         tuple(
             Series(f"p{percent:g}", tuple((float(at), round(float(values[index]), 3)) for at, values in points), tone)
             for index, (percent, tone) in enumerate(zip(_PERCENTILES, TONES, strict=False))
@@ -137,22 +137,22 @@ def _samples(events: Sequence[Event], origin: float) -> Iterator[Panel]:
     yield Panel("recovery, bytes per second", (line("recovery", "recovering_bytes_s", "var(--skip, #33698c)"),))
     degraded = line("degraded", "degraded", "var(--fail, #c22f2f)")
     misplaced = line("misplaced", "misplaced", "var(--inconclusive, #9a6700)")
-    yield Panel("objects without all their copies, or with copies elsewhere", (degraded, misplaced))
+    yield Panel("degraded and misplaced objects", (degraded, misplaced))
 
 
 def steps_of(events: Sequence[Event], origin: float) -> tuple[TimelineStep, ...]:
-    """The steps and the faults of a scenario by when each began, in seconds since origin, numbered."""
+    """The steps and faults of a scenario, numbered in the order in which they began; times since origin."""
     found = sorted([*_steps(events, origin), *_faults(events, origin)], key=lambda step: step[0])
     return tuple(TimelineStep(number, name, at_s, seconds) for number, (at_s, name, seconds) in enumerate(found, 1))
 
 
 def note_clock(recorder: Recorder, epoch_s: float) -> None:
-    """Record when the history's time began, in seconds since the epoch: series are kept by that clock."""
+    """Record when the clock of the history began, in seconds since the epoch: series use that clock."""
     recorder.record(CLOCK, epoch_s=epoch_s)
 
 
 def spans_of(events: Sequence[Event]) -> Iterator[StepSpan]:
-    """The steps and the faults of every scenario that noted the clock. One that did not end lasts no time."""
+    """The steps and faults of every scenario that recorded the clock. Those that did not end have a length of 0."""
     for clock in (event for event in events if event.kind == CLOCK):
         own = [event for event in events if event.scenario == clock.scenario]
         for step in steps_of(own, -clock.data["epoch_s"]):
@@ -169,7 +169,7 @@ def _steps(events: Sequence[Event], origin: float) -> Iterator[tuple[float, str,
 
 
 def _faults(events: Sequence[Event], origin: float) -> Iterator[tuple[float, str, float | None]]:
-    """Each fault from when it was inflicted until it was healed."""
+    """Each fault, from when it was injected until it was healed."""
     began: dict[str, float] = {}
     for event in events:
         if event.kind != FAULT:

@@ -1,4 +1,4 @@
-"""What was wanted, predicted and measured: the rows of a requirement, as scenarios record and reports show them."""
+"""What was required, predicted and measured: the rows of a requirement, as scenarios record and reports show them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from cephlab.lab.history.history import Recorder
 
 KIND = "requirement"
 Row = tuple[str, str, str, str, str]
-"""Metric, required, predicted, measured, limited by; measured is empty where nothing was."""
+"""Metric, required, predicted, measured, limited by; measured is empty if nothing was measured."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """One requirement of a profile for the report's first page.
+    """One requirement of a profile, for the first page of the report.
 
-    enough: what would be, a line for each change; demands: where they are from; doubts: what the prediction leaves out;
-    measuring: what a measured figure rests on, or why machines that are there were not measured.
+    enough: changes that would be enough, a line each; demands: where they are from; doubts: what the prediction leaves
+    out; measuring: what a measured figure rests on, or why existing machines were not measured.
     """
 
     what: str
@@ -30,7 +30,7 @@ class Shown:
 
 
 def record_requirement(recorder: Recorder, shown: Shown) -> None:
-    """Note one requirement."""
+    """Record one requirement."""
     keys = ("metric", "required", "predicted", "measured", "limited_by")
     lines = [dict(zip(keys, row, strict=True)) for row in shown.rows]
     lists = {"rows": lines, "enough": list(shown.enough), "doubts": list(shown.doubts)}
@@ -47,7 +47,7 @@ class Wanted:
 
 
 def wanted_of(archive: Archive) -> Iterator[Wanted]:
-    """The requirements of a run, in its order."""
+    """The requirements of a run, in the order of the run."""
     for record in archive.records:
         for event in archive.of(record.scenario):
             if event.kind == KIND:

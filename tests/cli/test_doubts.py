@@ -150,7 +150,7 @@ def test_a_forged_verdict_with_new_checksums_is_shown_by_nobody_as_it_is(archive
     assert {name: code for name, (code, _) in found.items()} == {**CODES, "judge": 1}
     assert {name for name, (_, text) in found.items() if said not in text} == {"judge"}
     assert "demo.1: fail (stored: pass): x: got 3, wanted 1" in found["judge"][1]
-    assert f"{DOUBTED}: what is archived does not fit together." in (tmp_path / "page.html").read_text()
+    assert f"{DOUBTED}: the archive is not consistent." in (tmp_path / "page.html").read_text()
 
 
 @pytest.mark.slow

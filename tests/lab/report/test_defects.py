@@ -106,7 +106,7 @@ def test_the_report_has_the_program_and_what_it_said() -> None:
     assert "try 1: two of three are gone" in text
     assert "- Ceph: 18.2.7, ceph version 18.2.7 (a) reef" in text
     assert "- Verdict: still there: seen in 1 of 1 tries" in text
-    assert "- The mend: `lose()` in `src/lose.cc`" in text
+    assert "- Fix: `lose()` in `src/lose.cc`" in text
 
 
 def test_without_a_program_the_command_is_told_and_the_run_repeated_for_this_defect_alone() -> None:

@@ -146,7 +146,7 @@ def test_the_contents_name_every_section(tmp_path: Path) -> None:
     titles = re.findall(r'<h2 id="([^"]+)">', html)
     assert titles == re.findall(r'href="#([^"]+)"', nav)
     assert {"over-time", "scenarios", "what-storage-3n-is-wanted-for", "what-needs-a-look"} <= set(titles)
-    assert html.index("required") < html.index("What needs a look</h2>")
+    assert html.index("required") < html.index("Needs attention</h2>")
 
 
 @pytest.mark.slow
@@ -162,7 +162,7 @@ def test_every_table_says_what_it_is_and_whose_its_heads_are(tmp_path: Path) -> 
 def test_the_page_says_what_a_reader_wants_to_know(tmp_path: Path) -> None:
     text = page(tmp_path, FAILED, PASSED).text
     for wanted in (
-        "Failed. Something that must hold does not.",
+        "Failed. At least one scenario failed.",
         "1 passed",
         "1 failed",
         "sha256 differs",
@@ -243,10 +243,10 @@ def test_limits_name_what_the_run_cannot_say(tmp_path: Path) -> None:
     skipped = Record("demo.s", "demo", Ending.SKIP, "no engine")
     page(tmp_path, PASSED, skipped, state="interrupted", ended=None)
     said = " ".join(limits_of(read_archive(tmp_path / "a")))
-    assert "Nodes n2 (aarch64) were emulated: they are judged on correctness and liveness only." in said
+    assert "Nodes n2 (aarch64) were emulated: they are judged only on correctness and liveness." in said
     assert "multiplied by 11.5, as measured" in said
     assert "1 scenario was skipped" in said
-    assert "did not come to its end" in said
+    assert "did not finish" in said
     assert "quick tier leaves out" in said
     assert SAMPLE not in said
     assert LocalProvider.unsaid in said
@@ -267,7 +267,7 @@ def test_a_native_lab_says_nothing_of_emulation(tmp_path: Path) -> None:
     page(tmp_path, PASSED, clusters=[native], tier="full")
     said = limits_of(read_archive(tmp_path / "a"))
     assert len(said) == 1
-    assert "no figure here is a throughput" in said[0]
+    assert "no figure here is the throughput" in said[0]
 
 
 @pytest.mark.parametrize(
