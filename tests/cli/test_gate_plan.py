@@ -77,7 +77,7 @@ def test_an_archive_in_which_nothing_failed_is_named(world: World, tmp_path: Pat
     done = gate(world, "--plan", "--rerun-failed", str(tmp_path / "fine"))
     assert done.exit_code == 2
     assert f"there is nothing to repeat of {tmp_path / 'fine'}" in done.stderr
-    assert "all that it has passed or was skipped: 1" in done.stderr
+    assert "all its scenarios passed or were skipped: 1" in done.stderr
 
 
 def test_names_of_scenarios_are_not_folded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

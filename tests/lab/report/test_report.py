@@ -145,7 +145,7 @@ def test_the_contents_name_every_section(tmp_path: Path) -> None:
     nav = html.partition("<nav")[2].partition("</nav>")[0]
     titles = re.findall(r'<h2 id="([^"]+)">', html)
     assert titles == re.findall(r'href="#([^"]+)"', nav)
-    assert {"over-time", "scenarios", "what-storage-3n-is-wanted-for", "what-needs-a-look"} <= set(titles)
+    assert {"over-time", "scenarios", "requirements-of-storage-3n", "needs-attention"} <= set(titles)
     assert html.index("required") < html.index("Needs attention</h2>")
 
 
