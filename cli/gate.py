@@ -35,7 +35,7 @@ _RERUN = "rerun"
 FailedInArgument = Annotated[
     Path | None,
     typer.Argument(
-        metavar="ARCHIVE", help="With --rerun-failed: archive of the earlier run; default: the newest.", autocompletion=ARCHIVES
+        metavar="ARCHIVE", help="With --rerun-failed: the archive; default: the newest.", autocompletion=ARCHIVES
     ),
 ]
 
@@ -45,7 +45,7 @@ class Selection:
     """What runs."""
 
     job: Annotated[
-        Path | None, typer.Option(help="Run this job, as `cephlab import` writes it, instead of suites.", metavar="FILE")
+        Path | None, typer.Option(help="Run this job of `cephlab import` instead of suites.", metavar="FILE")
     ] = None
     tier: Annotated[
         str | None, typer.Option(help="quick or full.", show_default="quick", autocompletion=words(*TIERS))
@@ -89,7 +89,7 @@ class Selection:
     resume: Annotated[
         Path | None,
         typer.Option(
-            help="Continue an interrupted run, including what had not started.", metavar="ARCHIVE", autocompletion=ARCHIVES
+            help="Continue an interrupted run, with what never started.", metavar="ARCHIVE", autocompletion=ARCHIVES
         ),
     ] = None
     plan: Annotated[
@@ -97,7 +97,7 @@ class Selection:
         typer.Option("--plan", help="Only show what would run, how long it took last time, and the memory it needs."),
     ] = False
     scale_model: Annotated[
-        bool, typer.Option("--scale-model", help="Also run the loads of the profile on a scale model; see docs/scale.md.")
+        bool, typer.Option("--scale-model", help="Also run the profile's loads on a scale model; see docs/scale.md.")
     ] = False
     list_only: Annotated[bool, typer.Option("--list", help="Only list the scenarios and what each shows.")] = False
 
@@ -307,7 +307,7 @@ def lanes_of(jobs: int, where: LabOptions, resume: Path | None = None) -> int:
     }
     given = [name for name, there in shared.items() if there]
     if jobs > 1 and given:
-        raise SpecError(f"-j {jobs} cannot be given with {given[0]}", "that option needs a single process", "leave -j out")
+        raise SpecError(f"-j {jobs} cannot be given with {given[0]}", "it needs one process", "leave -j out")
     return 1 if given else jobs or bearable()
 
 

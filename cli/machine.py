@@ -210,7 +210,7 @@ def _machine(program: str, bandwidth: Figure, own: Rates | None, say: Progress) 
         core_speed=Figure(
             points,
             Measure.SPEED,
-            f"measured: 7-Zip {mips:,.0f} MIPS, {cores} cores, {threads} CPUs, {measure.MIPS_PER_POINT:g} MIPS per point",
+            f"measured: 7-Zip {mips:,.0f} MIPS, {cores} cores, {threads} CPUs, {measure.MIPS_PER_POINT:g} MIPS a point",
         ),
         memory=Figure(memory, Measure.BYTES, f"from the kernel; one core copies {copy / 1e9:.1f} GB/s, measured"),
         bandwidth=bandwidth,

@@ -109,7 +109,7 @@ class Afterwards:
     beside: Annotated[
         str,
         typer.Option(
-            help="Also raise a second cluster, load both at once, and judge which costs rose: `baseline`, a release, the "
+            help="Also raise a second cluster, load both at once, and judge what costs more: `baseline`, a release, the "
             "beginning of a cached image's key, or `same`.",
             metavar="WHAT",
             autocompletion=BESIDES,

@@ -45,7 +45,7 @@ def show(out: Output, request: Request, lanes: int, *, elsewhere: bool = False) 
     last = "last time, or by their load now" if any(each.load_s for each in running) else "last time"
     clusters = len({each.cluster for each in running})
     counted = f"{how_many(len(running), 'scenario')}, {how_many(clusters, 'cluster')}"
-    took = f"{len(timed)} of them took {seconds_text(sum(timed))} {last}{unknown}" if timed else "none has been timed yet"
+    took = f"{len(timed)} of them took {seconds_text(sum(timed))} {last}{unknown}" if timed else "none was timed yet"
     said = [
         f"{counted}, {_way(lanes, elsewhere=elsewhere)}; {needed}",
         f"{took}; raising the clusters takes more",

@@ -64,7 +64,7 @@ class Further:
         str,
         typer.Option(
             metavar="WHAT",
-            help="Also predict for 1, 2, 4 ... up to the depth or clients given, or for each of e.g. nodes.count=3..12.",
+            help="Also predict for 1, 2, 4 ... up to that depth or clients, or for each of e.g. nodes.count=3..12.",
             autocompletion=words(*LOADS),
         ),
     ] = ""

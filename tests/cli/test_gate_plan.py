@@ -40,7 +40,7 @@ def gate(world: World, *arguments: str) -> Result:
     [
         (["--release", "nosuch"], "unknown release 'nosuch'"),
         (["--on", "a b"], "--on: 'a b' names no host"),
-        (["--on", "lab1,lab1"], "--on: lab1 is there twice"),
+        (["--on", "lab1,lab1"], "--on: lab1 is named twice"),
         (["--scale-model"], "--scale-model needs a profile"),
         (["--archive", "{used}"], "is not empty"),
         (["--archive", "{used}/file"], "cannot be the folder of an archive"),

@@ -138,7 +138,7 @@ def test_a_lane_that_is_killed_there_costs_what_it_ran(hosts: Yard, tmp_path: Pa
     assert len(lost) == 1
     assert result.code == 3
     assert endings == [Ending.ERROR, Ending.PASS, Ending.PASS]
-    [told] = [line for line in result.trouble if "ended without a word" in line]
+    [told] = [line for line in result.trouble if "ended unexpectedly" in line]
     assert lost[0] in told
     command = told.partition("`")[2].partition("`")[0]
     key = ("-o", f"UserKnownHostsFile={hosts.known_hosts}")

@@ -169,7 +169,7 @@ def test_a_list_that_does_not_fit_is_refused(permit: Permit, named: str) -> None
         (Topology(native=3), frozenset(), "4 machines with OSDs are needed, it has 3"),
         (Topology(mons=3), frozenset(), "3 monitors are needed, it has 1"),
         (Topology(osds_per_node=2), frozenset(), "2 OSDs on a machine are needed"),
-        (Topology(clients=True), frozenset(), "client machine is without daemons"),
+        (Topology(clients=True), frozenset(), "client machine has daemons"),
         (MeasuredTopology(machines=2), frozenset(), "made for it (measured)"),
         (MeasuredTopology(machines=2, anywhere=True), frozenset(), ""),
         (MeasuredTopology(machines=3, anywhere=True), frozenset(), "3 machines with the role client"),
