@@ -109,8 +109,8 @@ class Afterwards:
     beside: Annotated[
         str,
         typer.Option(
-            help="Also raise a second cluster, load both at once, and judge what costs more: `baseline`, a release, the "
-            "beginning of a cached image's key, or `same`.",
+            help="Also raise a second cluster, load both at once, and judge what costs more. WHAT: `baseline`, "
+            "a release, the beginning of a cached image's key, or `same`.",
             metavar="WHAT",
             autocompletion=BESIDES,
         ),

@@ -1,1 +1,1 @@
-"""Layers between a program and an RBD image on a host with its own kernel: krbd, device mapper, a file system."""
+"""Layers between a program and an RBD image on a host with its own kernel: krbd, device mapper, file system."""

@@ -1,4 +1,4 @@
-"""A host's block devices: RBD images mapped as such, file systems on them, their content and their traffic."""
+"""Block devices of a host: mapped RBD images, file systems on them, their content and their traffic."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from cephlab.lab.providers.host import Host
 _DIGEST_S = 300.0
 
 _MAP_OPTIONS = "noudev,ms_mode=prefer-crc"
-"""noudev: without udev, `rbd` would wait for it for a minute. ms_mode: the lab's monitors speak version 2 only."""
+"""noudev: `rbd` would wait a minute for udev, which is not there. ms_mode: the lab's monitors only use msgr2."""
 
 KRBD_FEATURES = ("--image-feature", "layering")
 """Options of `rbd create` for an image that every kernel can map."""
 
 
 def make_xfs(host: Host, device: PurePosixPath) -> None:
-    """Make a file system, without a discard: on a fresh image that takes a minute and changes nothing."""
+    """Make an XFS file system, without a discard: on a fresh image that takes a minute and changes nothing."""
     host.run(["mkfs.xfs", "-q", "-f", "-K", str(device)], timeout_s=120.0)
 
 
 def mount(host: Host, device: PurePosixPath, folder: PurePosixPath) -> None:
-    """Mount it; CommandFailed, with the kernel's reason, where that fails."""
+    """Mount it; CommandFailed, with the kernel's reason, if that fails."""
     host.make_directory(folder)
     host.run(["mount", "-t", "xfs", "-o", "noatime", str(device), str(folder)], timeout_s=120.0)
 
 
 def unmount(host: Host, folder: PurePosixPath) -> None:
-    """Unmount it: everything written to it is then on the device."""
+    """Unmount it: afterwards everything written to it is on the device."""
     host.run(["umount", str(folder)], timeout_s=120.0)
 
 
 def digest(host: Host, device: PurePosixPath) -> str:
-    """sha256 of a whole device, hex, read from the device itself and not from the kernel's cache."""
+    """sha256 of a whole device, hex, read from the device and not from the kernel's cache."""
     host.run(["blockdev", "--flushbufs", str(device)])
     return host.run(["sha256sum", str(device)], timeout_s=_DIGEST_S).stdout.split()[0]
 
 
 def map_image(cluster: Cluster, node: str, pool: str, image: str) -> PurePosixPath:
-    """Map an image to a device of the node; CephTrouble where the kernel refuses."""
+    """Map an image to a device of the node; CephTrouble if the kernel refuses."""
     cluster.hosts[node].run(["modprobe", "rbd"])
     return PurePosixPath(cluster.tool(node, "rbd", "map", "-o", _MAP_OPTIONS, f"{pool}/{image}").strip())
 
@@ -81,5 +81,5 @@ def traffic(host: Host, devices: Mapping[str, PurePosixPath]) -> dict[str, DiskT
     by_layer = {}
     for layer, device in devices.items():
         major, minor = host.run(["stat", "-L", "-c", "%t %T", str(device)]).stdout.split()
-        by_layer[layer] = known[int(major, 16), int(minor, 16)]  # stat prints them in hexadecimal
+        by_layer[layer] = known[int(major, 16), int(minor, 16)]  # stat prints the numbers in hexadecimal
     return by_layer

@@ -1,6 +1,6 @@
-"""dm-cache and dm-writecache, fast devices in front of slow ones: table, status, and how to flush and detach them.
+"""dm-cache and dm-writecache, fast devices in front of slow ones: their tables and status, flushing and detaching.
 
-dm-writecache caches writes only, up to a watermark; reads of anything else go to the origin. Sources: cache.rst and
+dm-writecache caches only writes, up to a watermark; reads of anything else go to the origin. Sources: cache.rst and
 writecache.rst in the kernel's Documentation/admin-guide/device-mapper/.
 """
 
@@ -14,15 +14,15 @@ from cephlab.lab.blockstack.mapper import SECTOR_BYTES, Mapper
 from cephlab.lab.providers.host import Host
 
 PAPER_BLOCK_SECTORS = 512
-"""256 KiB, as in the 2015 paper's table. Its text says 512 bytes, but the kernel takes multiples of 32 KiB only."""
+"""256 KiB, as in the 2015 paper's table. Its text says 512 bytes, but the kernel takes only multiples of 32 KiB."""
 WRITECACHE_BLOCK_BYTES = 4096
-"""The largest that dm-writecache takes."""
+"""The largest block size of dm-writecache."""
 _FLUSH_S = 120.0
 _CLEANER = "cleaner"
 
 
 class DmCacheMode(StrEnum):
-    """Where a write goes before it is acknowledged: the cache alone, both, or the origin alone."""
+    """Where a write goes before it is acknowledged: only to the cache, to both, or only to the origin."""
 
     WRITEBACK = "writeback"
     WRITETHROUGH = "writethrough"
@@ -61,8 +61,8 @@ class CacheStatus:
     @property
     def hit_ratio(self) -> float:
         """Hits as a share of all accesses so far; 0 before the first."""
-        asked = self.hits + self.misses
-        return self.hits / asked if asked else 0.0
+        accesses = self.hits + self.misses
+        return self.hits / accesses if accesses else 0.0
 
 
 def parse_status(text: str) -> CacheStatus:
@@ -93,7 +93,7 @@ def parse_status(text: str) -> CacheStatus:
             needs_check=needs_check == "needs_check",
         )
     except (ValueError, IndexError, StopIteration) as error:
-        raise LabBroken("a cache's status cannot be read", f"dmsetup status: {text!r}") from error
+        raise LabBroken("the status of a cache cannot be read", f"dmsetup status: {text!r}") from error
 
 
 def _counted(words: list[str]) -> tuple[list[str], list[str]]:
@@ -120,24 +120,24 @@ class CacheDevice:
         return f"0 {sectors} cache {devices} {self.block_sectors} 1 {self.mode} {policy} 0"
 
     def format(self) -> None:
-        """Forget what is cached: the kernel makes new metadata where the first block is zero."""
+        """Forget what is cached: the kernel makes new metadata if the first block is zero."""
         self.mapper.clear_first_block(self.metadata)
 
     def status(self) -> CacheStatus:
         return parse_status(self.mapper.status(self.name))
 
     def keep_dirty(self) -> None:
-        """Write nothing back until the next table. Otherwise smq cleans a cache that is idle for a second.
+        """Write nothing back until the next table is loaded. Otherwise smq cleans a cache that is idle for a second.
 
-        With a threshold of 0 the kernel never counts as idle (`spare_migration_bandwidth` of dm-cache-target.c); smq
-        then cleans only once three quarters of the cache are dirty.
+        With a threshold of 0 the cache never counts as idle (`spare_migration_bandwidth` of dm-cache-target.c). smq
+        then cleans only when three quarters of the cache are dirty.
         """
         self.mapper.message(self.name, "migration_threshold 0")
 
     def flush(self, timeout_s: float = _FLUSH_S) -> CacheStatus:
         """Write every dirty block to the origin with the policy `cleaner`, and return the status afterwards.
 
-        Programs may go on meanwhile. NotReached where it takes longer than timeout_s.
+        Programs may continue meanwhile. NotReached if it takes longer than timeout_s.
         """
         self.mapper.swap(self.name, self.table(_CLEANER))
         return clock.wait(
@@ -150,24 +150,24 @@ class CacheDevice:
         )
 
     def detach(self, timeout_s: float = _FLUSH_S) -> CacheStatus:
-        """Flush, then map the cache's name to the origin alone; returns the status after the flush."""
+        """Flush, then map the cache's name to only the origin; returns the status after the flush."""
         status = self.flush(timeout_s)
         self.drop()
         return status
 
     def drop(self) -> None:
-        """Map the cache's name to the origin alone; dirty blocks are lost."""
+        """Map the cache's name to only the origin; dirty blocks are lost."""
         self.mapper.swap(self.name, self.mapper.whole(self.origin))
 
 
 def check_metadata(host: Host, metadata: PurePosixPath) -> str:
-    """What cache_check complains of in the metadata of an unused cache; empty where it finds nothing."""
+    """The complaints of cache_check about the metadata of an unused cache; empty if there are none."""
     result = host.run(["cache_check", str(metadata)], check=False)
     return "" if result.code == 0 else (result.stderr + result.stdout).strip() or f"status {result.code}"
 
 
 def metadata_bytes(cache_bytes: int, block_sectors: int) -> int:
-    """Size of the metadata device: twice the 4 MiB and 16 bytes a cache block that cache.rst advises."""
+    """Size of the metadata device: twice what cache.rst advises, 4 MiB and 16 bytes per cache block."""
     return 2 * ((4 << 20) + 16 * (cache_bytes // (block_sectors * SECTOR_BYTES)))
 
 
@@ -182,7 +182,7 @@ class WritecacheStatus:
 
     @property
     def dirty(self) -> int:
-        """Blocks in use: it keeps none that the origin has."""
+        """Blocks in use: the cache keeps none that the origin has."""
         return self.total - self.free
 
 
@@ -191,7 +191,7 @@ def parse_writecache(text: str) -> WritecacheStatus:
     try:
         return WritecacheStatus(*(int(word) for word in text.split()[:4]))
     except (ValueError, TypeError) as error:
-        raise LabBroken("a write cache's status cannot be read", f"dmsetup status: {text!r}") from error
+        raise LabBroken("the status of a write cache cannot be read", f"dmsetup status: {text!r}") from error
 
 
 @dataclass(frozen=True)
@@ -204,18 +204,18 @@ class WriteCache:
     fast: PurePosixPath
 
     def table(self) -> str:
-        """For a block device; persistent memory would be `p`."""
+        """The table for a block device; persistent memory would have `p`."""
         return f"0 {self.mapper.sectors(self.origin)} writecache s {self.origin} {self.fast} {WRITECACHE_BLOCK_BYTES} 0"
 
     def format(self) -> None:
-        """Forget what is cached: the kernel makes a new cache where the first block is zero."""
+        """Forget what is cached: the kernel makes a new cache if the first block is zero."""
         self.mapper.clear_first_block(self.fast)
 
     def status(self) -> WritecacheStatus:
-        """How full it is; LabBroken where another target has the name."""
+        """How full it is; LabBroken if the name is of another target."""
         return parse_writecache(self.mapper.status(self.name))
 
     def detach(self) -> WritecacheStatus:
-        """Flush, then map the name to the origin alone, in the order of writecache.rst; returns the last status."""
+        """Flush, then map the name to only the origin, in the order of writecache.rst; returns the last status."""
         self.mapper.message(self.name, "flush")
         return parse_writecache(self.mapper.swap(self.name, self.mapper.whole(self.origin)))

@@ -1,7 +1,7 @@
-"""The gRPC API of ceph-nvmeof, Ceph's gateway over SPDK: the calls that the lab makes, as they are on the wire.
+"""The gRPC API of ceph-nvmeof, Ceph's gateway over SPDK: the calls that the lab makes, and their wire format.
 
-Names and numbers of fields are those of its control/proto/gateway.proto, as in versions 1.2.0 to 1.3.2; those of
-DH-HMAC-CHAP came after 1.3.2. Only what the lab sends or reads is here. What else an answer has is passed over.
+Names and numbers of fields are from control/proto/gateway.proto of versions 1.2.0 to 1.3.2; those of DH-HMAC-CHAP came
+after 1.3.2. Only what the lab sends or reads is here. Other fields of an answer are ignored.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 from cephlab.lab.base.errors import CephTrouble, Unavailable
 
 ANSWER_S = 60.0
-"""It waits for SPDK, for a lock in Ceph that the gateways of a group share, and for the other gateways' changes."""
+"""A gateway waits for SPDK, for a lock in Ceph that its group shares, and for changes of the other gateways."""
 _PACKAGE = "cephlab.nvmeof"
 _SERVICE = "Gateway"
 
 Fields = Mapping[str, tuple[int, str]]
-"""Name -> (number on the wire, type). A type that is no scalar is a message of this file, and repeated."""
+"""Name -> (field number, type). A type that is not a scalar is a message of this file, and repeated."""
 
 _STATUS: Fields = {"status": (1, "int32"), "error_message": (2, "string")}
 _ONE_NAMESPACE: Fields = {"subsystem_nqn": (1, "string"), "nsid": (2, "uint32")}
@@ -141,7 +141,7 @@ class GatewayRefused(CephTrouble):
 
 @dataclass(frozen=True)
 class Certificates:
-    """Files of PEM for a gateway that has mTLS on: its own certificate, and the client's with its key."""
+    """PEM files for a gateway with mTLS: its own certificate, and that of the client with its key."""
 
     server_cert: Path
     client_cert: Path
@@ -150,13 +150,13 @@ class Certificates:
 
 @cache
 def message_classes() -> Mapping[str, Any]:
-    """Name of each message -> its class. Unavailable where protobuf or grpcio is not installed."""
+    """Name of each message -> its class. Unavailable if protobuf or grpcio is not installed."""
     require()
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
     from google.protobuf.descriptor_pool import DescriptorPool
     from google.protobuf.message_factory import GetMessageClass
 
-    # By proto2, what is given is sent, zeros too: gateways keep requests as they came, and miss later what was not in.
+    # proto2 sends all given fields, even zeros: gateways store requests as they came, and later need every field.
     file = FileDescriptorProto(name=f"{_PACKAGE}.proto", package=_PACKAGE, syntax="proto2")
     for name, wanted in MESSAGES.items():
         message = file.message_type.add(name=name)
@@ -173,33 +173,32 @@ def message_classes() -> Mapping[str, Any]:
 
 
 def require() -> None:
-    """Unavailable where the libraries of the extra `nvmeof` are not installed."""
+    """Unavailable if the libraries of the extra `nvmeof` are not installed."""
     try:
         import google.protobuf  # noqa: F401
         import grpc  # noqa: F401
     except ImportError as error:
-        why = f"gateways of ceph-nvmeof are asked by them: {error}"
+        why = f"calls to gateways of ceph-nvmeof need them: {error}"
         raise Unavailable("grpcio and protobuf are not installed", why, "pip install 'cephlab[nvmeof]'") from None
 
 
 def path_of(call: str) -> str:
-    """A call's name in HTTP/2. Their file names no package."""
+    """The HTTP/2 path of a call. gateway.proto has no package name."""
     return f"/{_SERVICE}/{call}"
 
 
 @dataclass(frozen=True)
 class GatewayApi:
-    """One gateway's API. address: ADDRESS:PORT, with brackets around an address of IPv6.
+    """The API of one gateway. address: ADDRESS:PORT, with brackets around an IPv6 address.
 
-    Each call has a connection of its own: one that is kept waits for minutes before it tries a gateway again that was
-    down.
+    Each call has its own connection: a kept one waits for minutes before it tries a gateway again that was down.
     """
 
     address: str
     certificates: Certificates | None = None
 
     def call(self, name: str, **fields: Any) -> Any:
-        """Make a call; returns the answer's message. GatewayRefused unless its status is 0."""
+        """Make a call; returns the message of the answer. GatewayRefused unless its status is 0."""
         request, answer = (message_classes()[kind] for kind in CALLS[name])
         import grpc
 
@@ -208,17 +207,17 @@ class GatewayApi:
                 path_of(name), request_serializer=request.SerializeToString, response_deserializer=answer.FromString
             )
             try:
-                said = ask(request(**fields), timeout=ANSWER_S)
+                reply = ask(request(**fields), timeout=ANSWER_S)
             except grpc.RpcError as error:
                 raise GatewayRefused(self.address, name, 0, f"{error.code().name}: {error.details()}") from error
-        if getattr(said, "status", 0):
-            raise GatewayRefused(self.address, name, said.status, said.error_message)
-        return said
+        if getattr(reply, "status", 0):
+            raise GatewayRefused(self.address, name, reply.status, reply.error_message)
+        return reply
 
     def _channel(self) -> Any:
         import grpc
 
-        # A proxy is for the web, and a gateway is not found through one.
+        # A web proxy does not reach gateways.
         options = [("grpc.enable_http_proxy", 0)]
         if self.certificates is None:
             return grpc.insecure_channel(self.address, options)

@@ -1,4 +1,4 @@
-"""The kernel's NVMe-over-TCP initiator of a node, with multipath: one device over every gateway it is connected to."""
+"""The kernel's NVMe-over-TCP initiator on a node, with multipath: one device over all connected gateways."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -16,16 +16,16 @@ from cephlab.lab.providers.host import Host
 _PROGRAM = Path(initiator_program.__file__)
 _ANSWER_S = 60.0
 _LOST_S = 600
-"""How long an initiator goes on looking for a gateway that is gone."""
+"""How long an initiator tries to reconnect to a gateway that is gone."""
 
 
 @dataclass(frozen=True)
 class Connecting:
-    """How a connection is held, in seconds. keep_alive_s: without an answer for so long it is given up.
+    """Settings of a connection, in seconds. keep_alive_s: it is given up after so long without an answer.
 
-    digests: whether every header and every piece of data has a checksum on the wire; tls: whether it is encrypted, by
-    the key that the node has for the volume; queues: for requests, each with a connection of its own. The kernel makes
-    no more of them than it has CPUs.
+    digests: whether headers and data have a checksum on the wire; tls: whether it is encrypted, with the key that the
+    node has for the volume; queues: number of I/O queues, each with its own TCP connection. The kernel makes no more
+    queues than it has CPUs.
     """
 
     keep_alive_s: int = 5
@@ -36,15 +36,15 @@ class Connecting:
 
     @property
     def noticed_s(self) -> float:
-        """How long it takes at most to notice a dead gateway: a question is sent every half of keep_alive_s."""
+        """The longest time to notice a dead gateway: keep-alives are sent every half of keep_alive_s."""
         return 1.5 * self.keep_alive_s
 
 
 @dataclass(frozen=True)
 class SeenPath:
-    """A way to a volume. state: of the connection, as `live`; controller: its number; ana: an `AnaState`, or empty.
+    """A path to a volume. state: of the connection, e.g. `live`; controller: its ID; ana: an `AnaState`, or empty.
 
-    queues: those for requests that it has.
+    queues: number of its I/O queues.
     """
 
     address: str
@@ -56,9 +56,9 @@ class SeenPath:
 
 @dataclass(frozen=True)
 class Initiator:
-    """One node as a host of NVMe. known_as: the name it asks by; its own unless another is given.
+    """One node as an NVMe host. known_as: the host NQN that it uses; empty for its own.
 
-    secret: by which it proves that name, where the gateway asks for it.
+    secret: proves that name to a gateway that asks for it.
     """
 
     cluster: Cluster
@@ -76,7 +76,7 @@ class Initiator:
         return self.known_as or host_nqn(self.node)
 
     def connect(self, volume: Volume, portals: Iterable[Portal]) -> PurePosixPath:
-        """Connect to each; returns the one device. LabBroken with the kernel's words where one refuses."""
+        """Connect to each portal; returns the one device. LabBroken with the kernel's message if one refuses."""
         for portal in portals:
             if refused := self.refused(volume, portal):
                 raise LabBroken(f"{portal.name} refuses {self.node}", refused)
@@ -89,7 +89,7 @@ class Initiator:
         return PurePosixPath(device)
 
     def refused(self, volume: Volume, portal: Portal) -> str:
-        """Connect to a portal: the kernel's words where that fails, else nothing."""
+        """Connect to a portal; returns the kernel's message if that fails, else an empty text."""
         options: dict[str, Any] = {
             "nqn": volume.nqn,
             **self._asking(portal),
@@ -107,33 +107,33 @@ class Initiator:
         return str(self._ask("connect", options=options)["refused"])
 
     def discovered(self, portal: Portal) -> list[list[str]]:
-        """NQN and address of each subsystem that a portal's discovery tells this host. LabBroken if it is refused."""
+        """NQN and address of each subsystem that a portal's discovery returns to this host. LabBroken if refused."""
         answer = self._ask("discover", options=self._asking(portal))
         if answer["refused"]:
-            raise LabBroken(f"{portal.name} has no discovery for {self.node}", str(answer["refused"]))
+            raise LabBroken(f"{portal.name} refuses discovery to {self.node}", str(answer["refused"]))
         return list(answer["told"])
 
     def _asking(self, portal: Portal) -> dict[str, Any]:
-        """Who asks, and where."""
+        """The options for the address of a portal and the identity of this host."""
         self.host.run(["modprobe", "nvme-tcp"])
         where = {"transport": "tcp", "traddr": portal.address, "trsvcid": portal.port}
         return {**where, "hostnqn": self.nqn, "hostid": self.nqn.rpartition(":")[2]}
 
     def look(self, volume: Volume) -> tuple[str, tuple[SeenPath, ...]]:
-        """(the device's path, empty while there is none; every way to it)."""
+        """(path of the device, empty while there is none; every NVMe path to it)."""
         seen = self._ask("look", nqn=volume.nqn)
         return str(seen["device"]), tuple(SeenPath(**path) for path in seen["paths"])
 
     def size_bytes(self, volume: Volume, namespace: Namespace) -> int:
-        """Of a namespace's device; 0 while there is none."""
+        """Size of a namespace's device; 0 while there is none."""
         return int(self._namespaces(volume).get(str(namespace.number), {"size_bytes": 0})["size_bytes"])
 
     def device(self, volume: Volume, namespace: Namespace) -> PurePosixPath:
-        """Of a namespace that is there."""
+        """The device of a namespace, which must exist."""
         return PurePosixPath(self._namespaces(volume)[str(namespace.number)]["device"])
 
     def devices(self, volume: Volume, namespaces: Sequence[Namespace]) -> list[PurePosixPath]:
-        """Of each namespace, once it has all of them."""
+        """The device of each namespace; waits until all exist."""
         numbers = [str(namespace.number) for namespace in namespaces]
         seen = clock.wait(
             lambda: self._namespaces(volume),

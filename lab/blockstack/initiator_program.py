@@ -1,7 +1,7 @@
-"""Connects the kernel's NVMe-over-TCP initiator and says what it sees: a program of its own, since guests run it.
+"""Connects the kernel's NVMe-over-TCP initiator and reports its state. It is a separate program: guests run it.
 
-It reads one JSON request from its standard input and prints one JSON answer. It imports nothing of the lab. Options as
-in the kernel's drivers/nvme/host/fabrics.c.
+It reads one JSON request from standard input and prints one JSON answer. It imports nothing from the lab. Options as in
+the kernel's drivers/nvme/host/fabrics.c.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 FABRICS = Path("/dev/nvme-fabrics")
 CLASS = Path("/sys/class")
 SECTOR_BYTES = 512
-"""Of the kernel's sizes, whatever a device's own sectors are."""
+"""The unit of sizes in sysfs, whatever sectors the device itself has."""
 DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
-"""The subsystem of every target that tells which others it has."""
+"""The subsystem of every target that lists its other subsystems."""
 GET_LOG_PAGE, DISCOVERY_PAGE = 0x02, 0x70
 ENTRY_BYTES, ENTRIES = 1024, 8
 ADMIN_COMMAND = 0xC0484E41
@@ -30,9 +30,9 @@ COMMAND = struct.Struct("<B23xQ4xII28x")
 
 
 def connect(fabrics: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """Connect a controller: {refused: name of the error and the kernel's words} or {refused: ""}.
+    """Connect a controller: {refused: text of the error} or {refused: ""}.
 
-    options: value by name; true for a word that has no value.
+    options: name -> value; true for an option without a value.
     """
     device = os.open(fabrics, os.O_RDWR)
     try:
@@ -45,7 +45,7 @@ def connect(fabrics: Path, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def discover(fabrics: Path, classes: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """{refused, told}: what a gateway's discovery service tells this host: [[NQN of a subsystem, address], ...]."""
+    """{refused, told}. told: what the discovery service of a gateway returns to this host, [[NQN, address], ...]."""
     device = os.open(fabrics, os.O_RDWR)
     try:
         os.write(device, words_of({**options, "nqn": DISCOVERY}).encode())
@@ -62,7 +62,7 @@ def discover(fabrics: Path, classes: Path, options: dict[str, Any]) -> dict[str,
 
 
 def log_page(controller: Path) -> bytes:
-    """The discovery log page by the command Get Log Page, of at most ENTRIES entries."""
+    """The discovery log page, with at most ENTRIES entries, read with Get Log Page."""
     page = ctypes.create_string_buffer(ENTRY_BYTES * (1 + ENTRIES))
     dwords = len(page) // 4 - 1
     command = bytearray(COMMAND.size)
@@ -86,16 +86,16 @@ def entries(page: bytes) -> list[list[str]]:
 
 
 def words_of(options: dict[str, Any]) -> str:
-    """Options as the kernel takes them. A value that is true is a word by itself."""
+    """Options as the kernel takes them. An option whose value is true has no value there."""
     return ",".join(name if value is True else f"{name}={value}" for name, value in options.items())
 
 
 def look(classes: Path, nqn: str) -> dict[str, Any]:
-    """{device, paths, namespaces}: the first multipath device of a subsystem, and every controller's state.
+    """{device, paths, namespaces}: the first multipath device of a subsystem, and the state of every controller.
 
     device: empty while there is none. namespaces: number -> {device, size_bytes}.
-    A path: {address, state, controller: its number as the gateway gave it, ana: the namespace's state on this path,
-    queues: how many it has beside the one for administration}.
+    A path: {address, state, controller: the controller ID, ana: ANA state of the namespace on this path, queues: number
+    of its I/O queues, without the admin queue}.
     """
     paths, namespaces = [], {}
     for controller in sorted((classes / "nvme").glob("nvme*")):
@@ -117,24 +117,24 @@ def look(classes: Path, nqn: str) -> dict[str, Any]:
 
 
 def disconnect(classes: Path, nqn: str) -> None:
-    """Remove every controller of a subsystem, and so its device."""
+    """Remove every controller of a subsystem, and with them its device."""
     for controller in sorted((classes / "nvme").glob("nvme*")):
         if text(controller / "subsysnqn") == nqn:
             (controller / "delete_controller").write_text("1")
 
 
 def remote(address: str) -> str:
-    """A gateway's address: the kernel tells `traddr=A,trsvcid=B,src_addr=C`, of which C is the initiator's own."""
+    """Address of a gateway: the kernel has `traddr=A,trsvcid=B,src_addr=C`, where C is the initiator's own."""
     return dict(part.partition("=")[::2] for part in address.split(","))["traddr"]
 
 
 def text(path: Path) -> str:
-    """What an attribute says."""
+    """The value of an attribute."""
     return path.read_text().strip()
 
 
 def answer(request: dict[str, Any], fabrics: Path = FABRICS, classes: Path = CLASS) -> dict[str, Any]:
-    """Do what is asked: connect or discover (options), look or disconnect (nqn)."""
+    """Carry out a request: connect or discover (options), look or disconnect (nqn)."""
     do = request["do"]
     if do == "connect":
         return connect(fabrics, request["options"])

@@ -1,4 +1,4 @@
-"""dm-log-writes: logs every write to a device in the order of flushes, so that it can be replayed up to any of them.
+"""dm-log-writes: logs every write to a device in the order of flushes, so that writes can be replayed up to any flush.
 
 Source: the kernel's Documentation/admin-guide/device-mapper/log-writes.rst.
 """
@@ -18,7 +18,7 @@ _REPLAY_S = 300.0
 
 @dataclass(frozen=True)
 class Survey:
-    """Contents of a log. written_bytes: of data; flushes: entries with a flush or FUA; marks: name -> index."""
+    """Contents of a log. written_bytes: bytes of data; flushes: entries with a flush or FUA; marks: name -> index."""
 
     entries: int
     written_bytes: int
@@ -46,7 +46,7 @@ class LoggedDevice:
         mapper.create(self.name, f"0 {mapper.sectors(self.origin)} log-writes {self.origin} {self.log}")
 
     def mark(self, text: str) -> None:
-        """Mark this moment in the log: every flush acknowledged so far stands before the mark."""
+        """Put a mark into the log: every flush acknowledged so far comes before it."""
         Mapper(self.host).message(self.name, f"mark {text}")
 
     def remove(self) -> None:
@@ -63,12 +63,12 @@ class Replay:
     target: PurePosixPath
 
     def survey(self) -> Survey:
-        """Read through the log; CommandFailed where the device holds none."""
+        """Read through the log; CommandFailed if the device holds none."""
         report = json.loads(self._run())
         return Survey(report["entries"], report["bytes"], report["flushes"], report["marks"])
 
     def forward(self, first: int, until: int) -> None:
-        """Carry out entries first <= index < until."""
+        """Replay the entries first <= index < until."""
         self._run(str(self.target), str(first), str(until))
 
     def _run(self, *arguments: str) -> str:

@@ -23,7 +23,7 @@ class DatabaseDown(LabBroken):
 
 @dataclass(frozen=True)
 class Settings:
-    """Sizes of InnoDB's buffer pool and log. Each commit is flushed on its own, past the page cache."""
+    """Sizes of InnoDB's buffer pool and log. Each commit is flushed separately, without the page cache."""
 
     buffer_pool_bytes: int = 32 * MIB
     log_bytes: int = 16 * MIB
@@ -33,8 +33,8 @@ class Settings:
     def pool(self) -> Mapping[str, str]:
         """Options of the buffer pool, for every start of a server.
 
-        MariaDB 11.8.9 reserves addresses for the largest pool that it may ever have. The default is 8 TiB, more than a
-        guest of User-Mode Linux has. Older servers do not know the option, and ignore it as it is `loose`.
+        MariaDB 11.8.9 reserves addresses for the largest pool that it may have. The default is 8 TiB, more than a
+        guest of User-Mode Linux has. Older servers do not know the option, and ignore it because it is `loose`.
         """
         size = str(self.buffer_pool_bytes)
         return {"innodb-buffer-pool-size": size, "loose-innodb-buffer-pool-size-max": size}
@@ -44,7 +44,7 @@ class Settings:
 class MariaDb:
     """folder: the mounted file system; template: where the empty system tables are kept for the next server.
 
-    log_began: size of its log in bytes at its last start.
+    log_began: size of the log in bytes at the last start.
     """
 
     host: Host
@@ -67,7 +67,7 @@ class MariaDb:
         return self.host.directory / "log/mariadb.log"
 
     def install(self) -> None:
-        """Copy the system tables of an empty server into the folder; they are made once for each host."""
+        """Copy the system tables of an empty server into the folder; they are created once for each host."""
         if not self.host.exists(self.template / "done"):
             self.host.remove(self.template)
             argv = ["mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={self.template}"]
@@ -75,7 +75,7 @@ class MariaDb:
             self.host.run(argv, timeout_s=_INSTALL_S)
             self.host.run(["touch", str(self.template / "done")])
         self.host.run(["cp", "-a", str(self.template), str(self.data)], timeout_s=_INSTALL_S)
-        # Without it a power cut would take the copy, and it would look like a loss by the layers below.
+        # Without it a power cut could lose the copy, which would look like a loss in the layers below.
         self.host.run(["sync"], timeout_s=_INSTALL_S)
 
     def options(self) -> Mapping[str, str]:
@@ -99,7 +99,7 @@ class MariaDb:
         }
 
     def start(self) -> None:
-        """Start it and wait until it answers; DatabaseDown where it ends instead, as when it finds damage."""
+        """Start it and wait until it answers; DatabaseDown if it ends instead, for example because it finds damage."""
         self.log_began = len(self.host.read(self.log)) if self.host.exists(self.log) else 0
         argv = ["mariadbd", "--no-defaults", *_words(self.options())]
         started = self.host.spawn(argv, log=self.log)
@@ -116,16 +116,16 @@ class MariaDb:
         clock.wait(answers, bool, what="MariaDB", timeout_s=_START_S, interval_s=0.2, timed_out=too_late)
 
     def words(self) -> str:
-        """Its log since its last start."""
+        """The log since the last start."""
         return self.host.read(self.log)[self.log_began :].decode(errors="replace")
 
     def stop(self) -> None:
-        """Shut it down as an administrator would: everything in memory is then on the device."""
+        """Shut it down as an administrator would: afterwards everything in memory is on the device."""
         if self.process is None:
             return
         self.process.signal(SIGTERM)
         if not self.process.wait(_STOP_S):
-            raise DatabaseDown("MariaDB does not end", self.words())
+            raise DatabaseDown("MariaDB does not stop", self.words())
         self.process = None
 
     def kill(self) -> None:
@@ -136,7 +136,7 @@ class MariaDb:
         self.process = None
 
     def query(self, sql: str, timeout_s: float = _SQL_S) -> list[list[str]]:
-        """Rows of the answer, as text; CommandFailed with the server's error where it refuses."""
+        """Rows of the answer, as text; CommandFailed with the server's error if it refuses."""
         argv = ["mariadb", *self._where(), "--batch", "--skip-column-names", "--execute", sql]
         out = self.host.run(argv, timeout_s=timeout_s).stdout
         return [line.split("\t") for line in out.splitlines()]
@@ -145,13 +145,13 @@ class MariaDb:
         return ("--no-defaults", "--skip-ssl", f"--socket={self.socket}", "--user=root")
 
     def listen_to(self, user: str) -> None:
-        """Grant a user on other hosts of the lab everything in the database; there is no password to leak."""
+        """Give a user on other hosts of the lab all rights on the database. There is no password that could leak."""
         self.query(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
         self.query(f"CREATE USER IF NOT EXISTS {user}@'%'")
         self.query(f"GRANT ALL ON {DATABASE}.* TO {user}@'%'")
 
     def remote_argv(self, user: str) -> tuple[str, ...]:
-        """Command line of a client on another host that answers each line of SQL as soon as it has the result."""
+        """Command line of a client on another host. It prints the result of each line of SQL at once."""
         where = ("--no-defaults", f"--host={self.host.address}", f"--user={user}", "--skip-ssl")
         return ("mariadb", *where, "--batch", "--skip-column-names", "--unbuffered", DATABASE)
 

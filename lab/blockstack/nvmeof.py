@@ -1,4 +1,4 @@
-"""NVMe over TCP before RBD: what both gateways of a pair show alike, and how one takes over from the other."""
+"""NVMe over TCP in front of RBD: what both gateways of a pair export, and failover between them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.spec.arch import Arch
 
 PORT = 4420
-"""IANA's port of NVMe over TCP."""
+"""The IANA port of NVMe over TCP."""
 FENCED_S = 3600.0
-"""How long Ceph refuses a fenced client; a gateway that comes back has a new one."""
+"""How long Ceph refuses a fenced client. A gateway that comes back has a new client."""
 CONTROLLERS = ((1, 100), (101, 200))
-"""Numbers that each gateway of a pair may give its controllers. An initiator refuses a number that it has already."""
+"""Ranges of controller IDs for the two gateways of a pair. An initiator refuses an ID that it already has."""
 
 _NQN = "nqn.2014-08.org.nvmexpress:uuid:"
 
 
 class AnaState(StrEnum):
-    """How good a gateway's way to the namespace is: Asymmetric Namespace Access of the NVMe base specification."""
+    """The state of a gateway's path to the namespace: Asymmetric Namespace Access of the NVMe base specification."""
 
     OPTIMIZED = "optimized"
     NON_OPTIMIZED = "non-optimized"
@@ -34,7 +34,7 @@ class AnaState(StrEnum):
 
 @dataclass(frozen=True)
 class Namespace:
-    """An image as a namespace: all of it is the same on both gateways. number: of the namespace in its subsystem."""
+    """An image as a namespace, identical on both gateways. number: namespace ID in the subsystem."""
 
     pool: str
     image: str
@@ -50,15 +50,15 @@ class Namespace:
 
     @property
     def shown(self) -> dict[str, Any]:
-        """What a gateway has to show it by."""
+        """What a gateway needs to export it."""
         return {**asdict(self), "uuid": self.uuid, "nguid": self.nguid}
 
 
 @dataclass(frozen=True)
 class Volume(Namespace):
-    """A subsystem with one namespace to begin with. hosts: NQNs of those that may connect.
+    """A subsystem, at first with one namespace. hosts: NQNs of the hosts that may connect.
 
-    secrets: of those that must prove who they are, by NQN (DH-HMAC-CHAP). tls: whether gateways take nothing but TLS.
+    secrets: NQN -> secret of hosts that must authenticate (DH-HMAC-CHAP). tls: whether gateways accept only TLS.
     """
 
     hosts: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class Volume(Namespace):
 
     @property
     def serial(self) -> str:
-        """Twenty characters, as many as the field has."""
+        """The serial number: twenty characters, the length of the field."""
         return self.nguid[:20]
 
     @property
@@ -76,23 +76,23 @@ class Volume(Namespace):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What initiators know it by."""
-        alike = {"nqn": self.nqn, "serial": self.serial, "uuid": self.uuid, "nguid": self.nguid}
-        return {**alike, "hosts": sorted(self.hosts)}
+        """What identifies it to initiators."""
+        same = {"nqn": self.nqn, "serial": self.serial, "uuid": self.uuid, "nguid": self.nguid}
+        return {**same, "hosts": sorted(self.hosts)}
 
 
 def host_nqn(name: str) -> str:
-    """The name by which an initiator of the lab asks to be let in."""
+    """The host NQN of an initiator of the lab."""
     return f"{_NQN}{uuid5(NAMESPACE_URL, f'host:{name}')}"
 
 
 def secret_of(key: bytes) -> str:
-    """A secret of DH-HMAC-CHAP as both kernels take it: not transformed, with its CRC-32 (NVMe base, 8.13.5.8)."""
+    """A DH-HMAC-CHAP secret in the format of both kernels: not transformed, with its CRC-32 (NVMe base, 8.13.5.8)."""
     return f"DHHC-1:00:{_checked(key)}:"
 
 
 def tls_key_of(key: bytes) -> str:
-    """A shared key of TLS as `nvme` takes it, of 32 bytes for SHA-256 (NVMe over TCP transport, 3.6.1.5)."""
+    """A TLS pre-shared key in the format of `nvme`: 32 bytes for SHA-256 (NVMe over TCP transport, 3.6.1.5)."""
     return f"NVMeTLSkey-1:01:{_checked(key)}:"
 
 
@@ -101,7 +101,7 @@ def _checked(key: bytes) -> str:
 
 
 class Portal(Protocol):
-    """Where an initiator connects."""
+    """What an initiator connects to."""
 
     @property
     def name(self) -> str: ...
@@ -114,50 +114,50 @@ class Portal(Protocol):
 
 
 class Gateway(Portal, Protocol):
-    """A gateway of NVMe over TCP, whatever it is made of: the kernel's target, or SPDK's. name: of its node."""
+    """An NVMe-over-TCP gateway, with the target of the kernel or of SPDK. name: of its node."""
 
     @property
     def arch(self) -> Arch: ...
 
     def serve(self, volume: Volume, state: AnaState) -> None:
-        """Open the image and show it, from nothing; again after each boot of its machine."""
+        """Open the image and export it from scratch; needed again after each boot of its machine."""
         ...
 
     def turn(self, state: AnaState) -> None:
-        """Change the state of its way. It says so to initiators at once."""
+        """Change the ANA state of its path. Initiators are notified at once."""
         ...
 
     def add(self, *namespaces: Namespace) -> None:
-        """Open more images and show them beside what initiators have already."""
+        """Open more images and export them in addition."""
         ...
 
     def grow(self, namespace: Namespace) -> None:
-        """Tell initiators the size that its image has by now."""
+        """Tell initiators the new size of its image."""
         ...
 
     def remove(self, namespace: Namespace) -> None:
-        """Take one away from initiators, and close its image."""
+        """Stop exporting a namespace, and close its image."""
         ...
 
     def clients(self) -> tuple[str, ...]:
-        """Addresses of the Ceph clients that write for it, as known since `serve`: a dead gateway cannot be asked."""
+        """Addresses of its Ceph clients, as known since `serve`: a dead gateway cannot be asked."""
         ...
 
     def told(self) -> dict[str, Any]:
-        """What it says itself that it shows: the keys of `Volume.identity`, group, controllers and state."""
+        """What it reports that it exports: the keys of `Volume.identity`, group, controllers and state."""
         ...
 
     def withdraw(self) -> None:
-        """Show nothing any more and close the image, as far as it is there."""
+        """Stop exporting everything, and close the images that are open."""
         ...
 
 
 @dataclass
 class Pair:
-    """Two gateways before one image, of which one serves. fenced: whether Ceph shuts out the one that failed.
+    """Two gateways in front of one image; one of them serves. fenced: whether Ceph fences the one that failed.
 
-    The other is inaccessible until then. An initiator that could use it at once would write through it while writes
-    of the failed one may still be under way.
+    The other one is inaccessible until then. An initiator that could use it at once would write through it while
+    writes of the failed one may still be in flight.
     """
 
     cluster: Cluster
@@ -171,43 +171,43 @@ class Pair:
         return self.serving, self.waiting
 
     def serve(self) -> None:
-        """Open both."""
+        """Start both gateways."""
         self.serving.serve(self.volume, AnaState.OPTIMIZED)
         self.waiting.serve(self.volume, AnaState.INACCESSIBLE)
 
     def take_over(self) -> None:
-        """Have the waiting one serve in place of one that does not answer, once Ceph refuses that one's writes."""
+        """Fail over from a gateway that does not answer, after Ceph has started to refuse its writes."""
         if self.fenced:
             fence(self.cluster, self.serving.clients())
         self.waiting.turn(AnaState.OPTIMIZED)
         self.serving, self.waiting = self.waiting, self.serving
 
     def rejoin(self) -> None:
-        """Bring the failed one back as the one that waits, with a new client of Ceph's."""
+        """Bring the failed gateway back as the waiting one, with a new Ceph client."""
         self.waiting.withdraw()
         self.waiting.serve(self.volume, AnaState.INACCESSIBLE)
 
     def hand_over(self) -> None:
-        """Have the waiting one serve while both live. What the other has under way ends as it began: on its way."""
+        """Switch to the waiting gateway while both are alive. Requests in flight end on the old path."""
         self.serving.turn(AnaState.INACCESSIBLE)
         self.waiting.turn(AnaState.OPTIMIZED)
         self.serving, self.waiting = self.waiting, self.serving
 
     def withdraw(self) -> None:
-        """Withdraw both, also where one of them fails."""
+        """Withdraw both, even if one fails."""
         with ExitStack() as undo:
             for gateway in self.gateways:
                 undo.callback(gateway.withdraw)
 
 
 def fence(cluster: Cluster, clients: Sequence[str]) -> None:
-    """Have Ceph refuse clients from now on, by their addresses. On return every OSD refuses them."""
+    """Have Ceph refuse clients, by their addresses. When this returns every OSD refuses them."""
     for address in clients:
         cluster.client.mon("osd blocklist", blocklistop="add", addr=address, expire=FENCED_S)
     cluster.wait_map(cluster.up_osds())
 
 
 def fenced(cluster: Cluster, clients: Sequence[str]) -> list[str]:
-    """Those of the clients that Ceph refuses."""
+    """The clients that Ceph refuses, out of these."""
     refused = set(cluster.client.mon("osd dump")["blocklist"])
     return [address for address in clients if address in refused]

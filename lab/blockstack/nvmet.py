@@ -1,7 +1,7 @@
-"""A gateway of the kernel's NVMe target over krbd, on a node with a kernel of its own.
+"""A gateway that uses the kernel's NVMe target over krbd, on a node with its own kernel.
 
-It is no `Service`: the target is no process that could be started, paused or found dead, only its machine is, and its
-images come with the scenarios, after the cluster's daemons.
+It is not a `Service`: the target is not a process that could be started, paused or found dead, only its machine could.
+Its images come with the scenarios, after the cluster's daemons.
 """
 
 import json
@@ -22,9 +22,9 @@ _ANSWER_S = 60.0
 
 @dataclass
 class KernelGateway:
-    """One node's target. controllers: the first and last number that it gives to controllers.
+    """The target of one node. controllers: the first and last controller ID that it assigns.
 
-    device: what its kernel calls the image, once it serves.
+    device: the image's device on its kernel, once it serves.
     """
 
     cluster: Cluster
@@ -81,7 +81,7 @@ class KernelGateway:
             self._ask("withdraw")
 
     def _load(self) -> None:
-        """What is needed once for each boot."""
+        """Load modules and mount configfs, once for each boot."""
         self.host.run(["modprobe", "-a", "rbd", "nvmet-tcp"])
         target = PurePosixPath(nvmet_program.TARGET)
         if not self.host.exists(target):

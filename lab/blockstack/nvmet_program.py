@@ -1,7 +1,7 @@
-"""Sets up the kernel's NVMe target over an RBD image of its machine: a program of its own, since guests run it.
+"""Sets up the kernel's NVMe target over an RBD image of its machine. It is a separate program, because guests run it.
 
-It reads one JSON request from its standard input and prints one JSON answer. It imports nothing of the lab. Attributes
-as in the kernel's drivers/nvme/target/configfs.c and Documentation/ABI/testing/sysfs-bus-rbd.
+It reads one JSON request from standard input and prints one JSON answer. It imports nothing from the lab. Attributes as
+in the kernel's drivers/nvme/target/configfs.c and Documentation/ABI/testing/sysfs-bus-rbd.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any
 TARGET = Path("/sys/kernel/config/nvmet")
 RBD = Path("/sys/bus/rbd")
 PORT = NAMESPACE = GROUP = "1"
-"""Names of the only port and ANA group, and of the first namespace. Group 1 is there with every port."""
+"""Names of the only port and ANA group, and of the first namespace. Every port has group 1."""
 
 Wanted = dict[str, Any]
 
 
 def serve(target: Path, wanted: Wanted) -> None:
-    """Show an image, which is mapped already, as the first namespace of a subsystem."""
+    """Export an image, which is already mapped, as the first namespace of a subsystem."""
     subsystem = made(target / "subsystems" / wanted["nqn"])
     first, last = wanted["controllers"]
     put(subsystem, attr_allow_any_host="0", attr_serial=wanted["serial"])
@@ -42,19 +42,19 @@ def serve(target: Path, wanted: Wanted) -> None:
 
 
 def folder_of(target: Path, wanted: Wanted, namespace: Wanted) -> Path:
-    """Of one namespace of the subsystem."""
+    """The folder of one namespace of the subsystem."""
     return target / "subsystems" / str(wanted["nqn"]) / "namespaces" / str(namespace["number"])
 
 
 def show(target: Path, wanted: Wanted, namespace: Wanted) -> None:
-    """Show a mapped image as a namespace."""
+    """Export a mapped image as a namespace."""
     folder = made(folder_of(target, wanted, namespace))
     put(folder, device_path=namespace["device"], device_uuid=namespace["uuid"], device_nguid=namespace["nguid"])
     put(folder, ana_grpid=GROUP, enable="1")
 
 
 def hide(folder: Path) -> str:
-    """Take a namespace away once what it has under way has ended; returns the device that it had."""
+    """Remove a namespace after its requests in flight have ended; returns its device."""
     device = text(folder / "device_path")
     put(folder, enable="0")
     folder.rmdir()
@@ -62,12 +62,12 @@ def hide(folder: Path) -> str:
 
 
 def turn(target: Path, wanted: Wanted) -> None:
-    """Set the state in which initiators see this gateway's way to the namespace."""
+    """Set the ANA state that initiators see for this gateway's path to the namespace."""
     put(made(target / "ports" / PORT / "ana_groups" / GROUP), ana_state=wanted["state"])
 
 
 def told(target: Path, wanted: Wanted) -> Wanted:
-    """What the kernel itself says that it shows."""
+    """What the kernel exports, as it reports it."""
     subsystem = target / "subsystems" / wanted["nqn"]
     namespace = subsystem / "namespaces" / NAMESPACE
     return {
@@ -83,7 +83,7 @@ def told(target: Path, wanted: Wanted) -> Wanted:
 
 
 def withdraw(target: Path, bus: Path, wanted: Wanted) -> None:
-    """Take everything away again, as far as it is there, and unmap what was shown. Requests under way end first."""
+    """Remove everything that exists, and unmap what was exported. Requests in flight end first."""
     port, subsystem = target / "ports" / PORT, target / "subsystems" / wanted["nqn"]
     for path in (port / "subsystems" / wanted["nqn"], *listed(subsystem / "allowed_hosts")):
         if path.is_symlink():
@@ -98,7 +98,7 @@ def withdraw(target: Path, bus: Path, wanted: Wanted) -> None:
 def map_image(bus: Path, wanted: Wanted, namespace: Wanted) -> Wanted:
     """Map an image without the `rbd` program, which takes most of a minute on an emulated machine: {device, client}.
 
-    client: the address by which Ceph knows the kernel's client that writes through the device.
+    client: the address of the kernel's Ceph client that writes through the device.
     """
     before = {path.name for path in listed(bus / "devices")}
     options = f"name={wanted['user']},secret={secret(Path(wanted['keyring']))},ms_mode=prefer-crc"
@@ -109,7 +109,7 @@ def map_image(bus: Path, wanted: Wanted, namespace: Wanted) -> Wanted:
 
 
 def unmap(bus: Path, device: str) -> None:
-    """Unmap a device, if it is there, also where Ceph no longer listens to its client."""
+    """Unmap a device if it exists, even if Ceph refuses its client."""
     for path in listed(bus / "devices"):
         if device == f"/dev/rbd{path.name}":
             put(bus, remove_single_major=f"{path.name} force")
@@ -124,7 +124,7 @@ def secret(keyring: Path) -> str:
 
 
 def made(folder: Path) -> Path:
-    """A folder, which is there afterwards."""
+    """The folder, created if it does not exist."""
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -136,23 +136,23 @@ def put(folder: Path, **attributes: str) -> None:
 
 
 def link(path: Path, target: Path) -> None:
-    """A link, which is there afterwards."""
+    """Make a link if it does not exist."""
     if not path.is_symlink():
         path.symlink_to(target)
 
 
 def listed(folder: Path) -> list[Path]:
-    """What a folder has, nothing where it is not there."""
+    """The entries of a folder; none if it does not exist."""
     return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
 def text(path: Path) -> str:
-    """What an attribute says."""
+    """The value of an attribute."""
     return path.read_text().strip()
 
 
 def begin(target: Path, bus: Path, wanted: Wanted, _namespaces: Sequence[Wanted]) -> Wanted:
-    """Map the first image and show it; one that cannot be shown is unmapped again."""
+    """Map the first image and export it; if it cannot be exported it is unmapped again."""
     mapped = map_image(bus, wanted, wanted)
     try:
         serve(target, {**wanted, **mapped})
@@ -163,7 +163,7 @@ def begin(target: Path, bus: Path, wanted: Wanted, _namespaces: Sequence[Wanted]
 
 
 def add(target: Path, bus: Path, wanted: Wanted, namespaces: Sequence[Wanted]) -> Wanted:
-    """Map more images and show them beside the others: {clients}. One that cannot be shown is unmapped again."""
+    """Map and export more images: {clients}. An image that cannot be exported is unmapped again."""
     clients = []
     for namespace in namespaces:
         mapped = map_image(bus, wanted, namespace)
@@ -177,32 +177,32 @@ def add(target: Path, bus: Path, wanted: Wanted, namespaces: Sequence[Wanted]) -
 
 
 def grow(target: Path, _bus: Path, wanted: Wanted, namespaces: Sequence[Wanted]) -> Wanted:
-    """Take the size that the image has by now."""
+    """Take the new size of the image."""
     (namespace,) = namespaces
     put(folder_of(target, wanted, namespace), revalidate_size="1")
     return {}
 
 
 def remove(target: Path, bus: Path, wanted: Wanted, namespaces: Sequence[Wanted]) -> Wanted:
-    """Hide one namespace and unmap its image."""
+    """Remove one namespace and unmap its image."""
     (namespace,) = namespaces
     unmap(bus, hide(folder_of(target, wanted, namespace)))
     return {}
 
 
 def change(target: Path, _bus: Path, wanted: Wanted, _namespaces: Sequence[Wanted]) -> Wanted:
-    """Turn."""
+    """Set the ANA state."""
     turn(target, wanted)
     return {}
 
 
 def tell(target: Path, _bus: Path, wanted: Wanted, _namespaces: Sequence[Wanted]) -> Wanted:
-    """Told."""
+    """Report what is exported."""
     return told(target, wanted)
 
 
 def end(target: Path, bus: Path, wanted: Wanted, _namespaces: Sequence[Wanted]) -> Wanted:
-    """Withdraw all. Devices that this gateway did not show are others', and stay."""
+    """Remove everything that this gateway exported. Other devices stay."""
     withdraw(target, bus, wanted)
     return {}
 
@@ -211,7 +211,7 @@ DO = {"serve": begin, "turn": change, "told": tell, "add": add, "grow": grow, "r
 
 
 def answer(request: Wanted, target: Path = TARGET, bus: Path = RBD) -> Wanted:
-    """Do what is asked. wanted: all that the gateway is to be; namespaces: that come, or the one that grows or goes."""
+    """Carry out a request. wanted: the whole gateway; namespaces: those to add, or the one to grow or remove."""
     return DO[request["do"]](target, bus, request["wanted"], request.get("namespaces", []))
 
 

@@ -1,8 +1,8 @@
 """Runs on a host, under the image's Python: reads the log of a dm-log-writes device and replays it onto another device.
 
 The format is that of the kernel's drivers/md/dm-log-writes.c: a super block in the first sector, then for each entry a
-sector with its header, followed by its data. A write enters the log when a flush or FUA covers it. So everything before
-a mark is what a disk that lost power at that moment must have kept.
+sector with its header, followed by its data. A write enters the log when a flush or FUA covers it. So a disk that loses
+power at a mark must have kept everything before that mark.
 """
 
 import json
@@ -31,7 +31,7 @@ class WriteLog:
             raise SystemExit(f"no log of dm-log-writes: magic {magic:#x}, version {version}")
 
     def read(self, offset: int, size: int) -> bytes:
-        # In whole pages: a device does not return parts of a sector.
+        # Whole pages only: a device does not return parts of a sector.
         start = offset - offset % PAGE
         end = -(-(offset + size) // PAGE) * PAGE
         self.file.seek(start)
@@ -66,7 +66,7 @@ def survey(log: WriteLog) -> dict[str, Any]:
 
 
 def replay(log: WriteLog, target: BinaryIO, first: int, until: int) -> int:
-    """Carry out the entries first <= index < until; returns how many of them wrote something."""
+    """Replay the entries first <= index < until; returns how many of them wrote something."""
     wrote = 0
     for index, (sector, sectors, flags, _mark, at) in enumerate(log):
         if index >= until:

@@ -1,4 +1,4 @@
-"""An OSD on a disk of a slow class: dm-delay between its store and the device. Needs a host with its own kernel."""
+"""An OSD on a slow disk: dm-delay between its store and the device. Needs a host with its own kernel."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from cephlab.lab.cluster.cluster import Cluster
 
 @dataclass(frozen=True)
 class DelayedDisk:
-    """The mapped device under an OSD's store, over its disk. delay_ms: of each request while it is slow."""
+    """The mapped device between an OSD's store and its disk. delay_ms: for each request while it is slow."""
 
     mapper: Mapper
     name: str
@@ -20,18 +20,18 @@ class DelayedDisk:
     delay_ms: int
 
     def impose(self, *, slow: bool = True) -> None:
-        """Make the disk slow under the running OSD, or fast again: filling need not wait for a slow disk."""
+        """Make the disk slow under the running OSD, or fast again, so that filling it does not take long."""
         self.mapper.with_delay(self.name, self.disk, self.delay_ms if slow else 0)
 
 
 @contextmanager
 def slow_disk(cluster: Cluster, osd: int, delay_ms: int) -> Iterator[DelayedDisk]:
-    """Put an OSD's store on a device that can be slowed down, for a block; it starts fast."""
+    """During a block, put an OSD's store on a device that can be slowed down. It starts fast."""
     daemon = cluster.daemon(f"osd.{osd}")
     mapper, disk = Mapper(daemon.host), daemon.host.disk(daemon.disks[0])
     slow = DelayedDisk(mapper, f"slow-osd{osd}", disk, delay_ms)
     mapper.load_modules()
-    # A running OSD has its device open exclusively, so that nothing can be put in between.
+    # A running OSD has its device open exclusively, so nothing can be put in between.
     _stop(cluster, daemon)
     mapper.create(slow.name, mapper.whole(disk))
     try:
@@ -55,5 +55,5 @@ def _start_on(cluster: Cluster, daemon: Daemon, device: PurePosixPath) -> None:
 
 
 def put_store_on(osd: Daemon, device: PurePosixPath) -> None:
-    """Let a stopped OSD find its store on another device from now on."""
+    """Make a stopped OSD use another device for its store from now on."""
     osd.host.run(["ln", "-sfn", str(device), str(osd.host.directory / osd.name / "block")])

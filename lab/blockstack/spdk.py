@@ -1,7 +1,7 @@
-"""Gateways of ceph-nvmeof, Ceph's own over SPDK, in a group of an attached cluster.
+"""Gateways of ceph-nvmeof, Ceph's own gateway over SPDK, in a group of an attached cluster.
 
-What one gateway of a group is told, the others take over from Ceph within seconds. Ceph's monitors say which of them
-serves a namespace, and shut out one that failed.
+A change on one gateway of a group reaches the others through Ceph within seconds. Ceph's monitors decide which of them
+serves a namespace, and fence one that failed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.spec.inventory import Role, with_port
 
 OLDEST = (1, 2)
-"""Of ceph-nvmeof's versions. Before it, fields that are sent had other numbers."""
+"""The oldest supported version of ceph-nvmeof. In older ones some fields have other numbers."""
 BLOCK_BYTES = 512
-"""Of a namespace, as with the kernel's target."""
+"""Block size of a namespace, as with the kernel's target."""
 MAX_NAMESPACES = 32
 SHOWN_S = 30.0
-"""A gateway looks every five seconds for what another one of its group was told (state_update_interval_sec)."""
+"""A gateway checks every five seconds for changes on others of its group (state_update_interval_sec)."""
 TURNED_S = 300.0
-"""The monitors miss a gateway after ten seconds (mon_nvmeofgw_beacon_grace). One that was shut out starts anew."""
+"""Monitors miss a gateway after ten seconds (mon_nvmeofgw_beacon_grace). One that was fenced restarts."""
 
 _STATES = re.compile(r"(\d+): (\w+)")
 _TYPED = re.compile(r"^v[12]:")
@@ -38,20 +38,20 @@ _TYPED = re.compile(r"^v[12]:")
 
 @dataclass(frozen=True)
 class Member:
-    """A gateway as the monitors see it. group: the ANA group that it has for itself; states: of each group there."""
+    """A gateway as the monitors see it. group: its own ANA group; states: its state for each ANA group."""
 
     available: bool
     group: int
     states: Mapping[int, str]
 
     def state(self, group: int) -> AnaState:
-        """How good its way is to the namespaces of a group."""
+        """The ANA state of its path to the namespaces of a group."""
         serves = self.available and self.states.get(group) == "ACTIVE"
         return AnaState.OPTIMIZED if serves else AnaState.INACCESSIBLE
 
 
 def members(shown: Mapping[str, Any]) -> dict[str, Member]:
-    """Name of each gateway -> itself, of what `ceph nvme-gw show POOL GROUP` says."""
+    """Name -> gateway, from the output of `ceph nvme-gw show POOL GROUP`."""
     listed = shown.get("Created Gateways:", shown.get("Created Gateways", []))
     return {
         str(gateway["gw-id"]): Member(
@@ -65,7 +65,7 @@ def members(shown: Mapping[str, Any]) -> dict[str, Member]:
 
 @dataclass
 class SpdkGateway:
-    """One gateway of a group. name: of its machine; pool: where Ceph keeps what the group was told."""
+    """One gateway of a group. name: of its machine; pool: where Ceph keeps the configuration of the group."""
 
     cluster: AttachedCluster
     name: str
@@ -83,7 +83,7 @@ class SpdkGateway:
 
     @cached_property
     def info(self) -> Any:
-        """What it says of itself. Unavailable for a version that is too old."""
+        """Its information about itself. Unavailable if its version is too old."""
         info = self.api.call("get_gateway_info")
         version = tuple(int(part) for part in re.findall(r"\d+", info.version)[:2])
         if version < OLDEST:
@@ -92,13 +92,13 @@ class SpdkGateway:
         return info
 
     def serve(self, volume: Volume, state: AnaState) -> None:
-        """The one that is to be OPTIMIZED adds the namespace, to its own ANA group. The others wait to see it."""
+        """The OPTIMIZED gateway adds the namespace to its own ANA group. The others wait until it appears."""
         self.cluster.guard.pool(volume.pool)
         if volume.tls:
-            raise SpecError("TLS is not asked for by the API of gateways over SPDK", f"volume: {volume.image}")
+            raise SpecError("the API of gateways over SPDK cannot request TLS", f"volume: {volume.image}")
         self._volume = volume
         if state is AnaState.OPTIMIZED:
-            self.withdraw()  # what a run left that was killed
+            self.withdraw()  # what a killed run left
         named = {"subsystem_nqn": volume.nqn, "serial_number": volume.serial, "no_group_append": True}
         subsystem = {**named, "max_namespaces": MAX_NAMESPACES, "enable_ha": True}
         self._ensure("create_subsystem", subsystem, self._shown)
@@ -116,7 +116,7 @@ class SpdkGateway:
         self.turn(state)
 
     def turn(self, state: AnaState) -> None:
-        """Wait until the monitors have turned it: they alone do. It may be down itself."""
+        """Wait until the monitors have changed its state: only they do. The gateway itself may be down."""
         clock.wait(
             lambda: self.member().state(self._group),
             lambda seen: seen is state,
@@ -126,7 +126,7 @@ class SpdkGateway:
         )
 
     def give(self, twin: SpdkGateway) -> None:
-        """Have its twin serve all namespaces: they go into the twin's ANA group."""
+        """Have its twin serve all namespaces: move them into the ANA group of the twin."""
         group = twin.info.load_balancing_group
         for shown in self._subsystem().namespaces:
             where = {"subsystem_nqn": self._served.nqn, "nsid": shown.nsid}
@@ -142,7 +142,7 @@ class SpdkGateway:
         self.learn()
 
     def grow(self, namespace: Namespace) -> None:
-        """Takes whole MiB, which is what the API has."""
+        """Only whole MiB: the unit of the API."""
         size = int(self.cluster.client.rbd_look(namespace.pool, namespace.image, [])["size"])
         if size % MIB:
             raise SpecError(f"{namespace.image} has {size} bytes", "gateways over SPDK grow by whole MiB")
@@ -172,31 +172,31 @@ class SpdkGateway:
         }
 
     def withdraw(self) -> None:
-        """Takes the subsystem away, which is the whole group's."""
+        """Delete the subsystem, for the whole group."""
         if self._volume is not None and self._shown():
             whole = {"subsystem_nqn": self._volume.nqn, "force": True}
-            # What another gateway of the group took away goes here by itself, and SPDK has no errno for it.
+            # If another gateway of the group deleted it, it disappears here too, and SPDK has no errno for that.
             self._ensure("delete_subsystem", whole, lambda: not self._shown(), passing=None)
 
     def learn(self) -> None:
-        """Note what has to be known of it once it is down: the namespaces' ANA group, and its clients of Ceph."""
+        """Store what must be known once it is down: the ANA group of the namespaces, and its Ceph clients."""
         self._group = int(self._first().anagrpid)
         seen = (_TYPED.sub("", each.nonce) for each in self._subsystem().namespaces)
         self._clients = tuple(dict.fromkeys((*self._clients, *seen)))
 
     def member(self) -> Member:
-        """It as the monitors see it. CephTrouble if they do not know it."""
+        """The gateway as the monitors see it. CephTrouble if they do not know it."""
         shown = self.cluster.client.mon("nvme-gw show", pool=self.pool, group=self.info.group)
         known = members(shown)
         if self.info.name not in known:
             says = f"nvme-gw show {self.pool} {self.info.group}: {', '.join(known) or 'none'}"
-            raise CephTrouble(f"the monitors have no gateway {self.info.name}", says, "see [nvmeof] in docs/attach.md")
+            raise CephTrouble(f"the monitors know no gateway {self.info.name}", says, "see [nvmeof] in docs/attach.md")
         return known[self.info.name]
 
     @property
     def _served(self) -> Volume:
         if self._volume is None:
-            raise SpecError(f"the gateway on {self.name} serves nothing", "serve comes first")
+            raise SpecError(f"the gateway on {self.name} serves nothing", "call serve first")
         return self._volume
 
     def _add(self, namespace: Namespace, group: int) -> None:
@@ -208,24 +208,24 @@ class SpdkGateway:
     def _ensure(
         self, call: str, fields: Mapping[str, Any], done: Callable[[], bool], *, passing: int | None = errno.EEXIST
     ) -> None:
-        """Make a call, and wait until the gateway shows that it is done: an answer alone proves nothing.
+        """Make a call, and wait until the gateway reports the result: an answer alone proves nothing.
 
-        passing: what a gateway says where another one of its group was told already; None for anything.
+        passing: the errno if another gateway of the group already did it; None for any.
         """
-        said = ""
+        message = ""
         try:
             self.api.call(call, **fields)
         except GatewayRefused as refusal:
             if not refusal.status or passing not in (None, refusal.status):
                 raise
-            said = f", which said {refusal.message!r}"
-        self._until(done, f"what {call} asked of the gateway on {self.name}{said}")
+            message = f", which answered {refusal.message!r}"
+        self._until(done, f"the result of {call} on the gateway on {self.name}{message}")
 
     def _until(self, done: Callable[[], bool], what: str) -> None:
         clock.wait(done, bool, what=what, timeout_s=SHOWN_S * self.cluster.patience, interval_s=0.2)
 
     def _subsystem(self) -> Any:
-        """As SPDK itself has it. CephTrouble where it has none."""
+        """The subsystem as SPDK has it. CephTrouble if it has none."""
         nqn = self._served.nqn
         there = {each.nqn: each for each in self.api.call("get_subsystems").subsystems}
         if nqn not in there:
@@ -236,7 +236,7 @@ class SpdkGateway:
         return self._served.nqn in {each.nqn for each in self.api.call("get_subsystems").subsystems}
 
     def _lets_in(self, host: str, *, proven: bool) -> bool:
-        """proven: whether it has to prove its name. A gateway that knows no secrets passes over them."""
+        """Whether a host may connect. proven: whether it must authenticate; old gateways ignore secrets."""
         known = {each.nqn: each.use_dhchap for each in self.api.call("list_hosts", subsystem=self._served.nqn).hosts}
         return known.get(host) is proven
 
@@ -260,7 +260,7 @@ class SpdkGateway:
 
 @dataclass
 class MonitoredPair(Pair):
-    """Two gateways of one group. Ceph's monitors turn and fence them, so that all that is left is to wait."""
+    """Two gateways of one group. Ceph's monitors switch and fence them; this class only waits for it."""
 
     serving: SpdkGateway
     waiting: SpdkGateway
@@ -270,13 +270,13 @@ class MonitoredPair(Pair):
         self.serving, self.waiting = self.waiting, self.serving
 
     def rejoin(self) -> None:
-        """The monitors give a gateway that came back its own ANA group again: it serves, and has new clients."""
+        """The monitors give a gateway that came back its own ANA group again: it serves, with new Ceph clients."""
         self.take_over()
         self.waiting.turn(AnaState.INACCESSIBLE)
         self.serving.learn()
 
     def hand_over(self) -> None:
-        """Put all namespaces into the other's ANA group."""
+        """Move all namespaces into the ANA group of the other gateway."""
         self.serving.give(self.waiting)
         for gateway, state in ((self.waiting, AnaState.OPTIMIZED), (self.serving, AnaState.INACCESSIBLE)):
             gateway.turn(state)
@@ -284,12 +284,12 @@ class MonitoredPair(Pair):
 
 
 def gateways_of(cluster: AttachedCluster) -> list[SpdkGateway]:
-    """The gateways that the inventory names, in its order. Unavailable where it names none, or grpcio is missing."""
+    """The gateways that the inventory names, in its order. Unavailable if it names none, or grpcio is missing."""
     access = cluster.inventory.nvmeof
     machines = cluster.inventory.with_role(Role.NVMEOF)
     if access is None:
         what = f"{cluster.inventory.source.name} names no NVMe-oF gateway of the attached cluster"
-        raise Unavailable(what, "nvmeof: missing", "give it a table [nvmeof], see docs/attach.md")
+        raise Unavailable(what, "nvmeof: missing", "add a table [nvmeof], see docs/attach.md")
     require()
     certificates = Certificates(*access.certificates) if access.certificates else None
     return [
@@ -306,10 +306,10 @@ def gateways_of(cluster: AttachedCluster) -> list[SpdkGateway]:
 
 
 def pair_of(cluster: AttachedCluster, volume: Volume) -> MonitoredPair:
-    """The first two gateways of the inventory before an image. Unavailable where there are fewer."""
+    """The first two gateways of the inventory, in front of an image. Unavailable if there are fewer."""
     found = gateways_of(cluster)
     if len(found) < 2:
         names = f"role nvmeof: {', '.join(gateway.name for gateway in found)}"
-        what = "a pair takes two NVMe-oF gateways of the attached cluster"
-        raise Unavailable(what, names, "give a second machine the role")
+        what = "a pair needs two NVMe-oF gateways of the attached cluster"
+        raise Unavailable(what, names, "give a second machine the role nvmeof")
     return MonitoredPair(cluster, volume, found[0], found[1])

@@ -1,4 +1,4 @@
-"""TLS of NVMe over TCP on a node: the daemon that does handshakes for its kernel, and keys in that kernel's keyring."""
+"""TLS for NVMe over TCP on a node: the daemon that does handshakes for its kernel, and keys in the kernel's keyring."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,12 +14,12 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.providers.host import Host
 
 ROLE_SET = "tls"
-"""Of the images that have the programs."""
+"""The role set of images that have the programs."""
 DAEMON = PurePosixPath("/usr/sbin/tlshd")
 CONFIG = b"[debug]\nloglevel=1\n[authenticate]\nkeyrings=.nvme\n"
 NETLINK = PurePosixPath("/proc/net/netlink")
 GENERIC = "16"
-"""NETLINK_GENERIC of linux/netlink.h: by it a kernel asks for handshakes."""
+"""NETLINK_GENERIC of linux/netlink.h: the kernel requests handshakes over it."""
 PID_BITS = 22
 _STARTED_S = 30.0
 _ANSWER_S = 60.0
@@ -27,7 +27,7 @@ _ANSWER_S = 60.0
 
 @dataclass(frozen=True)
 class TlsNode:
-    """A node whose kernel speaks TLS."""
+    """A node whose kernel uses TLS."""
 
     cluster: Cluster
     node: str
@@ -38,12 +38,12 @@ class TlsNode:
 
     @property
     def log(self) -> PurePosixPath:
-        """What the daemon prints."""
+        """The output of the daemon."""
         return self.host.directory / "tlshd.log"
 
     @contextmanager
     def shaking_hands(self) -> Iterator[None]:
-        """Do handshakes for the kernel for the length of a block. Unavailable where the image has no such daemon."""
+        """Do handshakes for the kernel during a block. Unavailable if the image does not have the daemon."""
         if not self.host.exists(DAEMON):
             what = f"{DAEMON.name} is not in the image of {self.node}"
             raise Unavailable(what, "Debian has ktls-utils from 13 on", "use --release reef or tentacle")
@@ -63,19 +63,19 @@ class TlsNode:
             process.signal(SIGTERM)
 
     def give(self, key: str, volume: Volume, host_nqn: str) -> None:
-        """Give its kernel the key for one host and a volume, in place of one that it has for the two."""
+        """Give its kernel the key for a host and a volume; it replaces an earlier key for the two."""
         remember(key)
         who = [f"--hostnqn={host_nqn}", f"--subsysnqn={volume.nqn}"]
         argv = ["nvme", "check-tls-key", *who, f"--keydata={key}", "--identity=0", "--insert"]
         done = self.host.run(argv, timeout_s=_ANSWER_S * self.cluster.patience, check=False)
-        if done.code:  # the error of a checked call would have the key in it
-            raise LabBroken(f"nvme on {self.node} does not take a key of TLS", done.stderr.replace(key, "KEY"))
+        if done.code:  # the error of a checked call would contain the key
+            raise LabBroken(f"nvme on {self.node} does not accept the TLS key", done.stderr.replace(key, "KEY"))
 
 
 def listens(netlink: str, pid: int) -> bool:
-    """Whether a process has a socket by which kernels ask for handshakes. netlink: what NETLINK has.
+    """Whether a process has a socket for handshake requests of the kernel. netlink: content of NETLINK.
 
-    libnl adds a number above PID_BITS to the process's own.
+    libnl adds a number above PID_BITS to the process ID.
     """
     rows = [line.split() for line in netlink.splitlines()[1:]]
     joined = [int(row[2]) for row in rows if row[1] == GENERIC and int(row[3], 16)]
