@@ -213,7 +213,7 @@ def rm(
 
 
 def matching(which: str, images: Sequence[Image]) -> list[Image]:
-    """Images of a release, or the one whose key begins so; SpecError if there is none, or several keys match."""
+    """Images of a release, or the one with that beginning of its key; SpecError unless exactly one key matches."""
     matches = [image for image in images if image.release == which]
     if matches:
         return matches

@@ -71,19 +71,19 @@ class Narration:
         self._counts[record.ending] = self._counts.get(record.ending, 0) + 1
         counts = " ".join(f"[{_COLOURS[ending]}]{n} {ending}[/]" for ending, n in self._counts.items())
         self.bar.update(self._task, advance=1, counts=counts, reached=self.reached())
-        told = record.ending is not Ending.PASS or record.suite == SUITE
-        cause = f": {record.reason}" if told else ""
+        explained = record.ending is not Ending.PASS or record.suite == SUITE
+        cause = f": {record.reason}" if explained else ""
         word = f"[{_COLOURS[record.ending]}]{record.ending}[/]"
         self._print(f"{word} {escape(record.scenario)} [dim]({record.seconds:.1f} s)[/]{escape(cause)}")
 
     def reached(self) -> str:
         """`3/40, about 4 min left`. The time left assumes the pace so far; it is left out until three have ended."""
         done = sum(self._counts.values())
-        said = f"{done}/{self._planned}"
+        count = f"{done}/{self._planned}"
         if done < _TELLING or done >= self._planned:
-            return said
+            return count
         left_s = (SYSTEM.monotonic() - self._planned_at) / done * (self._planned - done)
-        return f"{said}, about {left_s / 60:.0f} min left" if left_s >= 90 else f"{said}, about {left_s:.0f} s left"
+        return f"{count}, about {left_s / 60:.0f} min left" if left_s >= 90 else f"{count}, about {left_s:.0f} s left"
 
     def _print(self, text: str, *, whole: bool = False) -> None:
         """whole: do not wrap the line, because it is meant to be copied; other lines wrap between words."""
@@ -128,7 +128,7 @@ def page(result: GateResult) -> str:
         lines += ["", "skips that this tier does not expect (see suites/expected-skips.toml); they fail the run:"]
         lines += [f"  {line}" for line in result.unexpected_skips]
     for text in result.trouble:
-        lines += ["", f"trouble: {text}"]
+        lines += ["", f"lab error: {text}"]
     for name in result.kept:
         lines += ["", f"{name} is still running. Enter it with:"]
         lines += [f"  {command}" for command in ways_in(name, result.home)]

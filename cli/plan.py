@@ -46,18 +46,18 @@ def show(out: Output, request: Request, lanes: int, *, elsewhere: bool = False) 
     clusters = len({each.cluster for each in running})
     counted = f"{how_many(len(running), 'scenario')}, {how_many(clusters, 'cluster')}"
     took = f"{len(timed)} of them took {seconds_text(sum(timed))} {last}{unknown}" if timed else "none was timed yet"
-    said = [
+    summary = [
         f"{counted}, {_way(lanes, elsewhere=elsewhere)}; {needed}",
         f"{took}; raising the clusters takes more",
     ]
     scenarios = [asdict(each) for each in planned]
-    told = {"scenarios": scenarios, "seconds": sum(timed), "lanes": lanes or None, "memory_bytes": most}
+    value = {"scenarios": scenarios, "seconds": sum(timed), "lanes": lanes or None, "memory_bytes": most}
     if out.as_json:
-        out.json(told)
+        out.json(value)
     else:
         columns = ("scenario", "cluster", "nodes", "memory", "last time")
         out.result(table(columns, rows, whole=columns[:4]), None)
-        out.lines(*said)
+        out.lines(*summary)
     return 0
 
 
@@ -78,8 +78,8 @@ def _way(lanes: int, *, elsewhere: bool) -> str:
     """How many scenarios run at a time."""
     if lanes == 0:
         return "as many in parallel as each machine can take"
-    said = "one by one" if lanes == 1 else f"{lanes} in parallel"
-    return f"{said} on each machine" if elsewhere else said
+    number = "one by one" if lanes == 1 else f"{lanes} in parallel"
+    return f"{number} on each machine" if elsewhere else number
 
 
 def _time(planned: PlannedScenario) -> str:
@@ -98,6 +98,6 @@ def name_all(out: Output, request: Request) -> int:
     if not out.as_json:
         rows = [[each.scenario, each.goal] for each in planned]
         out.result(table(("scenario", _SHOWS), rows, whole=("scenario",)), None)
-    told = [{"scenario": each.scenario, "goal": each.goal, "skipped": each.skipped} for each in planned]
-    out.result(how_many(len(planned), "scenario"), {"scenarios": told})
+    value = [{"scenario": each.scenario, "goal": each.goal, "skipped": each.skipped} for each in planned]
+    out.result(how_many(len(planned), "scenario"), {"scenarios": value})
     return 0

@@ -87,7 +87,7 @@ class ClusterOptions:
         if mgrs > machines:
             raise SpecError(
                 f"{mgrs} managers do not fit on {how_many(machines, 'node')}",
-                "every manager needs a node of its own",
+                "every manager needs its own node",
                 f"ask for at most {how_many(machines, 'manager')} or for more nodes",
             )
         daemons = Daemons(
@@ -163,7 +163,7 @@ def parse_bytes(option: str, text: str, example: str = "4k or 4G") -> int:
 
 
 def parse_disk_size(text: str) -> int:
-    """Bytes of an OSD's disk; SpecError where that is no size, or too small."""
+    """Bytes of an OSD's disk; SpecError if it is not a size, or too small."""
     size = parse_bytes("--disk-size", text, "10GiB")
     if size < MIN_DISK_BYTES:
         raise SpecError(

@@ -76,8 +76,8 @@ def track(
         if alarms.above:
             out.warn(f"{alarms.suite}: {alarms.alarms} of {alarms.sound} sound attempts did not pass; limit {LIMIT:.0%}")
     rows = [{**asdict(rate), "rate": rate.rate, "quarantined": rate.scenario in quarantined} for rate in rates(runs)]
-    said = {"runs": len(runs), "scenarios": rows, "wanted": [rate.scenario for rate in missing]}
+    value = {"runs": len(runs), "scenarios": rows, "wanted": [rate.scenario for rate in missing]}
     if output is not None:
         text = f"{output}: " + (f"attempts of {how_many(len(runs), 'run')}, " if runs else "") + "known defects"
-    out.result(text, {**said, "suites": [asdict(alarms) for alarms in suites]})
+    out.result(text, {**value, "suites": [asdict(alarms) for alarms in suites]})
     return _FAILED if missing or any(alarms.above for alarms in suites) else 0

@@ -135,8 +135,8 @@ class GatewayRefused(CephTrouble):
     def __init__(self, gateway: str, call: str, status: int, message: str) -> None:
         self.status = status
         self.message = message
-        said = f"refused {call} with {errno.errorcode.get(status, status)}" if status else f"did not answer {call}"
-        super().__init__(f"the gateway at {gateway} {said}", message)
+        what = f"refused {call} with {errno.errorcode.get(status, status)}" if status else f"did not answer {call}"
+        super().__init__(f"the gateway at {gateway} {what}", message)
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def entries(page: bytes) -> list[list[str]]:
 
 
 def words_of(options: dict[str, Any]) -> str:
-    """Options as the kernel takes them. An option whose value is true has no value there."""
+    """Options as the kernel takes them. An option with the value true is written as its name alone."""
     return ",".join(name if value is True else f"{name}={value}" for name, value in options.items())
 
 

@@ -189,8 +189,8 @@ class SpdkGateway:
         shown = self.cluster.client.mon("nvme-gw show", pool=self.pool, group=self.info.group)
         known = members(shown)
         if self.info.name not in known:
-            says = f"nvme-gw show {self.pool} {self.info.group}: {', '.join(known) or 'none'}"
-            raise CephTrouble(f"the monitors know no gateway {self.info.name}", says, "see [nvmeof] in docs/attach.md")
+            detail = f"nvme-gw show {self.pool} {self.info.group}: {', '.join(known) or 'none'}"
+            raise CephTrouble(f"monitors know no gateway {self.info.name}", detail, "see [nvmeof] in docs/attach.md")
         return known[self.info.name]
 
     @property

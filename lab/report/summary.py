@@ -14,8 +14,8 @@ _MAX_REASON = 300
 def markdown(archive: Archive) -> str:
     """The counts, then a table of what did not pass, then what passed, folded."""
     counts = Counter(record.ending for record in archive.records)
-    said = ", ".join(f"{counts[ending]} {ending.word}" for ending in _WORST_FIRST if counts[ending]) or "nothing ran"
-    lines = [f"## cephlab: {said}", ""]
+    total = ", ".join(f"{counts[ending]} {ending.word}" for ending in _WORST_FIRST if counts[ending]) or "nothing ran"
+    lines = [f"## cephlab: {total}", ""]
     if archive.doubts:
         lines += [f"**{DOUBTED}:**", "", *(f"- {_cell(doubt)}" for doubt in archive.doubts), ""]
     lines += [*_facts(archive), ""]
