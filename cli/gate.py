@@ -89,7 +89,7 @@ class Selection:
     resume: Annotated[
         Path | None,
         typer.Option(
-            help="Continue an interrupted run, with what never started.", metavar="ARCHIVE", autocompletion=ARCHIVES
+            help="Continue an interrupted run, including what never ran.", metavar="ARCHIVE", autocompletion=ARCHIVES
         ),
     ] = None
     plan: Annotated[
@@ -116,7 +116,7 @@ class LabOptions:
     profile: Annotated[
         str | None,
         typer.Option(
-            help="Hardware to predict for, by name or file; its requirements are judged with any suite.",
+            help="Hardware to predict for, by name or file; its requirements are judged in addition to any suite.",
             autocompletion=PROFILES,
         ),
     ] = None
@@ -148,7 +148,7 @@ class Kept:
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster of the first failure running.")] = False
     archive: Annotated[Path | None, typer.Option(help="Folder for the run's archive.", metavar="DIR")] = None
     sign: Annotated[
-        Path | None, typer.Option(help="Sign the archive with this SSH key, or the agent's.", metavar="KEY")
+        Path | None, typer.Option(help="Sign the archive with this SSH key; for a public key the agent signs.", metavar="KEY")
     ] = None
 
 
@@ -175,7 +175,7 @@ def gate(
         sign(b"", kept.sign)  # a key that cannot sign is refused now, not after the run
     if failed_in is not None and not what.rerun_failed:
         raise SpecError(
-            f"{failed_in} needs --rerun-failed", "only that option reads an archive", "add it, or leave ARCHIVE out"
+            f"{failed_in} needs --rerun-failed", "ARCHIVE is read only with that option", "add it, or leave ARCHIVE out"
         )
     home = world.home
     home.ensure()

@@ -34,7 +34,7 @@ def track(
     quarantine: Annotated[
         Path,
         typer.Option(
-            help="List of flaky scenarios, which do not count.", exists=True, dir_okay=False, show_default="the list of cephlab itself"
+            help="List of flaky scenarios, which do not decide.", exists=True, dir_okay=False, show_default="the list of cephlab itself"
         ),
     ] = _QUARANTINE,
     output: Annotated[

@@ -259,7 +259,7 @@ def limits_of(archive: Archive) -> list[str]:
     if manifest.get("sample"):
         lines.append(SAMPLE)
     if manifest["tier"] == "quick":
-        lines.append("The quick tier leaves out the scenarios of the full tier.")
+        lines.append("The quick tier leaves out scenarios that only the full tier runs.")
     if manifest["state"] != "complete":
         lines.append("The run did not finish: scenarios that are not listed did not run.")
     return lines
