@@ -115,7 +115,8 @@ def status(
     world: World,
     name: NameArgument,
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Show it every two seconds, until Ctrl-C or until the cluster is gone.")
+        bool,
+        typer.Option("--watch", "-w", help="Show it every two seconds, until Ctrl-C or until the cluster is gone."),
     ] = False,
 ) -> int:
     """Show the state of a cluster. Exit code 0 only if it is HEALTH_OK and every daemon is alive.

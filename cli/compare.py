@@ -197,7 +197,9 @@ def measurements(path: Path) -> tuple[Measurement, ...]:
 
     measured = measured_in(read_whole(path).events)
     if not measured:
-        raise SpecError(f"{path} has no demands", "nothing was measured in its history", "run a suite that does: `--suite block`")
+        raise SpecError(
+            f"{path} has no demands", "nothing was measured in its history", "run a suite that does: `--suite block`"
+        )
     return measured
 
 

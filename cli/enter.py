@@ -147,7 +147,9 @@ def logs(
         str | None,
         typer.Argument(help="Daemon, e.g. osd.0; default: all.", metavar="DAEMON", autocompletion=DAEMONS),
     ] = None,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of lines from the end of each log.")] = _LINES,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=1, help="Number of lines from the end of each log.")
+    ] = _LINES,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Keep printing new lines, until Ctrl-C or until the cluster is gone.")
     ] = False,

@@ -63,9 +63,7 @@ class Selection:
         bool,
         typer.Option("--sample", help="Of the scenarios that differ only in their brackets, run one at random."),
     ] = False
-    seed: Annotated[int | None, typer.Option(help="Seed of all random choices; default: a new one.", min=0)] = (
-        None
-    )
+    seed: Annotated[int | None, typer.Option(help="Seed of all random choices; default: a new one.", min=0)] = None
     jobs: Annotated[
         int,
         typer.Option(
@@ -123,9 +121,7 @@ class LabOptions:
     metrics: Annotated[
         bool, typer.Option("--metrics", help="Run a Prometheus in every cluster; its series are archived.")
     ] = False
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Create the stores of every cluster anew; reuse none.")
-    ] = False
+    fresh: Annotated[bool, typer.Option("--fresh", help="Create the stores of every cluster anew; reuse none.")] = False
     changes: Annotated[
         list[str] | None,
         typer.Option(
@@ -148,7 +144,8 @@ class Kept:
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster of the first failure running.")] = False
     archive: Annotated[Path | None, typer.Option(help="Folder for the run's archive.", metavar="DIR")] = None
     sign: Annotated[
-        Path | None, typer.Option(help="Sign the archive with this SSH key; for a public key the agent signs.", metavar="KEY")
+        Path | None,
+        typer.Option(help="Sign the archive with this SSH key; for a public key the agent signs.", metavar="KEY"),
     ] = None
 
 

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from cephlab.lab.jobs.jobfile import Job
 
 app = typer.Typer(
-    name="import", cls=Group, help="Convert a test plan of another tool into a job for `gate --job`.", no_args_is_help=True
+    name="import",
+    cls=Group,
+    help="Convert a test plan of another tool into a job for `gate --job`.",
+    no_args_is_help=True,
 )
 
 Plan = Annotated[Path, typer.Argument(help="The plan to read.", metavar="FILE")]
@@ -78,7 +81,9 @@ def contents(path: Path) -> bytes:
     """A plan's bytes; SpecError if it cannot be read or is too large for a plan."""
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise SpecError(f"{path} is not a test plan", f"got {path.stat().st_size} bytes, wanted: at most {MOST_BYTES}")
+            raise SpecError(
+                f"{path} is not a test plan", f"got {path.stat().st_size} bytes, wanted: at most {MOST_BYTES}"
+            )
         return path.read_bytes()
     except OSError as error:
         raise unreadable(path, error) from error

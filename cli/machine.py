@@ -47,7 +47,9 @@ def doctor(out: Output, world: World) -> int:
     out.result(_needs_page(needed), {"needs": [asdict(need) for need in needed], "ready": not lacks})
     if lacks and not out.as_json:
         detail = "\n".join(f"{need.name}: {need.detail}" for need in lacks)
-        raise LabBroken("no lab can run here", detail, "install what is missing as shown above, then run `cephlab doctor` again")
+        raise LabBroken(
+            "no lab can run here", detail, "install what is missing as shown above, then run `cephlab doctor` again"
+        )
     return LabBroken.exit_code if lacks else 0
 
 
@@ -83,9 +85,7 @@ class DiskOptions:
     disk: Annotated[Path, typer.Option(help="A folder on the disk to measure, or a device.", metavar="DIR|DEVICE")]
     size: Annotated[str, typer.Option(help="How much of the disk to use.")] = "1G"
     seconds: Annotated[float, typer.Option(help="Duration of each of the six disk runs, in seconds.", min=1)] = 5.0
-    kind: Annotated[str, typer.Option(help="Kind of disk: hdd, ssd or nvme.", autocompletion=words(*DiskKind))] = (
-        "ssd"
-    )
+    kind: Annotated[str, typer.Option(help="Kind of disk: hdd, ssd or nvme.", autocompletion=words(*DiskKind))] = "ssd"
     destroy: Annotated[bool, typer.Option("--destroy-data", help="Needed for a device: overwrite its data.")] = False
     precondition: Annotated[
         bool,
@@ -168,9 +168,7 @@ def _network(peer: str, say: Progress) -> _NetworkFigures:
     rate = measure.loopback_bytes_s(_NETWORK_S)
     return _NetworkFigures(
         Figure(rate, Measure.RATE, "measured: iperf3 on the loopback, 1 stream"),
-        Figure(
-            measure.loopback_rtt_s(), Measure.TIME, "measured: round trip of one byte, TCP on the loopback, median"
-        ),
+        Figure(measure.loopback_rtt_s(), Measure.TIME, "measured: round trip of one byte, TCP on the loopback, median"),
         _LOOPBACK_MTU,
     )
 

@@ -51,20 +51,21 @@ class MeasuredLoad:
             autocompletion=MEASURED_OPERATIONS,
         ),
     ] = None
-    bs: Annotated[str, typer.Option(help="Size of operations given without one, e.g. 4k or 4M.", metavar="SIZE")] = (
-        "4k"
-    )
+    bs: Annotated[str, typer.Option(help="Size of operations given without one, e.g. 4k or 4M.", metavar="SIZE")] = "4k"
     depth: Annotated[int, typer.Option(help="Requests in flight of each client.", min=1, max=MAX_DEPTH)] = 16
     clients: Annotated[
         int, typer.Option(help="Clients at the same time, each with its own node and image.", min=1, max=MAX_CLIENTS)
     ] = 1
     low_depth: Annotated[
         int | None,
-        typer.Option(help="Depth of a second, lower load; 0: none. Default: one client if there are several, else --depth / 4.", min=0),
+        typer.Option(
+            help="Depth of a second, lower load; 0: none. Default: one client if there are several, else --depth / 4.",
+            min=0,
+        ),
     ] = None
-    size: Annotated[str, typer.Option(help="Size of each RBD image, which is written twice first, or of all objects.")] = (
-        "256M"
-    )
+    size: Annotated[
+        str, typer.Option(help="Size of each RBD image, which is written twice first, or of all objects.")
+    ] = "256M"
     within: Annotated[float, typer.Option(help="Target half-width of the 95 % interval, in percent.", min=0.1)] = 3.0
     budget: Annotated[float, typer.Option(help="Maximum seconds of load for each operation.", min=5)] = 60.0
 

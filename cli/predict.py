@@ -101,10 +101,14 @@ class LoadOptions:
     span: Annotated[
         float, typer.Option(min=1e-6, max=1, help="Share of each disk that holds the data, for rotating disks.")
     ] = 1.0
-    stripe_unit: Annotated[str, typer.Option(metavar="SIZE", help="Size of one erasure code chunk, e.g. 4k or 16k.")] = "4k"
+    stripe_unit: Annotated[
+        str, typer.Option(metavar="SIZE", help="Size of one erasure code chunk, e.g. 4k or 16k.")
+    ] = "4k"
     data: Annotated[
         str,
-        typer.Option(metavar="SIZE", help="Size of all data in the pool; decides how much of its metadata is in memory."),
+        typer.Option(
+            metavar="SIZE", help="Size of all data in the pool; decides how much of its metadata is in memory."
+        ),
     ] = ""
     demand: DemandOption = None
     release: Annotated[

@@ -137,7 +137,10 @@ def summary(
     world: World,
     directory: ArchiveArgument = None,
     annotate: Annotated[
-        bool, typer.Option("--annotate", help="Print GitHub annotations instead: a line for each scenario that did not pass.")
+        bool,
+        typer.Option(
+            "--annotate", help="Print GitHub annotations instead: a line for each scenario that did not pass."
+        ),
     ] = False,
     signers: SignersOption = None,
 ) -> int:

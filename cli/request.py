@@ -33,7 +33,9 @@ class ClusterOptions:
 
     nodes: Annotated[
         str | None,
-        typer.Option(help="Number of nodes of each architecture. Default: 2 native and 1 of the other.", metavar="ARCH:COUNT,..."),
+        typer.Option(
+            help="Number of nodes of each architecture. Default: 2 native and 1 of the other.", metavar="ARCH:COUNT,..."
+        ),
     ] = None
     release: Annotated[
         str | None,
@@ -44,20 +46,24 @@ class ClusterOptions:
         ),
     ] = None
     osds_per_node: Annotated[int | None, typer.Option(help="OSDs on each node.", show_default="1")] = None
-    mons: Annotated[int | None, typer.Option(help="Monitors, 1 to 5, spread over the architectures.", show_default="1")] = (
-        None
-    )
+    mons: Annotated[
+        int | None, typer.Option(help="Monitors, 1 to 5, spread over the architectures.", show_default="1")
+    ] = None
     mgrs: Annotated[int | None, typer.Option(help="Managers.", show_default="1")] = None
     disk_size: Annotated[
         str | None, typer.Option(help="Size of each OSD's sparse disk.", show_default="10GiB", metavar="SIZE")
     ] = None
-    separate_db: Annotated[bool | None, typer.Option("--separate-db", help="Give each OSD another disk for its RocksDB.")] = (
-        None
-    )
+    separate_db: Annotated[
+        bool | None, typer.Option("--separate-db", help="Give each OSD another disk for its RocksDB.")
+    ] = None
     image: Annotated[str | None, typer.Option(help="Pulled image instead of a built one.", metavar="REF")] = None
-    gateways: Annotated[int | None, typer.Option(help="S3 gateways, spread over the architectures.", show_default="0")] = None
+    gateways: Annotated[
+        int | None, typer.Option(help="S3 gateways, spread over the architectures.", show_default="0")
+    ] = None
     balancer: Annotated[bool | None, typer.Option("--balancer", help="Put HAProxy before the gateways.")] = None
-    metrics: Annotated[bool | None, typer.Option("--metrics", help="Run Prometheus, and an exporter on every node.")] = None
+    metrics: Annotated[
+        bool | None, typer.Option("--metrics", help="Run Prometheus, and an exporter on every node.")
+    ] = None
     spec: Annotated[Path | None, typer.Option(help="TOML file that describes the whole cluster.")] = None
     option: Annotated[list[str] | None, typer.Option(help="ceph.conf setting; repeatable.", metavar="KEY=VALUE")] = None
 

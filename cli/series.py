@@ -27,9 +27,7 @@ class SeriesOptions:
     export: Annotated[Path | None, typer.Option(help="Write all samples as OpenMetrics instead.", metavar="FILE")] = (
         None
     )
-    dashboard: Annotated[Path | None, typer.Option(help="Write a Grafana dashboard instead.", metavar="FILE")] = (
-        None
-    )
+    dashboard: Annotated[Path | None, typer.Option(help="Write a Grafana dashboard instead.", metavar="FILE")] = None
 
 
 @framed

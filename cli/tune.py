@@ -105,9 +105,7 @@ def measure(
     options: EffectOptions,
     output: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder for the three demand files; default: `demands/effects` in the home.", metavar="DIR"
-        ),
+        typer.Option(help="Folder for the three demand files; default: `demands/effects` in the home.", metavar="DIR"),
     ] = None,
 ) -> None:
     """Raise a cluster and measure one operation without the tuning, with it, and without it again.

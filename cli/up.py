@@ -47,7 +47,9 @@ class MicrocephOptions:
     inventory: Annotated[
         Path | None, typer.Option(help="Machines to put MicroCeph on; see docs/microceph.md.", metavar="FILE")
     ] = None
-    snap: Annotated[Path | None, typer.Option(help="MicroCeph from this file, not from the store.", metavar="FILE")] = None
+    snap: Annotated[Path | None, typer.Option(help="MicroCeph from this file, not from the store.", metavar="FILE")] = (
+        None
+    )
     device: Annotated[
         list[str] | None, typer.Option(help="Disk for MicroCeph; it is wiped; repeatable.", metavar="MACHINE:/dev/NAME")
     ] = None

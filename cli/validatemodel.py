@@ -92,7 +92,9 @@ def _show_validation(
 ) -> None:
     predicted = [comparison for comparison in validation.comparisons if comparison.ratio is not None]
     show_comparisons(out, predicted)
-    out.listed("rests on assumptions (what was assumed -> ratio with another assumption):", assumption_lines(validation))
+    out.listed(
+        "rests on assumptions (what was assumed -> ratio with another assumption):", assumption_lines(validation)
+    )
     beyond = [comparison for comparison in validation.comparisons if comparison.ratio is None]
     named = [f"{each.reference}, {each.figure.name} ({si(each.figure.value, each.figure.unit)})" for each in beyond]
     out.listed("beyond the model:", [f"{name}: {each.why}" for name, each in zip(named, beyond, strict=True)])

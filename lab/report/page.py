@@ -255,7 +255,9 @@ def limits_of(archive: Archive) -> list[str]:
     used = [PROVIDERS[name]() for name in sorted({cluster["provider"] for cluster in clusters}) if name in PROVIDERS]
     lines += [made.unsaid for made in used if isinstance(made, LeavesUnsaid)]
     counts = counted(archive.records)
-    lines += [f"{how_many(counts[end], *words)} {rest}." for end, (*words, rest) in _NO_VERDICT.items() if end in counts]
+    lines += [
+        f"{how_many(counts[end], *words)} {rest}." for end, (*words, rest) in _NO_VERDICT.items() if end in counts
+    ]
     if manifest.get("sample"):
         lines.append(SAMPLE)
     if manifest["tier"] == "quick":

@@ -163,7 +163,10 @@ def test_what_monitors_tell_of_health_on_the_way_up_from_stores_is_no_complaint(
 
 def test_a_daemon_of_another_architecture_than_its_machine_is_named(stand: Stand) -> None:
     cluster = cast("FakeCluster", stand.raised.cluster)
-    for arch, said in (("x86_64", []), ("aarch64", ["osd.0 reports that it runs as aarch64, on a machine with x86_64"])):
+    for arch, said in (
+        ("x86_64", []),
+        ("aarch64", ["osd.0 reports that it runs as aarch64, on a machine with x86_64"]),
+    ):
         cluster.archs = {0: arch, 7: "riscv64"}
         assert stand.raised.aftermath(stand.raised.before(), (), settle=True)["strangers"] == said
 
