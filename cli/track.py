@@ -34,10 +34,7 @@ def track(
     quarantine: Annotated[
         Path,
         typer.Option(
-            help="List of flaky scenarios, which do not decide.",
-            exists=True,
-            dir_okay=False,
-            show_default="the list of cephlab itself",
+            help="Scenarios that do not decide.", exists=True, dir_okay=False, show_default="those of cephlab itself"
         ),
     ] = _QUARANTINE,
     output: Annotated[
@@ -77,9 +74,7 @@ def track(
     suites = false_alarms(runs, quarantined)
     for alarms in suites:
         if alarms.above:
-            out.warn(
-                f"{alarms.suite}: {alarms.alarms} of {alarms.sound} sound attempts did not pass; limit {LIMIT:.0%}"
-            )
+            out.warn(f"{alarms.suite}: {alarms.alarms} of {alarms.sound} sound attempts not passed; limit {LIMIT:.0%}")
     rows = [{**asdict(rate), "rate": rate.rate, "quarantined": rate.scenario in quarantined} for rate in rates(runs)]
     value = {"runs": len(runs), "scenarios": rows, "wanted": [rate.scenario for rate in missing]}
     if output is not None:

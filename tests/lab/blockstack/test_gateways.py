@@ -335,7 +335,7 @@ def test_gateways_are_those_that_the_inventory_names() -> None:
     [gateway] = gateways_of(cluster)
     assert (gateway.name, gateway.arch, gateway.pool) == ("m1", Arch.AARCH64, POOL)
     assert (gateway.api.address, gateway.address, gateway.port) == ("192.0.2.1:5501", "198.51.100.1", 4420)
-    with pytest.raises(Unavailable, match="takes two"):
+    with pytest.raises(Unavailable, match="needs two"):
         pair_of(cluster, VOLUME)
     with pytest.raises(Unavailable, match="names no NVMe-oF gateway of the attached cluster"):
         gateways_of(inventory(machine(1, Role.CLIENT), access=None))
