@@ -165,7 +165,7 @@ def test_a_list_that_does_not_fit_is_refused(permit: Permit, named: str) -> None
         (Topology(), frozenset({Capability.POWER_CUT}), "it has no power-cut"),
         (Topology(options=(("x", "y"),)), frozenset(), "made for it (options)"),
         (Topology(separate_db=True), frozenset(), "made for it (separate_db)"),
-        (Topology(release="squid"), frozenset(), "needs squid, it runs reef"),
+        (Topology(release="squid"), frozenset(), "needs squid, the cluster runs reef"),
         (Topology(native=3), frozenset(), "4 machines with OSDs are needed, it has 3"),
         (Topology(mons=3), frozenset(), "3 monitors are needed, it has 1"),
         (Topology(osds_per_node=2), frozenset(), "2 OSDs on a machine are needed"),
