@@ -39,7 +39,7 @@ def compare(
 ) -> int:
     """Show what changed: verdicts, figures, series and costs of two runs, or costs of two demand files.
 
-    Exit code 1 if a verdict got worse or an operation costs more, 6 if that cannot be told. Figures and series of
+    Exit code 1 if a verdict got worse or an operation costs more, 6 if that is unclear. Figures and series of
     two runs are only shown. With --architectures, figures are judged.
 
     Example: cephlab compare before.json after.json

@@ -45,7 +45,7 @@ class Selection:
     """What runs."""
 
     job: Annotated[
-        Path | None, typer.Option(help="Run this job of `cephlab import` instead of suites.", metavar="FILE")
+        Path | None, typer.Option(help="Run this job file (see `cephlab import`), not suites.", metavar="FILE")
     ] = None
     tier: Annotated[
         str | None, typer.Option(help="quick or full.", show_default="quick", autocompletion=words(*TIERS))

@@ -38,7 +38,7 @@ MOST_BYTES = 10_000_000
 @app.command("cosbench", cls=Command)
 @framed
 def cosbench(out: Output, world: World, file: Plan, output: Target = None) -> None:
-    """Convert a plan of COSBench: stages, works, ratios, selectors. Credentials and endpoints are left out.
+    """Convert a COSBench plan (XML): stages, works, ratios, selectors. Credentials and endpoints are left out.
 
     Example: cephlab import cosbench s3-config.xml
     """
@@ -61,7 +61,7 @@ def cbt(
     ] = DEFAULT_RELEASE,
     output: Target = None,
 ) -> None:
-    """Convert a plan of CBT: librbdfio, radosbench and mysqlsysbench. Hosts, users and paths are left out.
+    """Convert a CBT plan (YAML): librbdfio, radosbench and mysqlsysbench. Hosts, users and paths are left out.
 
     Example: cephlab import cbt runtests.yaml --conf ceph.conf
     """

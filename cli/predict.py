@@ -64,7 +64,7 @@ class Further:
         str,
         typer.Option(
             metavar="WHAT",
-            help="Also predict for 1, 2, 4 ... up to that depth or clients, or for each of e.g. nodes.count=3..12.",
+            help="Also predict other points. WHAT: depth or clients (1, 2, 4 ... up to it), or e.g. nodes.count=3..12.",
             autocompletion=words(*LOADS),
         ),
     ] = ""

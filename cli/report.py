@@ -25,7 +25,7 @@ _ALTERED = 3
 
 SignersOption = Annotated[
     Path | None,
-    typer.Option(help="allowed_signers file: who may have signed it.", metavar="FILE", exists=True, dir_okay=False),
+    typer.Option(help="allowed_signers file with accepted signers.", metavar="FILE", exists=True, dir_okay=False),
 ]
 
 

@@ -54,9 +54,9 @@ class ClusterOptions:
         str | None, typer.Option(help="Size of each OSD's sparse disk.", show_default="10GiB", metavar="SIZE")
     ] = None
     separate_db: Annotated[
-        bool | None, typer.Option("--separate-db", help="Give each OSD another disk for its RocksDB.")
+        bool | None, typer.Option("--separate-db", help="Give each OSD a second disk for its RocksDB.")
     ] = None
-    image: Annotated[str | None, typer.Option(help="Pulled image instead of a built one.", metavar="REF")] = None
+    image: Annotated[str | None, typer.Option(help="Use a pulled image instead of a built one.", metavar="REF")] = None
     gateways: Annotated[
         int | None, typer.Option(help="S3 gateways, spread over the architectures.", show_default="0")
     ] = None
