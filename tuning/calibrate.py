@@ -1,4 +1,4 @@
-"""Calibration: carries costs of the lab and figures of data sheets over to a loaded cluster, by the free constants."""
+"""Calibration: turns the lab's costs and data-sheet figures into those of a loaded cluster, by the free constants."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cephlab.tuning.work import OperationWork, Price
 from cephlab.tuning.workload import Flow
 
 ANCHOR = 6.43
-"""Points of the CPU that the shipped demands were measured on: costs there are the measured ones at any exponent."""
+"""Points of the CPU that the shipped demands were measured on. The exponent changes no cost there."""
 
 _FIRST = 15
 """Octopus: the first release whose costs are taken to fall step by step. Older ones store data in other ways."""
@@ -28,7 +28,7 @@ _LAST = 18
 """Reef: the last one. Measured: Tentacle's writes cost 0.97 times Reef's (0.90 to 1.04)."""
 
 BESIDE = ("pacific", "tentacle")
-"""Releases whose reads and writes of SMALLEST bytes were measured beside Reef's, docs/measured/model.md."""
+"""Releases whose reads and writes of SMALLEST bytes were measured side by side with Reef's: docs/measured/model.md."""
 
 SMALLEST = 4096
 
@@ -36,34 +36,34 @@ READ_STEP = 0.25
 """How much of a release's step reads take. Measured, Pacific over Reef, two steps: writes +21 %, reads +4.6 %."""
 
 LARGE_BYTES = 64 * 1024
-"""A block of this size costs half for being an operation and half for its bytes: 4 KiB and 4 MiB of the shipped set."""
+"""At this block size half of the cost is per operation and half per byte, from 4 KiB and 4 MiB of the shipped set."""
 
 SMALL_BYTES = 16 * 1024
-"""Up to here a demand was measured with many connections, which one operation alone does not pay for."""
+"""Demands up to this size were measured with many connections. A single operation does not pay for those."""
 
 SPARSE, DENSE = 2.0, 64.0
-"""In flight on each connection to an OSD: of the many connections that a demand was measured with, and of the one."""
+"""Operations in flight on each connection to an OSD: with a demand's many connections, and with a single connection."""
 
 SMALL_WRITE = 4096.0
-"""Bytes of the writes that data sheets rate in I/Os a second."""
+"""Size of the writes that data sheets rate in I/Os a second, in bytes."""
 
 
 def speed(points: float, constants: Constants) -> float:
-    """The speed of Ceph on a CPU of so many points, on the same scale."""
+    """Ceph's speed on a CPU with this many points, on the same scale."""
     return float(ANCHOR * (points / ANCHOR) ** constants.speed_exponent)
 
 
 def core(points: float, threads: int, constants: Constants) -> float:
-    """The speed of Ceph on a core of so many points, all its threads busy, on the same scale.
+    """Ceph's speed on a core with this many points, on the same scale, while all its threads are busy.
 
-    It is scaled thread by thread: what a core gains by its second thread is not Ceph's doing.
+    Each thread is scaled by itself, as the gain of a core's second thread does not come from Ceph.
     """
     gain = SMT_GAIN if threads > 1 else 1.0
     return speed(points / gain, constants) * gain
 
 
 def demands(measured: Sequence[Demand], constants: Constants) -> list[Demand]:
-    """Demands on the scale of `speed`. A demand without a core speed stays one, and is refused later."""
+    """Demands on the scale of `speed`. A demand without a core speed stays as it is and is refused later."""
     return [
         replace(demand, core_speed=speed(demand.core_speed, constants)) if demand.core_speed > 0 else demand
         for demand in measured
@@ -71,7 +71,7 @@ def demands(measured: Sequence[Demand], constants: Constants) -> list[Demand]:
 
 
 def hardware(profile: Profile, flow: Flow, constants: Constants) -> Profile:
-    """The profile with what a loaded cluster gets of its figures, for reads or for writes."""
+    """The profile with the figures that a loaded cluster reaches, for reads or for writes."""
     share = constants.link_share
     nodes = tuple(_machine(machine, share * _meeting(flow, constants), constants) for machine in profile.nodes)
     clients = tuple(_machine(machine, share, constants) for machine in profile.clients)
@@ -80,7 +80,7 @@ def hardware(profile: Profile, flow: Flow, constants: Constants) -> Profile:
 
 
 def _meeting(flow: Flow, constants: Constants) -> float:
-    """Copies and shards of a write meet at the ports of nodes; a read's answers leave them."""
+    """Incast: copies and shards of a write converge on the nodes' ports, the data of a read only leaves them."""
     return constants.incast if flow is Flow.WRITE else 1.0
 
 
@@ -112,7 +112,7 @@ def _disks(disks: Disks, constants: Constants) -> Disks:
 
 
 def _newness(disks: Disks, constants: Constants) -> float:
-    """Random writes that a test's disk does over the rated ones: towards the rate of its sequential bandwidth."""
+    """How many times its rated random writes a disk does while it is not full: up to its sequential bandwidth."""
     if not (disks.write_iops and disks.seq_write):
         return 1.0
     sequential = disks.seq_write.value / SMALL_WRITE / disks.write_iops.value
@@ -120,7 +120,7 @@ def _newness(disks: Disks, constants: Constants) -> float:
 
 
 def loaded(work: OperationWork, constants: Constants, release: str = "") -> OperationWork:
-    """The price of an operation while the cluster is full. release: of Ceph there; empty: of the demands."""
+    """The price of an operation on a busy cluster. release: of Ceph on that cluster; empty: that of the demands."""
     size = work.shape.payload_bytes
     osd = constants.osd_cpu * constants.byte_cpu ** (size / (size + LARGE_BYTES))
     part = READ_STEP if work.shape.flow is Flow.READ else 1.0
@@ -136,9 +136,9 @@ def loaded(work: OperationWork, constants: Constants, release: str = "") -> Oper
 
 
 def connected(work: OperationWork, osds: int, constants: Constants) -> OperationWork:
-    """The price of a small operation of copies by how many are in flight between a client and one of so many OSDs.
+    """The price of a small replicated operation, by how many are in flight between a client and each of `osds` OSDs.
 
-    The more of them, the more an OSD takes from a connection at a time.
+    The more are in flight, the more an OSD takes from a connection in one go.
     """
     shape = work.shape
     if shape.k or shape.through_gateway or shape.block_bytes > SMALL_BYTES:
@@ -149,16 +149,16 @@ def connected(work: OperationWork, osds: int, constants: Constants) -> Operation
 
 
 def steps(measured: str, wanted: str) -> int:
-    """Releases from the one wanted to the one measured, as far as costs fell with them, which is from Octopus to Reef.
+    """How many releases lie from the wanted one to the measured one, counting only Octopus to Reef, where costs fell.
 
-    0 where one of them is not known or older.
+    0 where either of the two is unknown or older.
     """
     numbers = [min(number_of(name) or 0, _LAST) for name in (measured, wanted)]
     return numbers[0] - numbers[1] if min(numbers) >= _FIRST else 0
 
 
 def release_doubts(work: OperationWork, release: str) -> list[str]:
-    """Sentences on a release whose costs were never measured at this size, or can be set otherwise.
+    """Doubts, as sentences: the release was never measured at this size, or an option changes its costs.
 
     release: of Ceph on the cluster; empty: that of the demands.
     """
@@ -167,24 +167,24 @@ def release_doubts(work: OperationWork, release: str) -> list[str]:
     said = []
     if wanted != work.release and not beside:
         what = f"{shape.operation} of {size_text(shape.block_bytes)}, {shape.protection},"
-        said.append(f"{what} was never measured on {wanted} at this size: its costs are of {work.release}.")
+        said.append(f"{what} was never measured on {wanted} at this size: its costs are those of {work.release}.")
     if shape.k and (number_of(wanted) or 0) >= _FAST_CODES:
         said.append(
-            "allow_ec_optimizations was never measured, and no publication here has a figure of it: predicted for a "
-            "pool without it."
+            "allow_ec_optimizations was never measured, and none of the publications has a figure for it: this "
+            "predicts a pool without it."
         )
     return said
 
 
 def _osd(price: Price, factor: float, constants: Constants) -> Price:
-    """CPU by `factor`; devices as they were. Threads that take all that waits at once cost less when they are full."""
+    """CPU times `factor`; device work unchanged. Threads that take all waiting work in one go cost less when busy."""
     busy = dict.fromkeys((*BATCHING, *EVENTS), constants.busy_thread)
     threads = {name: points * factor * busy.get(name, 1.0) for name, points in price.threads.items()}
     return replace(price, cpu=price.cpu * factor, threads=threads)
 
 
 def lone(work: OperationWork, constants: Constants) -> OperationWork:
-    """The price of an operation that has the cluster to itself, from that of a full one."""
+    """The price of an operation alone on the cluster, from its price on a busy one."""
     factor = constants.one_connection if work.shape.block_bytes <= SMALL_BYTES else 1.0
     return replace(
         work,

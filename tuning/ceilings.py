@@ -15,7 +15,7 @@ from cephlab.tuning.workload import Flow, Shape
 
 UTILISATION_LAW = "utilisation law U = X D, so X <= 1 / D (Denning and Buzen 1978)"
 NVMEOF_OPS = {Flow.WRITE: 50_000.0, Flow.READ: 65_000.0}
-"""Operations of NVMEOF_BYTES a second that one polling core of an NVMe-oF gateway does; of reads the middle of 60 to 70
+"""Operations of NVMEOF_BYTES a second for each polling core of an NVMe-oF gateway. For reads: the middle of 60 to 70
 thousand."""
 NVMEOF_BYTES = 4096
 NVMEOF_SOURCE = "Ceph SPDK NVMe-oF gateway: performance analysis on Kunpeng 920, 2025, case 2"
@@ -28,8 +28,8 @@ class Ceiling:
     """One class of equal resources.
 
     seconds: how long an operation keeps one of them busy, on average; copies: how many there are. uneven: load of the
-    busiest over the mean. path_s: the part of seconds x copies that the operation waits for. Of shards that run at the
-    same time it waits for the slowest, not for their sum. batches: threads that take everything that waits in one go,
+    busiest over the mean. path_s: the part of seconds x copies that the operation waits for. Of parallel shards it
+    waits for the slowest, not for their sum. batches: threads that take everything that waits in one go,
     so that no queue forms there.
     """
 
@@ -53,7 +53,7 @@ class Ceiling:
 
 
 def ceilings(profile: Profile, work: OperationWork) -> tuple[Ceiling, ...]:
-    """Every resource that the profile and the demand can speak of, the tightest first."""
+    """A ceiling for every resource that profile and demand describe, the tightest first."""
     known: list[Ceiling] = []
     for load in placement.loads(profile, work.shape):
         known += _cpu(load, work)
@@ -74,7 +74,7 @@ def ceilings(profile: Profile, work: OperationWork) -> tuple[Ceiling, ...]:
 
 @dataclass(frozen=True)
 class _Servers:
-    """As in Ceiling. path_s: None: it waits for all of its work there, as none of it runs in parallel."""
+    """Fields as in Ceiling. path_s: None: the operation waits for all of its work there, none of it in parallel."""
 
     copies: float = 1
     uneven: float = 1.0
@@ -121,9 +121,9 @@ def _mixed(parts: list[tuple[float, Ceiling]]) -> Ceiling:
 
 
 def last_of(beside: int) -> float:
-    """Wait for the last of so many parallel shards, as a share of the sum of their waits.
+    """How long the last of `beside` parallel shards takes, as a share of the sum of all.
 
-    The longest of k exponential waits is H(k) times the mean of one (Nelson and Tantawi 1988), their sum k times.
+    The longest of k exponential times is H(k) times their mean (Nelson and Tantawi 1988), and their sum k times.
     """
     return harmonic(beside) / beside if beside else 0.0
 
@@ -140,7 +140,7 @@ def _cpu(load: MachineLoad, work: OperationWork) -> Iterator[Ceiling]:
         f"{load.primary:.3f} x {work.primary.cpu * 1e3:.3f} led",
         f"{replicas:.3f} x {work.replica.cpu * 1e3:.3f} copied",
     ]
-    # The leader's own work is waited for in full. The replicas work at the same time: only the last of them counts.
+    # The operation waits for all of the primary's work. Replicas work in parallel: only the last of them counts.
     path = led + copied * last_of(_others(work.shape))
     points = led + copied
     for what, share, price in (("gateway", load.gateway, work.gateway), ("client", load.client, work.client)):
@@ -164,7 +164,7 @@ def _cpu(load: MachineLoad, work: OperationWork) -> Iterator[Ceiling]:
         held = min(machine.points, machine.osd_threads * daemons.thread_speed(machine))
         osds = led + copied + (before * work.reread.cpu if work.reread else 0.0)
         how = f"{machine.osd_threads} threads, {held:.0f} points / {osds * 1e3:.3f} point-ms"
-        # What an operation waits for is in the machine's CPU already.
+        # The time that an operation waits is part of the machine's CPU ceiling already.
         yield from _made(f"{load.name}: CPU of its OSDs", osds / held, how, _Servers(copies=load.count, path_s=0.0))
 
 
@@ -204,7 +204,7 @@ def _disks(profile: Profile, load: MachineLoad, work: OperationWork) -> Iterator
     machine = load.machine
     shards = load.primary + placement.replica_share(load, work.shape)
     uneven = imbalance.busiest(profile, work.shape)
-    # Every shard, the leader's too, is on a disk of its own, and the operation ends with the last of them.
+    # Every shard, the primary's too, is on a disk of its own, and the operation ends with the last of them.
     forked = last_of(work.shape.awaited)
     for disks in machine.disks:
         data = disks.role is DiskRole.DATA
@@ -245,7 +245,7 @@ def _network(profile: Profile, load: MachineLoad, work: OperationWork) -> Iterat
         ("out", through.front_out, through.back_out, through.fork_out),
     )
     for way, front, back, fork in both:
-        # Traffic of parallel shards keeps the link busy, but the operation waits for the last shard alone.
+        # The traffic of parallel shards keeps the link busy, but the operation waits only for the last shard.
         beside = fork * (1 - last_of(_others(work.shape)))
         if machine.cluster_bandwidth:
             links = [("network", machine.bandwidth.value, front, 0.0)]
@@ -277,21 +277,21 @@ def _nvmeof(profile: Profile, work: OperationWork) -> Iterator[Ceiling]:
 
 
 def at_a_gateway(shape: Shape) -> bool:
-    """Whether it is known what an operation costs an NVMe-oF gateway: an operation of 4 KiB on an image."""
+    """Whether the cost of an operation at an NVMe-oF gateway is known. It is for 4 KiB operations on an image only."""
     return not shape.through_gateway and shape.block_bytes == NVMEOF_BYTES
 
 
 def _memory(whose: str, machine: MachineClass, count: float, moved_bytes: float) -> Iterator[Ceiling]:
     if machine.memory_bandwidth:
         how = f"{machine.memory_bandwidth} / {show(moved_bytes, Measure.BYTES)} per operation"
-        # What an operation waits for memory is in its CPU seconds already.
+        # The time that an operation waits for memory is part of its CPU seconds already.
         servers = _Servers(copies=count, path_s=0.0)
         seconds = moved_bytes / machine.memory_bandwidth.value
         yield from _made(f"{whose}: memory bandwidth", seconds, how, servers, source=memory.TRAFFIC_SOURCE)
 
 
 def _clients_on_nodes(profile: Profile, work: OperationWork) -> Iterator[Ceiling]:
-    """Load generators on the nodes. Each asks for the same share, so the slowest node's decide."""
+    """Load generators on the nodes. All do the same share of the load, so those on the slowest node decide."""
     clients = work.shape.clients
     for machine in profile.nodes:
         for pool in daemons.client_pools(machine, work):
@@ -303,7 +303,7 @@ def _named(machines: tuple[MachineClass, ...], machine: MachineClass) -> str:
 
 
 def _process(whose: str, pool: daemons.ThreadPool, clients: float, part: float, all_of_them: int) -> Iterator[Ceiling]:
-    """One pool of `clients` processes that ask for `part` of the operations."""
+    """One thread pool of `clients` processes that do `part` of the operations."""
     yield from _made(
         f"{whose}: {pool.name} of a client process",
         pool.seconds / pool.threads * part / clients,
@@ -324,7 +324,7 @@ class Asker:
 
 
 def askers(profile: Profile, work: OperationWork) -> tuple[Asker, ...]:
-    """Load generators are spread evenly over the client machines, and none waits for another machine's.
+    """The load generators, spread evenly over the client machines. None waits for one of another machine.
 
     So where machines differ, each class does a part of the operations in proportion to the most that it can do.
     """
@@ -344,7 +344,7 @@ def _most(profile: Profile, machine: MachineClass, work: OperationWork, used: fl
     limits = [used * machine.bandwidth.value * goodput(profile.mtu_bytes) / amount] if amount else []
     if work.client.cpu:
         limits.append(used * machine.points / work.client.cpu)
-    # Where nothing is known to limit them, all are alike.
+    # Where no limit is known, all machines count the same.
     return min([*limits, *(processes * pool.ceiling for pool in daemons.client_pools(machine, work))], default=1.0)
 
 

@@ -1,4 +1,4 @@
-"""Another machine without another file: `PLACE=VALUE` put into the tables of a profile before they are read."""
+"""Changes to a profile without another file: `PLACE=VALUE` is put into its tables before they are read."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Any
 
 from cephlab.lab.base.errors import SpecError
 
-_HINT = "such as nodes.count=6, nodes.NAME.cores=64 or nodes.disks.count=8; docs/requirements.md"
+_HINT = "for example nodes.count=6, nodes.NAME.cores=64 or nodes.disks.count=8; see docs/requirements.md"
 _RANGE = re.compile(r"(?P<place>[^=]+)=(?P<first>[0-9]+)\.\.(?P<last>[0-9]+)")
 MOST_POINTS = 64
 
 
 def changed(raw: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
-    """A copy of a file's tables with each change; SpecError where a place is not one. Values are checked as a file's.
+    """A copy of a file's tables with each change made; SpecError where a place does not exist.
 
-    PLACE is the key with the tables above it. Of several tables in a list the name of one stands behind the list's.
+    PLACE is a key after the names of the tables above it. In a list of several tables, the name of one follows the
+    list's. Values are checked like those of a file.
     """
     made = deepcopy(raw)
     for change in changes:
@@ -47,7 +48,7 @@ def _table(raw: dict[str, Any], tables: Sequence[str], change: str) -> dict[str,
     if not isinstance(table, dict):
         raise SpecError(f"--set: {tables[-1]!r} has no keys", f"got {change!r}", _HINT)
     if "value" in table and "source" in table:
-        raise SpecError("--set takes a whole figure", f"got {change!r}", 'such as nodes.bandwidth="100 Gb/s"')
+        raise SpecError("--set replaces a whole figure", f"got {change!r}", 'for example nodes.bandwidth="100 Gb/s"')
     return table
 
 
@@ -55,12 +56,12 @@ def _only(tables: list[Any], change: str) -> Any:
     """The one table of a list."""
     if len(tables) != 1:
         names = ", ".join(str(table.get("name")) for table in tables)
-        raise SpecError("--set has to say which one", f"got {change!r}, wanted: the name of one of {names}", _HINT)
+        raise SpecError("--set has to name one table", f"got {change!r}, wanted: the name of one of {names}", _HINT)
     return tables[0]
 
 
 def _value(text: str, change: str) -> Any:
-    """A number, a word, or for a number with its unit a figure of a profile."""
+    """A number or a word; for a number with a unit, a figure of a profile."""
     if re.fullmatch(r"[0-9]+", text):
         return int(text)
     if text in ("true", "false"):
@@ -71,13 +72,13 @@ def _value(text: str, change: str) -> Any:
 
 
 def sweep_of(text: str) -> tuple[str, range] | None:
-    """(place, values) of `nodes.count=3..12`; None where it is none. SpecError for one without points or too many."""
+    """(place, values) of `nodes.count=3..12`; None where it is no sweep. SpecError for no points or too many."""
     match = _RANGE.fullmatch(text.strip())
     if not match:
         return None
     values = range(int(match["first"]), int(match["last"]) + 1)
     if not 1 <= len(values) <= MOST_POINTS:
         raise SpecError(
-            f"--sweep: {text!r} has {len(values)} points", f"wanted: 1 to {MOST_POINTS}", "such as nodes.count=3..12"
+            f"--sweep: {text!r} has {len(values)} points", f"wanted: 1 to {MOST_POINTS}", "e.g. nodes.count=3..12"
         )
     return match["place"], values

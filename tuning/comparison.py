@@ -1,4 +1,4 @@
-"""Compares databases over caches with a publication: curves over threads, and agreed, not agreed or cannot say."""
+"""Compares a database on caches with a publication: curves over threads, and a verdict on each of its findings."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ class ComparedSide:
 class PaperFinding:
     """One finding. where: section and conditions. wanted: how `of` compares to `beside`; least, most: range of `of`.
 
-    beyond: why no measurement can be compared with it. here: why a lab's runs show it and do not decide. scatter: how
-    many times runs of one setting have differed in a lab, where that is all that `here` says. anywhere: whether `here`
-    is of the suite's own sizes and runs, so that it holds on a profile's machines too.
+    beyond: why no measurement can be compared with it. here: why a lab's runs are shown but do not decide. scatter: by
+    what factor runs of one setting have differed in a lab, where that is all that `here` says. anywhere: whether `here`
+    comes from the suite's own sizes and runs, so that it holds on a profile's machines too.
     """
 
     name: str
@@ -86,17 +86,17 @@ class PaperFinding:
         compared = self.wanted is not None and self.beside is not None
         ways = sum((bool(self.beyond), self.of is not None and ranged, self.of is not None and compared))
         if ways != 1:
-            raise ValueError(f"{self.name}: exactly one of beyond; of with wanted and beside; of with least or most")
+            raise ValueError(f"{self.name}: give one of: beyond; of with wanted and beside; of with least or most")
         if self.scatter is not None and not (self.here and self.scatter >= 1):
-            raise ValueError(f"{self.name}: scatter is 1 or more, and here says why")
+            raise ValueError(f"{self.name}: scatter has to be 1 or more, and here has to say why")
         if self.anywhere and not self.here:
-            raise ValueError(f"{self.name}: anywhere needs here, which says why")
+            raise ValueError(f"{self.name}: anywhere needs here, the reason")
 
 
 @with_config(ConfigDict(extra="forbid"))  # an unknown key is a typing error; holds for the classes above, too
 @dataclass(frozen=True)
 class PaperFindings:
-    """All of one publication. note: what a reader has to know to compare them with other figures."""
+    """All findings of one publication. note: what a reader has to know to compare them with other figures."""
 
     title: str
     findings: tuple[PaperFinding, ...]
@@ -201,7 +201,7 @@ def held_in(finding: PaperFinding, group: Sequence[OltpRun]) -> Held | None:
         return None
     least, most = (1.0, None) if finding.wanted is Direction.MORE else (None, 1.0)
     turns = f" of {len(sides[0])} and {len(sides[1])} runs"
-    words = f"{turns}, times as much; {_at(sides[0])} beside {_at(sides[1])}"
+    words = f"{turns}, as a ratio: {_at(sides[0])} to {_at(sides[1])}"
     return Held(ratio_of_means(left, other), least, most, words)
 
 
@@ -315,7 +315,7 @@ def runs(events: Sequence[Event]) -> list[OltpRun]:
         if event.kind in _COUNTS:
             looks.setdefault((event.scenario, event.data["stand"]), []).append(event)
         elif event.kind == KIND and "cache" in event.data:
-            # Labels repeat in the next round: counters that were read so far belong to this run alone.
+            # The next round has the same labels: the counters read so far belong to this run only.
             ended.append(_run(event, looks.pop((event.scenario, event.data["stand"]), [])))
     return ended
 

@@ -13,14 +13,14 @@ from pydantic import BaseModel, ConfigDict, with_config
 from cephlab.lab.base.errors import SpecError
 
 FITTED = Path(__file__).with_name("constants.json")
-"""Their values, and the errors of each test bed left out: `cephlab validate-model --fit FILE` writes such a file."""
+"""The fitted values, and each test bed's errors when left out; `cephlab validate-model --fit FILE` writes it."""
 
 
 @dataclass(frozen=True)
 class Prior:
     """What is known of a constant before any publication. spread: standard deviation of its logarithm.
 
-    A spread of 0 holds it: the publications at hand cannot tell it.
+    A spread of 0 fixes it: the publications at hand cannot determine it.
     """
 
     value: float
@@ -79,7 +79,7 @@ class Constants:
         0.9, 0.08, 0.6, 1.0, "flows on bonded and switched links collide: ECMP and LACP hash them"
     )
     incast: float = _free(
-        0.8, 0.2, 0.5, 1.0, "of that share, what many senders to one receiver get: copies and shards meet at a port"
+        0.8, 0.2, 0.5, 1.0, "part of that share that many senders to one receiver get: copies and shards meet at a port"
     )
     flash_full: float = _free(
         0.6,
@@ -100,7 +100,7 @@ def priors() -> dict[str, Prior]:
 
 
 NEUTRAL = Constants(**dict.fromkeys(priors(), 1.0))
-"""With these, a prediction is of the measured costs and the rated figures alone."""
+"""With these, a prediction rests on the measured costs and the rated figures alone."""
 
 
 class _Fitted(BaseModel):

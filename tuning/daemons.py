@@ -30,10 +30,10 @@ generator's own."""
 
 
 BATCHING = frozenset({"bstore_kv_sync", "bstore_kv_final"})
-"""Threads that commit everything that waits at once. They limit throughput, but no queue forms there."""
+"""Threads that commit everything waiting in one go. They limit throughput, but no queue forms there."""
 
 EVENTS = frozenset({"msgr-worker", "bstore_aio"})
-"""Threads that take all the events that wait at once, one after the other."""
+"""Threads that fetch all waiting events in one go and handle them one after the other."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ def osd_threads(threads: Threads, disks: Disks) -> dict[str, int]:
 def osd_pools(
     threads: Threads, machine: MachineClass, disks: Disks, work: OperationWork, *, replica: float, before: float = 0.0
 ) -> list[ThreadPool]:
-    """The thread pools of one OSD, with their work per operation that it leads.
+    """The thread pools of one OSD, with their work for each operation of which it is the primary.
 
-    replica: shards that it stores for other leaders, per operation that it leads. before: chunks read before a write. A
+    replica: shards that it stores for other primaries, for each such operation. before: chunks read before a write. A
     read of BlueStore occupies its op thread until the device answers; a write does not, as kv threads acknowledge it.
     """
     speed = thread_speed(machine)

@@ -1,4 +1,4 @@
-"""Finds the demands for a prediction: in a given file, in the user's newest one, and in the sets that are shipped."""
+"""Finds the demands for a prediction: in a given file, in the user's newest one, and in the shipped sets."""
 
 import time
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ SHIPPED = Path(__file__).with_name("demands")
 
 
 def find_demands(own: Path, chosen: Path | None = None) -> tuple[tuple[Demand, ...], str]:
-    """(demands, where they are from). own: the folder that `cephlab measure` writes to.
+    """(demands, where they come from). own: the folder that `cephlab measure` writes to.
 
     Demands that the user's newest file lacks are taken from the shipped ones of the nearest release (see `of_release`);
     without a file, all are shipped ones of the default release. SpecError when a file is not a demand file.
@@ -36,10 +36,10 @@ def find_every_demand(own: Path, chosen: Path | None = None) -> tuple[tuple[Dema
 
 
 def of_release(demands: Sequence[Demand], release: str) -> tuple[Demand, ...]:
-    """Demands of the nearest release, for each kind (operation, block size, protection); of two as near, the newer.
+    """Demands of the nearest release for each kind (operation, block size, protection); of two equally near, the newer.
 
     Releases differ: a client of Nautilus or Octopus pays twice for a large read, see docs/measured/model.md. Emulated
-    measurements are kept and replace no others.
+    measurements are kept, but replace no others.
     """
     wanted = number_of(release) or _DEFAULT
 
@@ -55,7 +55,7 @@ def of_release(demands: Sequence[Demand], release: str) -> tuple[Demand, ...]:
 
 
 def with_shipped(demands: Sequence[Demand]) -> tuple[Demand, ...]:
-    """Demands, and the shipped ones of any release that they lack, for publications: see `of_release`."""
+    """These demands and, of any release, the shipped ones that they lack, for publications: see `of_release`."""
     shipped = [demand for path in sorted(SHIPPED.glob("*.json")) for demand in demandfile.load(path)]
     return (*demands, *missing_from(demands, shipped))
 
@@ -63,8 +63,8 @@ def with_shipped(demands: Sequence[Demand]) -> tuple[Demand, ...]:
 def missing_from(measured: Sequence[Demand], others: Sequence[Demand]) -> tuple[Demand, ...]:
     """Those of `others` whose release, operation, block size and kind of protection were not measured.
 
-    One block size of an operation says nothing of another, so it replaces none. Nor does an emulated measurement, which
-    predictions do not use.
+    A demand of one block size says nothing about another, so it does not replace it. Nor does an emulated measurement,
+    which predictions do not use.
     """
     known = {(demand.release, _kind(demand)) for demand in measured if not demand.emulated}
     return tuple(demand for demand in others if (demand.release, _kind(demand)) not in known)

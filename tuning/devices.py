@@ -1,4 +1,4 @@
-"""Devices: how long one shard keeps a disk busy, and how long an operation waits for a disk that is idle otherwise.
+"""Devices: how long one shard keeps a disk busy, and how long an operation waits for an otherwise idle disk.
 
 Rated figures of rotating disks hold for the whole disk. They are corrected where the data lies close together.
 """
@@ -17,7 +17,7 @@ SMALL_BYTES = 4096.0
 EXTENT_BYTES = 4.0 * (1 << 20)
 
 PIECE_BYTES = 64.0 * 1024
-"""bluestore_max_blob_size: one write of BlueStore's. 4 MiB were measured as 66, of which 64 lie one after the other."""
+"""bluestore_max_blob_size: BlueStore's largest write. 4 MiB were measured as 66 writes, 64 of them contiguous."""
 
 DEFERRED_BYTES = 64 * 1024
 """bluestore_prefer_deferred_size_hdd: a smaller write to a rotating disk is acknowledged from the log alone."""
@@ -29,7 +29,7 @@ SOURCE = "rated IOPS and bandwidth; BlueStore acknowledges what its log holds (b
 class Visit:
     """Visit of one shard to one disk. busy_s: time that the disk is busy; path_s: time that the operation waits.
 
-    alone_s: that wait when the disk is idle otherwise, which is at least the device's latency.
+    alone_s: path_s on an otherwise idle disk: at least the device's latency.
     """
 
     busy_s: float
@@ -39,14 +39,14 @@ class Visit:
 
 
 def visit(disks: Disks, machine: MachineClass, work: OperationWork) -> Visit:
-    """One shard on one of `disks`, of data or metadata. A missing rated figure is no limit."""
+    """One shard on one of `disks`, for data or for metadata. A missing rated figure is no limit."""
     if work.shape.flow is Flow.READ:
         return _read(disks, machine, work)
     written = _write(disks, machine, work)
     if not work.shape.reads_first or disks.role is not DiskRole.DATA:
         return written
     before = _part(disks, work, 1.0, float(work.shape.stripe_unit))
-    # k of the k + m shards are read; whether a disk holds one of these is chance.
+    # k of the k + m shards are read; a disk holds one of these by chance.
     share = work.shape.k / work.shape.copies
     return Visit(
         written.busy_s + share * before.busy_s,
@@ -61,11 +61,11 @@ def _read(disks: Disks, machine: MachineClass, work: OperationWork) -> Visit:
     if disks.role is DiskRole.METADATA:
         count = missed * work.metadata_reads
         return _part(disks, work, count, count * SMALL_BYTES)
-    if shape.bare:  # an index is in RocksDB, which lies on the data device where there is no other
+    if shape.bare:  # an index is in RocksDB, which is on the data device where there is no other
         count = 0.0 if machine.metadata_disks else missed * work.metadata_reads
         return _part(disks, work, count, count * SMALL_BYTES)
     count, size = missed * max(1.0, shape.shard_bytes / EXTENT_BYTES), missed * shape.shard_bytes
-    if shape.data_bytes and not machine.metadata_disks:  # only then is known how many reads of metadata there are
+    if shape.data_bytes and not machine.metadata_disks:  # only then is the number of metadata reads known
         before = missed * work.metadata_reads
         count, size = count + before, size + before * SMALL_BYTES
     return _part(disks, work, count, size)
@@ -74,7 +74,7 @@ def _read(disks: Disks, machine: MachineClass, work: OperationWork) -> Visit:
 def _part(disks: Disks, work: OperationWork, count: float, size: float) -> Visit:
     """`count` reads of `size` bytes altogether."""
     busy, how = _affine(count, size, read_iops(disks, work.shape), disks.seq_read)
-    # The extents of an object are read ahead: one latency, then bytes.
+    # An object's extents are read ahead: the latency counts once, then the bytes.
     alone = min(1.0, count) * read_latency(disks, work.shape) + _beyond(size, count, disks.seq_read)
     return Visit(busy, busy, max(busy, alone), how)
 
@@ -88,9 +88,9 @@ def _write(disks: Disks, machine: MachineClass, work: OperationWork) -> Visit:
     if disks.role is DiskRole.METADATA:
         return Visit(busy, busy, max(busy, answer), how)
     if machine.metadata_disks and deferred:
-        return Visit(busy, 0.0, 0.0, f"{how}, after the answer")
+        return Visit(busy, 0.0, 0.0, f"{how}, after the acknowledgement")
     if deferred:
-        # Its log is on the same disk: the operation waits for one write to it, the rest follows later.
+        # The log is on the same disk: the operation waits for one write to it, the rest follows later.
         once = busy / count if count else 0.0
         return Visit(busy, once, max(once, answer), how)
     return Visit(busy, busy, max(busy, answer + _beyond(size, count, disks.seq_write)), how)
@@ -103,8 +103,8 @@ def _beyond(size: float, count: float, bandwidth: Figure | None) -> float:
 def _writes(work: OperationWork, *, data: bool, alone: bool) -> tuple[float, float]:
     """(operations, bytes) of one shard on its data device or on its metadata device.
 
-    They were measured together on one device. The data's pieces lie one after the other: one operation an extent. The
-    other operations are of RocksDB and its log.
+    Both were measured together on one device. The pieces of data are contiguous: one operation for each extent. The
+    other operations are those of RocksDB and its log.
     """
     shape = work.shape
     copies = shape.copies
@@ -130,7 +130,7 @@ def _affine(count: float, size: float, iops: float, bandwidth: Figure | None) ->
     return seconds, f"({' + '.join(parts) or 'not rated'})"
 
 
-SEEK_SOURCE = "a seek takes a time that grows with the square root of its distance (Ruemmler and Wilkes 1994)"
+SEEK_SOURCE = "seek time grows with the square root of the distance (Ruemmler and Wilkes 1994)"
 
 TURN_S = 60 / 7200
 """Nearline disks turn 7200 times a minute."""
@@ -143,9 +143,9 @@ RATED_DEPTH = 16
 
 
 def read_iops(disks: Disks, shape: Shape) -> float:
-    """Random reads a second of one disk, when the data lies on `shape.span` of it; 0 when not rated.
+    """Random reads a second of one disk whose data is on `shape.span` of it; 0 when not rated.
 
-    With n in flight a disk picks the nearest: waiting for the turn costs 1 / (n + 1) of a round, not half of one.
+    With n in flight a disk picks the nearest: its rotational latency is 1 / (n + 1) of a turn, not half of one.
     """
     if disks.read_iops is None:
         return 0.0
@@ -155,7 +155,7 @@ def read_iops(disks: Disks, shape: Shape) -> float:
 
 
 def read_latency(disks: Disks, shape: Shape) -> float:
-    """Seconds of one random read alone; 1 / IOPS, the least it can be, where it is not published; 0 without both."""
+    """Seconds of one random read alone. Where it is not published: 1 / IOPS, the least possible; 0 without both."""
     if disks.read_latency is None:
         rate = read_iops(disks, shape)
         return 1 / rate if rate else 0.0
@@ -179,5 +179,5 @@ def span_steps(machine: MachineClass, shape: Shape) -> Iterator[DerivationStep]:
 
 
 def _closer(rated_s: float, least_s: float, span: float) -> float:
-    """Seconds of an access on a part of the disk: seeking shrinks with the square root of the distance."""
+    """Seconds of an access on a part of the disk: seek time shrinks with the square root of the distance."""
     return min(rated_s, least_s) + max(0.0, rated_s - least_s) * math.sqrt(span)

@@ -1,4 +1,4 @@
-"""What would be enough: the least change of each kind of hardware with which a requirement is surely met."""
+"""What would be enough: for each kind of hardware, the least change that is sure to meet a requirement."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from cephlab.tuning.profile import Disks, Figure, MachineClass, Profile
 from cephlab.tuning.requirements import LoadRequirement, Requirement
 
 MOST = 64
-"""A change is tried up to this many times of what is there."""
+"""A change is tried up to this many times the present amount."""
 GIGABIT = 1e9 / 8
 
 
 @dataclass(frozen=True)
 class Enough:
-    """kind: of the change; words: what becomes what. limited_by: afterwards. met: whether the change is enough at all.
+    """kind: of the change; words: amounts before and after. limited_by: the limit after it. met: whether it is enough.
 
-    Where it is not, words and limited_by are of the largest that was tried.
+    Where no change of that kind is enough, words and limited_by describe the largest that was tried.
     """
 
     kind: str
@@ -30,17 +30,17 @@ class Enough:
     def __str__(self) -> str:
         if self.met:
             return f"{self.words}, then limited by {self.limited_by}"
-        return f"no {self.kind} alone: {self.words} is still limited by {self.limited_by}"
+        return f"not {self.kind} alone ({self.words}): still limited by {self.limited_by}"
 
 
 Judge = Callable[[Profile], tuple[bool, str]]
-"""A profile -> whether the requirement is surely met there, and what limits it."""
+"""A profile -> whether it is sure to meet the requirement, and what limits it."""
 
 
 def enough(profile: Profile, judge: Judge, kinds: Sequence[str]) -> Iterator[Enough]:
-    """The least change of each kind; nodes and clients together where no kind is enough alone.
+    """The least change of each kind; nodes and clients together where no kind alone is enough.
 
-    A kind that the profile has nothing of is left out.
+    A kind of which the profile has nothing is left out.
     """
     tried = [_least(profile, judge, kind) for kind in kinds if KINDS[kind].first(profile)]
     yield from tried
@@ -49,7 +49,7 @@ def enough(profile: Profile, judge: Judge, kinds: Sequence[str]) -> Iterator[Eno
 
 
 def _least(profile: Profile, judge: Judge, kind: str) -> Enough:
-    """Doubles the step until the change is enough, then halves the gap between that and what was not."""
+    """Double the step until the change is enough, then halve the gap to the largest that was not."""
     grow = KINDS[kind]
     first = grow.first(profile)
     low, high, top = 0, 1, ceil(first * (MOST - 1))
@@ -66,9 +66,9 @@ def _least(profile: Profile, judge: Judge, kind: str) -> Enough:
 
 @dataclass(frozen=True)
 class Growth:
-    """A kind of change. first: what one step is counted in, 0 where there is none; grown: by a share of what is there.
+    """A kind of change. first: the present amount, in steps; 0: none. grown: makes it larger, by a share of it.
 
-    words: from one profile to another.
+    words: describes the change from one profile to another.
     """
 
     first: Callable[[Profile], float]
@@ -77,7 +77,7 @@ class Growth:
 
 
 def _more(count: int, by: float) -> int:
-    # Rounding may not make a step more of what is a whole step.
+    # Rounding errors must not add a step to a whole number of them.
     return ceil(count * (1 + by) - 1e-9)
 
 
@@ -120,7 +120,7 @@ def _wider(figure: Figure | None, by: float) -> Figure | None:
 
 
 def _links(profile: Profile, by: float) -> Profile:
-    """Links of nodes, between OSDs and to the clients, all by the same share."""
+    """Make the links of nodes, between OSDs and to the clients, wider by the same share."""
 
     def wider(machine: MachineClass) -> MachineClass:
         between = _wider(machine.cluster_bandwidth, by)
@@ -180,7 +180,7 @@ _OF_KIND: Mapping[str, tuple[str, ...]] = {
 
 
 def kinds_for(requirement: Requirement) -> tuple[str, ...]:
-    """Which changes can help. Where watts count, none of them inside a node: `power_loaded` is of the declared one."""
+    """Which changes can help. Where watts count, none inside a node: `power_loaded` is that of the declared node."""
     kinds = _OF_KIND[requirement.kind]
     if isinstance(requirement, LoadRequirement) and requirement.per_watt_at_least:
         return tuple(kind for kind in kinds if kind in ("nodes", "clients"))

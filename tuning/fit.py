@@ -25,7 +25,7 @@ SCALE = 0.25
 """Log error beyond which the loss grows with the error and no longer with its square (scipy's soft_l1)."""
 
 BED_WEIGHT = 6.0
-"""A test bed counts as so many independent figures, however many it has: those of one bed share hardware and setup."""
+"""Every test bed counts as this many independent figures, as all figures of a bed share its hardware and setup."""
 
 _STEP = 0.02
 _ENOUGH = 1e-4
@@ -34,7 +34,7 @@ _ROUNDS = 25
 
 @dataclass(frozen=True)
 class Case:
-    """A published figure with the cluster that it is of."""
+    """A published figure and the cluster on which it was measured."""
 
     bed: str
     figure: Published
@@ -43,7 +43,7 @@ class Case:
     release: str
 
     def ratio(self, constants: Constants) -> float:
-        """Predicted over published, as a rate: of a latency the inverse."""
+        """Predicted over published rate; for a latency the inverse."""
         shape = self.figure.shape
         assert shape is not None
         made = predict(self.demands, self.profile, shape, constants, release=self.release)
@@ -54,7 +54,7 @@ class Case:
 def cases(
     demands: Sequence[Demand], references: Sequence[Publication], profile_of: Callable[[str], Profile]
 ) -> tuple[Case, ...]:
-    """Every rate that the model can predict, and latencies of loads that no rate was published for."""
+    """Every rate that the model can predict, and the latencies of loads for which no rate was published."""
     made = []
     for reference in references:
         rates = {figure.shape for figure in reference.figures if figure.kind.is_rate}
@@ -71,7 +71,7 @@ def cases(
 def fit(figures: Sequence[Case], start: Constants | None = None) -> Constants:
     """The constants that describe the figures best: least log errors, with a robust loss and the priors as penalties.
 
-    Each test bed weighs the same. start: to begin with; None: the priors.
+    Each test bed weighs the same. start: the constants to begin with; None: the priors.
     """
     free = {name: prior for name, prior in priors().items() if prior.spread}
     begun = start or Constants()
@@ -84,7 +84,7 @@ def fit(figures: Sequence[Case], start: Constants | None = None) -> Constants:
     def residuals(point: Iterable[float]) -> Any:
         constants = at(point)
         errors = numpy.array([math.log(case.ratio(constants)) for case in figures]) / SCALE
-        # The square of this is soft_l1's loss. It is applied here, as priors are plain squares.
+        # The square of this is soft_l1's loss. It is applied here, because the priors' loss is a plain square.
         robust = numpy.sign(errors) * numpy.sqrt(2 * (numpy.sqrt(1 + errors**2) - 1)) * weights
         return numpy.concatenate([robust, log_distance(constants)])
 
@@ -106,7 +106,7 @@ def fit(figures: Sequence[Case], start: Constants | None = None) -> Constants:
 
 
 def left_out(figures: Sequence[Case], start: Constants, tell: Callable[[str], None] = lambda line: None) -> list[Miss]:
-    """The errors of each test bed, predicted with constants that were fitted to all others. tell: of each, in words."""
+    """The errors of each test bed, predicted with constants fitted to all others. tell: gets a line on each."""
     misses = []
     for bed in sorted({case.bed for case in figures}):
         constants = fit([case for case in figures if case.bed != bed], start)

@@ -1,6 +1,6 @@
 """Gains: the ratio of two rates of one profile, with an interval from the model's errors of both.
 
-A cache before slow disks, by the share of requests that hit it, and several clients beside one.
+A cache in front of slow disks, by its hit ratio, and several clients compared with one.
 """
 
 import math
@@ -18,16 +18,16 @@ from cephlab.tuning.units import Measure, show
 from cephlab.tuning.validate import TARGET_WORST
 from cephlab.tuning.workload import Flow, Shape
 
-HARMONIC = "a request waits for one of the two: times add up, so that rates have a harmonic mean"
-SQUARES = "errors of both taken as independent: their logarithms add in squares"
-REST = "what does not wait for the disk is as slow as before (Amdahl 1967)"
+HARMONIC = "each request waits for one of the two: the times add up, so the rate is a harmonic mean"
+SQUARES = "both errors are taken as independent: the squares of their logarithms add up"
+REST = "the part that does not wait for the disk takes as long as before (Amdahl 1967)"
 
 _SPEEDS = (DiskKind.HDD, DiskKind.SSD, DiskKind.NVME)
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Seconds that a piece of work waits, right within `factor`."""
+    """Seconds that a piece of work waits, correct to within `factor`."""
 
     seconds: float
     factor: float
@@ -38,14 +38,14 @@ class Wait:
 
 
 def in_turn(waits: Sequence[Wait]) -> Wait:
-    """All of some waits, one after the other, of which there is one at least."""
+    """Several waits, at least one, added up as one follows the other."""
     steps = sum((wait.derivation for wait in waits), Derivation())
     return Wait(sum(wait.seconds for wait in waits), max(wait.factor for wait in waits), steps)
 
 
 @dataclass(frozen=True)
 class Gain:
-    """How many times as fast; with 90 % it lies from low to high."""
+    """The speed-up, as a factor. With 90 % probability it lies between low and high."""
 
     value: float
     low: float
@@ -56,8 +56,8 @@ class Gain:
 def of_cache(slow: Wait, fast: Wait, hits: float, busy_s: float = 0.0) -> Gain:
     """The gain of a cache: a hit waits as `fast`, a miss as `slow`.
 
-    hits: share of the requests. busy_s: seconds that the same work takes without the cache where it does more than to
-    wait for the disk; 0: it does nothing else.
+    hits: hit ratio. busy_s: seconds that the same work takes without the cache, where it does more than wait for the
+    disk; 0: it only waits.
     """
     apart = together(slow.factor, fast.factor)
     ratios = [fast.seconds / slow.seconds * off for off in (1.0, 1 / apart, apart)]
@@ -83,39 +83,39 @@ def of_clients(one: Prediction, several: Prediction) -> Gain:
 
 
 def together(*factors: float) -> float:
-    """The factor by which a ratio may be off whose parts may be off by these."""
+    """The factor by which a ratio may be off when its parts may be off by these factors."""
     return math.exp(math.sqrt(sum(math.log(factor) ** 2 for factor in factors)))
 
 
 def _steps(made: Prediction) -> Derivation:
-    """How it was made, and where it is outside what was ever validated."""
+    """How the prediction was made, and where it is outside the validated range."""
     doubts = tuple(DerivationStep("trust", "", doubt) for doubt in made.trust.outside)
     return made.derivation + Derivation(doubts)
 
 
 def _interval(low: float, high: float, apart: float) -> DerivationStep:
     return DerivationStep(
-        "interval", f"the ratio of both may be off {apart:.3g} times", f"{low:.3g} to {high:.3g}", SQUARES
+        "interval", f"the ratio may be off by a factor of {apart:.3g}", f"{low:.3g} to {high:.3g}", SQUARES
     )
 
 
 def on_cluster(demands: Sequence[Demand], profile: Profile, shape: Shape) -> Wait:
-    """One operation's share of the time under a load: with one in flight, how long it waits."""
+    """The time of one operation under a load: with one in flight, how long it waits."""
     made = predict(demands, profile, shape)
     return Wait(1 / made.ops, made.trust.factor, _steps(made))
 
 
 def classes_of(profile: Profile) -> tuple[Profile, Profile]:
-    """(with its slowest kind of data disks alone, with its fastest alone); SpecError where it has one kind only."""
+    """(profile with its slowest kind of data disks only, with its fastest only); SpecError where it has one kind."""
     kinds = sorted({disks.kind for node in profile.nodes for disks in node.data_disks}, key=_SPEEDS.index)
     if len(kinds) < 2:
         got = f"data disks: {', '.join(kinds) or 'none'}"
-        raise SpecError(f"{profile.name} has no fast disks beside slow ones", got, "wanted: two kinds, such as nvme")
+        raise SpecError(f"{profile.name} has only one kind of data disk", got, "wanted: two, for example hdd and nvme")
     return _with(profile, kinds[0]), _with(profile, kinds[-1])
 
 
 def _with(profile: Profile, kind: DiskKind) -> Profile:
-    """Metadata disks are those of the rotating ones beside them."""
+    """Metadata disks stay with the rotating disks that they serve."""
 
     def left(machine: MachineClass) -> MachineClass:
         data = tuple(disks for disks in machine.data_disks if disks.kind is kind)
@@ -127,11 +127,11 @@ def _with(profile: Profile, kind: DiskKind) -> Profile:
 def at_client(profile: Profile, shape: Shape) -> Wait:
     """How long one request waits for the fastest disk of a client; SpecError where the profile has none with figures.
 
-    Nobody validated it: the model's own promise stands for its error.
+    This was never validated, so its error is taken to be the largest that the model promises.
     """
     known = [(seconds, disks) for disks in _fast_of_clients(profile) if (seconds := _alone_s(disks, shape))]
     if not known:
-        what = f"{profile.name} has no fast disk at its clients whose answer to a {shape.flow} is known"
+        what = f"no client of {profile.name} has a fast disk with a known {shape.flow} latency"
         hint = "give [[clients.disks]] with role = 'cache' its read_latency and sync_latency"
         raise SpecError(what, f"clients: {', '.join(client.name for client in profile.clients) or 'none'}", hint)
     seconds, disks = min(known, key=lambda pair: pair[0])

@@ -1,4 +1,4 @@
-"""Holds requirements against a profile: for each limit what the model predicts, its interval, and what limits it."""
+"""Compares requirements with a profile: for each limit the prediction, its interval, and what limits it."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from cephlab.tuning.watts import watts_under
 from cephlab.tuning.workload import OPERATIONS, Shape
 
 OBJECT_RATIOS = (275e9 * 318 / 10_000 / 8.8e9,)
-"""Objects where metadata spilled, by the formula below over published (references/rhcs-10b.toml): the only ones."""
+"""Objects at which metadata spilled, formula below over published (references/rhcs-10b.toml): the only figure."""
 
 
 @dataclass(frozen=True)
 class Trust:
-    """Factors by which predictions may be off: of times to recover, numbers of objects. Loads have their own."""
+    """Factors by which predicted recovery times and numbers of objects may be off. Loads have factors of their own."""
 
     recovery: float
     objects: float
 
 
 def trust_in(demands: Sequence[Demand], find: Callable[[str], Profile]) -> Trust:
-    """The model's error of what has no test beds to leave out, from publications; of a load see `load_factor`."""
+    """The model's errors where no test beds can be left out, from publications; for loads see `load_factor`."""
     return Trust(
         supported_factor(demands, (FigureKind.RECOVERY,), find),
         trusted_factor(OBJECT_RATIOS),
@@ -53,7 +53,7 @@ def trust_in(demands: Sequence[Demand], find: Callable[[str], Profile]) -> Trust
 
 @dataclass(frozen=True)
 class Answer:
-    """One limit beside its prediction, both in the unit of `kind`. low, high: where the true figure lies.
+    """One limit and its prediction, both in the unit of `kind`. low, high: the true figure lies between them.
 
     limited_by: what would have to be larger; steps: the arithmetic; doubts: sentences on what the figure leaves out;
     no_interval: why there is none.
@@ -97,9 +97,9 @@ class Answer:
 
 
 def words(value: float, kind: Measure) -> str:
-    """A figure for a reader, in the unit that is used for such an amount: terabytes, hours, minutes."""
+    """A figure for a reader, in the usual unit for its size: terabytes, hours, minutes."""
     if math.isinf(value):
-        return "without end"
+        return "infinity"
     if kind is Measure.BYTES:
         return f"{value / 1e12:,.4g} TB"
     if kind is Measure.TIME and value >= 120:
@@ -116,14 +116,14 @@ def _most(answer: Answer, limit: Amount) -> Answer:
 
 
 def _hosts(answer: Answer, found: int, wanted: int, doubts: Sequence[str]) -> Answer:
-    """Open on the side of its limit, as CRUSH's default rule has too few hosts: then the prediction cannot decide."""
+    """Open the interval towards the limit: CRUSH's default rule has too few hosts, so the prediction cannot decide."""
     low, high = (0.0, answer.high) if answer.least is not None else (answer.low, math.inf)
     said = tuple(dict.fromkeys((*doubts, *answer.doubts)))
     return replace(answer, low=low, high=high, limited_by=f"hosts: {found} for {wanted} shards", doubts=said)
 
 
 def _placed(answer: Answer, profile: Profile, shape: Shape) -> Answer:
-    """Pass by a prediction needs a pool that Ceph makes by default."""
+    """A prediction can pass only for a pool that CRUSH's default rule can place."""
     doubts = placement.doubts(profile, shape)
     return _hosts(answer, placement.hosts(profile), shape.copies, doubts) if doubts else answer
 
@@ -147,7 +147,7 @@ def held(requirement: Requirement, profile: Profile, demands: Sequence[Demand], 
 
 
 def refuse_inexpressible(hardware: Hardware, demands: Sequence[Demand]) -> None:
-    """SpecError, with file and key, for the first requirement that the model has no words for on that hardware."""
+    """SpecError, with file and key, for the first requirement that the model cannot express on that hardware."""
     for number, requirement in enumerate(hardware.requirements):
         try:
             held(requirement, hardware.profile, demands, Trust(1, 1))
@@ -165,7 +165,7 @@ MARKOV_P99 = 100.0
 
 
 def load_factor(wanted: LoadRequirement, profile: Profile) -> float:
-    """How far the rate and the mean latency of a load may be off: of reads and writes together, as of a mix."""
+    """How far a load's rate and mean latency may be off. Reads and writes together count as a mix."""
     shapes = wanted.shapes
     flows = {shape.flow for _, shape in shapes}
     if len(flows) > 1 and not shapes[0][1].through_gateway:
@@ -174,7 +174,7 @@ def load_factor(wanted: LoadRequirement, profile: Profile) -> float:
 
 
 def _load(wanted: LoadRequirement, profile: Profile, demands: Sequence[Demand]) -> tuple[Answer, ...]:
-    """A mix is predicted as if its operations took turns, which is slower than side by side: 1 / sum(share / rate)."""
+    """A mix is predicted as if its operations took turns, which is slower than in parallel: 1 / sum(share / rate)."""
     made = [(share, predict(demands, profile, shape)) for share, shape in wanted.shapes]
     ops = 1 / sum(share / each.ops for share, each in made)
     slowest = max(made, key=lambda pair: pair[0] / pair[1].ops)[1]
@@ -183,7 +183,7 @@ def _load(wanted: LoadRequirement, profile: Profile, demands: Sequence[Demand]) 
     doubts = tuple(dict.fromkeys(line for _, each in made for line in (*each.trust.outside, *each.unknown)))
     if len(made) > 1:
         shares = " + ".join(f"{share:g} / {each.ops:,.0f}" for share, each in made)
-        steps += (f"mix, by turns: 1 / ({shares}) = {ops:,.0f} ops/s",)
+        steps += (f"mix, taking turns: 1 / ({shares}) = {ops:,.0f} ops/s",)
 
     def rate(metric: str, kind: Measure, value: float) -> Answer:
         low, high = value / factor, value * factor
@@ -200,7 +200,7 @@ def _load(wanted: LoadRequirement, profile: Profile, demands: Sequence[Demand]) 
         mean = waits("mean latency", mean_s / factor, mean_s * factor)
         answers.append(_most(mean, wanted.mean_at_most))
     if wanted.p99_at_most:
-        # The model has means only. A 99th percentile below the mean is not to be expected; its upper end is Markov's.
+        # The model has means only. A 99th percentile below the mean is not expected; the upper end is Markov's bound.
         p99 = waits(f"{PERCENTILE} (predicted: the mean)", mean_s / factor, mean_s * factor * MARKOV_P99)
         answers.append(_most(p99, wanted.p99_at_most))
     if wanted.per_watt_at_least:
@@ -211,9 +211,9 @@ def _load(wanted: LoadRequirement, profile: Profile, demands: Sequence[Demand]) 
 
 
 def _recovery(wanted: RecoveryRequirement, profile: Profile, trust: Trust) -> Answer:
-    """The nodes that are left may heal it all together: at most so many times as fast as those that replace the lost.
+    """All remaining nodes may recover together, at most hosts / lost times as fast as the replacement nodes alone.
 
-    high: without end where CRUSH's default rule has a shard and no host for it.
+    high: infinite where CRUSH's default rule has no host for a shard.
     """
     guard, lost = wanted.protection, wanted.nodes_lost
     shape = guard.shape("write", _WHOLE_BYTES * (guard.k or 1))
@@ -225,7 +225,7 @@ def _recovery(wanted: RecoveryRequirement, profile: Profile, trust: Trust) -> An
         hosts -= lost
     if not wanted.replaced and hosts >= shape.copies:
         quickest_s *= lost / hosts
-        steps.append(f"healed by the {hosts} that are left: at least x {lost} / {hosts} = {quickest_s:,.0f} s")
+        steps.append(f"recovered by the {hosts} hosts that are left: at least x {lost} / {hosts} = {quickest_s:,.0f} s")
     low, high = quickest_s / trust.recovery, made.seconds * trust.recovery
     answer = Answer("time to recover", Measure.TIME, made.seconds, low, high, made.limit, steps=tuple(steps))
     answer = _most(answer, wanted.at_most)
@@ -233,34 +233,34 @@ def _recovery(wanted: RecoveryRequirement, profile: Profile, trust: Trust) -> An
         return _placed(answer, profile, shape)
     undersized = (
         f"{guard} on the {how_many(hosts, 'host that is left', 'hosts that are left')}: CRUSH's default rule puts each "
-        "shard on another host and leaves PGs undersized until the lost machines are replaced; with `replaced = true` "
-        "the time counts from then."
+        "shard on a different host and leaves PGs undersized until the lost machines are replaced; with "
+        "`replaced = true` the time counts from then."
     )
     return _hosts(answer, hosts, shape.copies, [undersized])
 
 
 def on_each(wanted: RecoveryRequirement, profile: Profile) -> float:
-    """Bytes on each lost node; SpecError where it does not hold so much."""
+    """Bytes on each lost node; SpecError where no node holds that much."""
     heaviest = max(machine.weight for machine in profile.nodes)
     if wanted.bytes is None:
         return (wanted.fill or 0.0) * heaviest
     if wanted.bytes.value > heaviest:
-        holds = f"at most {words(heaviest, Measure.BYTES)}, the data disks of its largest"
+        holds = f"at most {words(heaviest, Measure.BYTES)}, the data disks of its largest node"
         raise SpecError(
-            f"no node of {profile.name} holds so much",
+            f"no node of {profile.name} holds that much",
             f"bytes: got {words(wanted.bytes.value, Measure.BYTES)}, wanted: {holds}",
         )
     return wanted.bytes.value
 
 
 _WHOLE_BYTES = 1 << 22
-"""Of a write that fills its stripes, whatever k is: small objects take more room, as each shard is rounded up."""
+"""A write that fills whole stripes for any k: small objects take more space, as each shard is rounded up."""
 
 
 def _capacity(wanted: CapacityRequirement, profile: Profile) -> Answer:
-    """Each machine takes its share of the shards (placement); the first that is at `fill` ends it.
+    """Each machine takes its share of the shards (placement); the first machine at `fill` sets the capacity.
 
-    low: its fullest disk comes before the mean of its disks, as placement groups are uneven.
+    low: placement groups are uneven, so its fullest disk is at `fill` before the mean of its disks.
     """
     shape = wanted.protection.shape("write", _WHOLE_BYTES * (wanted.protection.k or 1))
     rooms = [
@@ -290,7 +290,7 @@ LEVEL_BYTES, LEVEL_FACTOR = float(1 << 30), 8
 
 
 def whole_levels(db_bytes: float, level_bytes: float = LEVEL_BYTES, factor: int = LEVEL_FACTOR) -> float:
-    """Bytes of the RocksDB levels that fit whole, each `factor` times the one before; all where not one does."""
+    """Bytes of the RocksDB levels that fit whole, each `factor` times the one before; all bytes where none does."""
     fitting, level = 0.0, level_bytes
     while fitting + level <= db_bytes:
         fitting, level = fitting + level, level * factor
@@ -298,13 +298,13 @@ def whole_levels(db_bytes: float, level_bytes: float = LEVEL_BYTES, factor: int 
 
 
 def _objects(wanted: ObjectsRequirement, profile: Profile, trust: Trust) -> Answer:
-    """Metadata lies in proportion to the data; the machine whose OSDs are full first ends it."""
+    """Metadata is spread in proportion to the data; the machine whose OSDs are full first sets the count."""
     machines = [machine for machine in profile.nodes if machine.osds]
     bare = [machine.name for machine in machines if not machine.metadata_disks]
     if bare:
         raise SpecError(
-            f"{profile.name} has no disks for metadata alone",
-            f"disks with role metadata of {', '.join(bare)}: missing, wanted: some, else nothing can spill",
+            f"{profile.name} has nodes without metadata disks",
+            f"disks with role metadata of {', '.join(bare)}: missing; without them nothing can spill over",
         )
 
     def count(usable: Callable[[float], float]) -> tuple[float, MachineClass]:
@@ -333,5 +333,5 @@ def _objects(wanted: ObjectsRequirement, profile: Profile, trust: Trust) -> Answ
 
 
 def _db_bytes(machine: MachineClass) -> float:
-    """Metadata disk of one OSD."""
+    """Bytes of metadata disk for each OSD."""
     return sum(disks.count * disks.size.value for disks in machine.metadata_disks) / machine.osds

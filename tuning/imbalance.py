@@ -1,4 +1,4 @@
-"""Imbalance: how much more than its share the busiest OSD gets, as placement groups are few and random."""
+"""Imbalance: how much more than its share the busiest OSD gets, since placement groups are few and random."""
 
 import math
 
@@ -12,14 +12,14 @@ TARGET_PGS_PER_OSD = 100.0
 """mon_target_pg_per_osd: what Ceph's autoscaler aims at, copies counted; used where the profile names no pg_num."""
 
 UPMAP_MAX_DEVIATION = 5.0
-"""Ceph's balancer evens out the PGs of OSDs to within this number. It ignores which OSD leads a PG."""
+"""Ceph's balancer evens out the PGs of OSDs to within this number. It ignores which OSD is primary."""
 
 
 def busiest(profile: Profile, shape: Shape) -> float:
     """Load of the busiest OSD over the mean.
 
-    A read of a copy goes to the PG's leader, which no balancer evens out. A write, or a read of k shards, goes to
-    several OSDs of the PG, and Ceph's balancer evens out the PGs of each OSD.
+    A read of a replicated object goes to the PG's primary OSD, which no balancer evens out. A write, or a read of k
+    shards, goes to several OSDs of the PG, and Ceph's balancer evens out the PGs of each OSD.
     """
     osds = profile.osds
     if osds < 2:
@@ -31,7 +31,7 @@ def busiest(profile: Profile, shape: Shape) -> float:
 
 
 def pgs_per_osd(profile: Profile, shape: Shape) -> float:
-    """PGs that an OSD holds, as leader or not."""
+    """PGs that an OSD holds, as primary or not."""
     if profile.pgs is None:
         return TARGET_PGS_PER_OSD
     return profile.pgs * shape.copies / profile.osds
@@ -50,10 +50,10 @@ def step(profile: Profile, shape: Shape) -> DerivationStep:
         )
     else:
         led = held / shape.copies
-        how = f"{chosen} on {profile.osds} OSDs: {led:.4g} led each; 1 + sqrt(2 ln {profile.osds} / {led:.4g})"
+        how = f"{chosen} on {profile.osds} OSDs: primary of {led:.4g} each; 1 + sqrt(2 ln {profile.osds} / {led:.4g})"
     return DerivationStep("load of the busiest OSD over the mean", how, f"{over:.4f}", SOURCE)
 
 
 def _spread(expected: float, osds: int) -> float:
-    # An OSD cannot lead more than everything; the formula assumes many PGs.
+    # An OSD cannot be primary of more than all PGs; the formula assumes many PGs.
     return min(osds - 1.0, math.sqrt(2 * math.log(osds) / expected))

@@ -29,7 +29,7 @@ class Limit:
 def throughput_limit(made: Prediction, factor: float) -> Limit:
     """At least the predicted operations a second over `factor`: as a rule `made.trust.factor`."""
     low = made.ops / factor
-    why = f"{made.profile} should do {made.ops:,.0f}, limit: {made.bottleneck}; the model is trusted to {factor:.3g}"
+    why = f"{made.profile} should do {made.ops:,.0f}, limit: {made.bottleneck}; it may be off by {factor:.3g} times"
     derivation = _allowed(made.derivation, f"{made.ops:,.0f} / {factor:.3g}", f"at least {low:,.0f} ops/s")
     return Limit(f"throughput of {made.shape}", "ops/s", why, low=low, derivation=derivation)
 
@@ -88,7 +88,7 @@ def judge(limit: Limit, measured: Interval) -> Verdict:
     inside = (limit.low is None or measured.low >= limit.low) and (limit.high is None or measured.high <= limit.high)
     if inside:
         return Verdict(Outcome.PASS, said, facts)
-    return Verdict(Outcome.INCONCLUSIVE, f"{said}; the interval reaches over the limit", facts)
+    return Verdict(Outcome.INCONCLUSIVE, f"{said}; the interval crosses the limit", facts)
 
 
 def _range(limit: Limit) -> str:

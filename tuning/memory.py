@@ -1,4 +1,4 @@
-"""Memory of a profile's machines: what an OSD may take of it, and how many bytes an operation moves through it."""
+"""Memory of a profile's machines: how much of it an OSD may take, and how many bytes an operation moves through it."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ TARGET_BYTES = 4.0 * (1 << 30)
 LEAST_BYTES = 896.0 * (1 << 20)
 """osd_memory_target_min, Ceph's default: it refuses a smaller target."""
 OVER = 1.2
-"""An OSD is allowed a fifth more than its target, as Ceph's hardware recommendations leave room for."""
+"""An OSD may take a fifth more than its target. Ceph's hardware recommendations leave room for that."""
 SOURCE = "osd_memory_target_autotune: 0.7 of a machine's memory, shared by its OSDs"
 
 LINKED = 5.0
@@ -26,21 +26,21 @@ LINKED = 5.0
 STORED = 2.0
 """Likewise for each byte of a disk: the device's own access, and BlueStore's checksum (`bluestore_csum_type`)."""
 TRAFFIC_SOURCE = (
-    "data moves over the memory bus, counted as by Clark, Jacobson, Romkey and Salwen 1989 (An Analysis of TCP "
-    "Processing Overhead), with no cache between them: the most that it can be"
+    "traffic on the memory bus, counted as in Clark, Jacobson, Romkey and Salwen 1989 (An Analysis of TCP "
+    "Processing Overhead), without any CPU cache: an upper bound"
 )
 
 
 def linked(payload_bytes: float) -> float:
-    """Bytes to and from memory for so many of a link, of either direction."""
+    """Bytes to and from memory for this many bytes of a link, in either direction."""
     return LINKED * payload_bytes
 
 
 def moved(load: MachineLoad, work: OperationWork) -> float:
-    """Bytes to and from one machine's memory for one client operation: of its links, its disks and its coding.
+    """Bytes to and from one machine's memory for one client operation: for its links, its disks and its coding.
 
-    The leader of a write to an erasure code reads the block and writes m / k of it. What stays within a machine,
-    between its own daemons, is not counted.
+    The primary of an erasure-coded write reads the block and writes m / k of it. Traffic between daemons of the same
+    machine is not counted.
     """
     shape, wire = work.shape, placement.wire(load, work)
     links = wire.front_in + wire.front_out + wire.back_in + wire.back_out
@@ -59,22 +59,22 @@ def osd_bytes(machine: MachineClass) -> float:
 
 
 OBJECT_BYTES = 4 * (1 << 20)
-"""Of an image's object, and the most of one of the gateway's stripes: defaults of both."""
+"""Size of an image's object, and the largest RADOS object of a gateway: defaults of both."""
 BLOB_BYTES = 64 * 1024
 """bluestore_max_blob_size: one entry of an object's metadata."""
 ONODE_BYTES, ENTRY_BYTES, OVERWRITTEN_BYTES = 1200, 430, 660
-"""In BlueStore's cache, of an object and of each blob, written once or overwritten in 4 KiB; docs/measured/model.md."""
+"""In BlueStore's cache: for an object, for each blob written once, or overwritten in 4 KiB; docs/measured/model.md."""
 BASE_BYTES, FRAGMENTED, META = 768.0 * (1 << 20), 0.15, 0.45
 """osd_memory_base, osd_memory_expected_fragmentation and bluestore_cache_meta_ratio, Ceph's defaults."""
 
 
 def cache_bytes(machine: MachineClass) -> float:
-    """Bytes of objects' metadata that one OSD keeps in memory, by Ceph's own shares; 0 where it has none."""
+    """Bytes of object metadata that one OSD keeps in memory, by Ceph's default ratios; 0 where it keeps none."""
     return max(0.0, META * ((1 - FRAGMENTED) * osd_bytes(machine) - BASE_BYTES))
 
 
 def metadata_bytes(profile: Profile, shape: Shape) -> float:
-    """Bytes that the metadata of all objects takes in one OSD's memory, if it is all there, on average."""
+    """Bytes that object metadata takes in one OSD's memory if all of it is there, on average."""
     size = min(shape.block_bytes, OBJECT_BYTES) if shape.through_gateway else OBJECT_BYTES
     shard = replace(shape, block_bytes=size, operation="put" if shape.bare else shape.operation).shard_bytes
     entry = ENTRY_BYTES if shape.through_gateway else OVERWRITTEN_BYTES
@@ -83,17 +83,17 @@ def metadata_bytes(profile: Profile, shape: Shape) -> float:
 
 
 def missed(profile: Profile, shape: Shape) -> tuple[float, DerivationStep] | None:
-    """Share of evenly spread reads whose metadata is not in memory, where the machine has least; None: not known."""
+    """Share of evenly spread reads whose metadata is not in memory, on the machine with the least; None: not known."""
     if not shape.data_bytes:
         return None
     machine = min((machine for machine in profile.nodes if machine.osds), key=cache_bytes)
     cache, needed = cache_bytes(machine), metadata_bytes(profile, shape)
     share = max(0.0, 1 - cache / needed)
-    how = f"1 - {show(cache, Measure.BYTES)} of cache / {show(needed, Measure.BYTES)} of metadata an OSD"
+    how = f"1 - {show(cache, Measure.BYTES)} of cache / {show(needed, Measure.BYTES)} of metadata per OSD"
     return share, DerivationStep(f"reads of metadata on {machine.name}", how, f"{share:.2f} of reads", CACHE_SOURCE)
 
 
-CACHE_SOURCE = "of evenly spread reads a cache answers the share that it holds; bluestore_cache_meta_ratio"
+CACHE_SOURCE = "a cache answers the share of evenly spread reads that it holds; bluestore_cache_meta_ratio"
 
 
 def doubts(profile: Profile) -> list[str]:
@@ -105,9 +105,9 @@ def doubts(profile: Profile) -> list[str]:
         each = osd_bytes(machine)
         if not each or each >= TARGET_BYTES:
             continue
-        means = "Ceph refuses so small a target" if each < LEAST_BYTES else "fewer reads are answered from memory"
+        means = "Ceph refuses a target this small" if each < LEAST_BYTES else "fewer reads are answered from memory"
         said.append(
             f"Memory of {machine.name}: {show(each, Measure.BYTES)} for each of its {machine.osds} OSDs ({SOURCE}), "
-            f"where Ceph's default is {show(TARGET_BYTES, Measure.BYTES)}: {means}."
+            f"and Ceph's default is {show(TARGET_BYTES, Measure.BYTES)}: {means}."
         )
     return said

@@ -56,7 +56,7 @@ def predict(
 ) -> Prediction:
     """Predict throughput and latency of a shape on a profile; SpecError without a fitting demand, disks or gateway.
 
-    constants: None: those that ship. release: of Ceph on the cluster; empty: that of the demands.
+    constants: None: the shipped ones. release: of Ceph on the cluster; empty: that of the demands.
     """
     known = current() if constants is None else constants
     usable = calibrate.demands(demands, known)
@@ -77,7 +77,7 @@ def predict(
         *_queues(limits, stations, alone_s, point, shape),
         DerivationStep(
             "predicted",
-            f"the least of the queues and the threads that work in batches; limit: {bottleneck}",
+            f"the lower of the queueing result and the ceilings of threads that work in batches; limit: {bottleneck}",
             f"{ops:,.0f} ops/s",
         ),
         DerivationStep(
@@ -101,7 +101,7 @@ def predict(
 
 @dataclass(frozen=True)
 class _Part:
-    """One plain operation of a shape: its price, its place, its ceilings and its latency alone."""
+    """One plain operation of a shape: its price, its placement, its ceilings and its latency when alone."""
 
     work: OperationWork
     loads: tuple[placement.MachineLoad, ...]
@@ -126,7 +126,7 @@ def _part(demands: Sequence[Demand], profile: Profile, shape: Shape, constants: 
 
 
 def _cached(profile: Profile, work: OperationWork) -> OperationWork:
-    """With the share of reads whose metadata is not in memory, where the shape says how much data there is."""
+    """Set the share of reads whose metadata is not in memory, where the shape says how much data there is."""
     known = memory.missed(profile, work.shape)
     if known is None or work.shape.flow is not Flow.READ:
         return work
@@ -142,7 +142,7 @@ def _stations(limits: Sequence[Ceiling]) -> list[mva.Station]:
 def _lines_of(ceiling: Ceiling) -> list[mva.Station]:
     """The busiest of equal resources as one station; the others share the rest evenly.
 
-    The busiest one decides the throughput, and the mean alone would hide its queue.
+    The busiest one decides the throughput; a mean over all would hide its queue.
     """
     whole = ceiling.seconds * ceiling.copies
     waited = ceiling.path_s / whole  # the share of the work that the operation itself waits for
@@ -159,12 +159,12 @@ def _lines_of(ceiling: Ceiling) -> list[mva.Station]:
 def _queues(
     limits: Sequence[Ceiling], stations: Sequence[mva.Station], alone_s: float, point: mva.Point, shape: Shape
 ) -> Iterator[DerivationStep]:
-    """Demands that go into the queueing model, bounds on its result, and the waits that result."""
+    """The demands that go into the queueing model, bounds on its result, and the resulting times in queues."""
     for ceiling in limits:
         if not ceiling.batches:
             whole = ceiling.seconds * ceiling.copies
             how = f"{show(ceiling.seconds, Measure.TIME)} at each of {ceiling.copies:g}"
-            value = f"{show(whole, Measure.TIME)} in all, waited through: {show(ceiling.path_s, Measure.TIME)}"
+            value = f"{show(whole, Measure.TIME)} in all, on the path: {show(ceiling.path_s, Measure.TIME)}"
             yield DerivationStep(
                 f"demand D of {ceiling.name}", how, value, mva.FORK if ceiling.path_s < whole else mva.DEMAND
             )
@@ -179,7 +179,7 @@ def _queues(
     waits = ", ".join(f"{name} {show(seconds, Measure.TIME)}" for name, seconds in longest if seconds > 0)
     yield DerivationStep(
         f"queues with {shape.in_flight} in flight",
-        f"{shape.clients} clients x {shape.depth}; waited for: {waits or 'nothing'}",
+        f"{shape.clients} clients x {shape.depth}; time in queues: {waits or 'none'}",
         f"{point.throughput:,.0f} ops/s after {show(point.response_s, Measure.TIME)}",
         mva.SOURCE,
     )
@@ -187,7 +187,7 @@ def _queues(
 
 def _bottleneck(limits: Sequence[Ceiling], ops: float) -> str:
     tightest = limits[0]
-    # A resource that is used less than this does not hold the operations back: too few are in flight.
+    # A resource below this utilisation does not hold the operations back: too few are in flight.
     full = 0.8
     if ops * tightest.busiest_s < full:
         return f"too little in flight (next: {tightest.name})"
@@ -195,11 +195,11 @@ def _bottleneck(limits: Sequence[Ceiling], ops: float) -> str:
 
 
 def _unknown(profile: Profile, work: OperationWork, release: str) -> tuple[str, ...]:
-    """Sentences on what the figures leave out."""
+    """What the figures leave out, as sentences."""
     measured = (*work.doubts, *calibrate.release_doubts(work, release))
     sentences = [*measured, *placement.doubts(profile, work.shape), *memory.doubts(profile), *profile.missing]
     if work.shape.through_gateway and work.gateway is None:
         sentences.append("CPU of the gateways: not measured, so it is no limit here.")
     if profile.nvmeof_cores and not at_a_gateway(work.shape):
-        sentences.append("NVMe-oF gateways: only known for 4 KiB of an image, so they are no limit here.")
+        sentences.append("NVMe-oF gateways: their cost is known for 4 KiB of an image only, so they are no limit here.")
     return tuple(sentences)

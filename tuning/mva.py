@@ -8,14 +8,14 @@ SOURCE = (
     "servers by Seidmann et al. 1987; forks as Varki 1999; beyond a cap Q(n-1) = Q(n) (n-1) / n, Schweitzer 1979)"
 )
 BOUNDS = "asymptotic bounds X <= min(N / R(1), 1 / Dmax) (Denning and Buzen 1978; Lazowska et al. 1984, chapter 5)"
-DEMAND = "service demand D = visits x service time; an operation waits through all of it (Denning and Buzen 1978)"
-FORK = "the last of k waits like each other takes up to 1 + 1/2 ... + 1/k of one (Nelson and Tantawi 1988)"
+DEMAND = "service demand D = visits x service time; an operation waits for all of it (Denning and Buzen 1978)"
+FORK = "the longest of k equal waits takes up to 1 + 1/2 ... + 1/k of one (Nelson and Tantawi 1988)"
 
 EXACT_POPULATION = 200
-"""Operations in flight up to which the recursion is carried out; beyond it Schweitzer's fixed point takes no longer."""
+"""Operations in flight up to which the recursion is carried out. Beyond it Schweitzer's fixed point takes over."""
 
 _HALVINGS = 54
-"""As many bits as a float's fraction has, and some."""
+"""Slightly more than the bits of a float's fraction."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def harmonic(k: int) -> float:
 def solve(stations: Sequence[Station], alone_s: float, population: int) -> Point:
     """Throughput and response of one closed class.
 
-    alone_s: what an operation takes when there is no other. population: operations in flight, at least 1.
+    alone_s: the time of an operation when there is no other. population: operations in flight, at least 1.
     R(n) = alone + sum W_k Q_k(n-1); X(n) = n / R(n), never above 1 / Dmax; Q_k(n) = X(n) D_k (1 + Q_k(n-1)). Without
     forks W_k = D_k, and this is exact MVA with the delay Z = alone - sum D_k.
     """
@@ -69,7 +69,7 @@ def solve(stations: Sequence[Station], alone_s: float, population: int) -> Point
         queues = [throughput * seconds * (1 + queue) for seconds, queue in zip(demands, queues, strict=True)]
     if population > EXACT_POPULATION:
         more, waits = _many(stations, alone_s, population)
-        # More in flight never does less. The fixed point is an approximation and may lie below the exact recursion.
+        # More in flight never lowers throughput. The fixed point is approximate and may lie below the exact recursion.
         throughput = max(throughput, more)
     held = {s.name: waited for s, waited in zip(stations, waits, strict=True)}
     return Point(population, throughput, population / throughput, held)

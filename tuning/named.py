@@ -1,4 +1,4 @@
-"""Named tunings: files with the settings of a paper's cluster, each with its place in the paper."""
+"""Named tunings: the settings of a paper's cluster as a file, each with its place in the paper."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from cephlab.lab.tunables.settings import Kind, Setting
 FOLDER = Path(__file__).with_name("tunings")
 
 _KEYS = {
-    Kind.SYSCTL: (re.compile(r"[a-z][a-z0-9_-]*(\.[a-zA-Z0-9_-]+)+"), "a dotted name such as vm.swappiness"),
+    Kind.SYSCTL: (re.compile(r"[a-z][a-z0-9_-]*(\.[a-zA-Z0-9_-]+)+"), "a dotted name, e.g. vm.swappiness"),
     Kind.SYSFS: (re.compile(r"/sys/[\w/.*\[\]-]+"), "an absolute path below /sys; * matches within a name"),
     Kind.MTU: (re.compile(r"cluster"), "cluster: the interface of the cluster's network"),
     Kind.SWAP: (re.compile(r"all"), "all"),
-    Kind.LIMITS: (re.compile(r"\S+ (soft|hard|-) [a-z]+"), "DOMAIN soft|hard|- ITEM, such as * soft nofile"),
+    Kind.LIMITS: (re.compile(r"\S+ (soft|hard|-) [a-z]+"), "DOMAIN soft|hard|- ITEM, e.g. * soft nofile"),
     Kind.CMDLINE: (re.compile(r"[a-z][\w.,=-]*"), "one word of the kernel's command line"),
     Kind.CEPH: (re.compile(r"[a-z][a-z0-9_/]+"), "an option of Ceph with underscores"),
 }
@@ -41,15 +41,15 @@ class _Setting(TomlTable):
     def _fits(self) -> _Setting:
         pattern, wanted = _KEYS.get(self.kind, (re.compile(".+"), "any words"))
         if not pattern.fullmatch(self.key) or ".." in self.key:
-            raise ValueError(f"key {self.key!r} is no {self.kind}; wanted: {wanted}")
+            raise ValueError(f"key {self.key!r} does not fit kind {self.kind}; wanted: {wanted}")
         if (self.kind is Kind.CEPH) != bool(self.section):
-            raise ValueError("section is for kind ceph, which needs it")
+            raise ValueError("section: kind ceph needs it, no other kind takes it")
         if self.section and not _SECTION.fullmatch(self.section):
-            raise ValueError(f"section {self.section!r} is none of global, mon, mgr, osd, mds, client")
+            raise ValueError(f"section: got {self.section!r}, wanted one of global, mon, mgr, osd, mds, client")
         if not self.value and self.kind not in (Kind.CMDLINE, Kind.MANUAL):
             raise ValueError("value is missing")
         if self.kind is Kind.SWAP and self.value != "off":
-            raise ValueError(f"swap can be 'off', got {self.value!r}")
+            raise ValueError(f"swap can only be 'off', got {self.value!r}")
         if self.kind is Kind.MTU and not self.value.isdigit():
             raise ValueError(f"an MTU is a number of bytes, got {self.value!r}")
         return self

@@ -10,7 +10,7 @@ from cephlab.tuning.profile import MachineClass, Profile
 from cephlab.tuning.work import OperationWork
 from cephlab.tuning.workload import Flow, Shape
 
-SOURCE = "CRUSH: leads in proportion to capacity, copies on different hosts (Weil et al., SC 2006)"
+SOURCE = "CRUSH: primary OSDs in proportion to capacity, copies on different hosts (Weil et al., SC 2006)"
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class MachineLoad:
     """The average load of one client operation on ONE machine of a class.
 
     count: machines with this load; with fewer clients than nodes, nodes with a client differ from others. primary:
-    chance that its OSDs lead the operation. replica: expected number of further shards there. gateway: chance that its
+    chance that the primary OSD is there. replica: expected number of further shards there. gateway: chance that its
     gateways serve it. client: chance that it comes from this machine.
     """
 
@@ -32,9 +32,9 @@ class MachineLoad:
 
 
 def loads(profile: Profile, shape: Shape) -> tuple[MachineLoad, ...]:
-    """One entry per class of nodes, two where only some of the class have a client.
+    """One entry for each class of nodes, two where only some of the class have a client.
 
-    A machine leads in proportion to its capacity, as CRUSH draws the first OSD. SpecError where the cluster has fewer
+    A machine is primary in proportion to its capacity, as CRUSH draws the first OSD. SpecError where the cluster has fewer
     OSDs than the shape has copies, or no gateway for objects.
     """
     refuse_impossible(profile, shape)
@@ -111,17 +111,17 @@ def hosts(profile: Profile) -> int:
 
 
 def doubts(profile: Profile, shape: Shape) -> list[str]:
-    """Sentences on what CRUSH would not do with its default rule."""
+    """What CRUSH's default rule cannot do, as sentences."""
     if shape.copies <= hosts(profile):
         return []
     return [
-        f"{shape.protection} on {how_many(hosts(profile), 'host')}: CRUSH's default rule puts each shard on another "
-        "host and leaves such a pool's PGs undersized; predicted as with OSDs as failure domain."
+        f"{shape.protection} on {how_many(hosts(profile), 'host')}: CRUSH's default rule puts each shard on a "
+        "different host and leaves such a pool's PGs undersized; this predicts OSDs as failure domain."
     ]
 
 
 def shards_read(shape: Shape) -> int:
-    """Number of OSDs that a read asks: one copy, or k shards. The index of a bucket has copies."""
+    """OSDs that a read asks: the one with a copy, or those of k shards. A bucket's index is replicated."""
     return 1 if shape.bare else shape.k or 1
 
 
@@ -158,7 +158,7 @@ def wire(load: MachineLoad, work: OperationWork) -> Wire:
     payload, extra = float(shape.payload_bytes), work.client.wire
     lead = load.primary
     asks = load.gateway if shape.through_gateway else load.client
-    # The asker of the primary is a gateway, a client on a node, or a client elsewhere (asks = 0).
+    # The request comes from a gateway, a client on a node, or a client elsewhere (asks = 0).
     remote_lead, remote_ask = lead * (1 - asks), asks * (1 - lead)
     data_in, data_out = remote_lead * payload, remote_ask * payload
     front_in, front_out = (data_in, data_out) if shape.flow is Flow.WRITE else (data_out, data_in)
@@ -173,7 +173,7 @@ def wire(load: MachineLoad, work: OperationWork) -> Wire:
     back_in, back_out = (taken, sent) if shape.flow is Flow.WRITE else (sent, taken)
     fork_in, fork_out = (taken, 0.0) if shape.flow is Flow.WRITE else (0.0, taken)
     if shape.reads_first:
-        # Before the write, k - 1 of the other shards send the leader their chunk of the stripe.
+        # Before the write, the OSDs of k - 1 other shards send the primary their chunk of the stripe.
         back_in += lead * (shape.k - 1) * shape.stripe_unit
         fork_out += load.replica * (shape.k - 1) / (shape.copies - 1) * shape.stripe_unit
         back_out += fork_out
@@ -188,10 +188,10 @@ def steps(parties: Sequence[MachineLoad], shape: Shape) -> Iterator[DerivationSt
     for load in parties:
         held = load.primary + load.replica
         how = (
-            f"leads {load.machine.weight / 1e12:.4g} TB of {total / 1e12:.4g} TB; of {how_many(shape.copies, 'shard')} "
-            f"it holds {held:.4g}, at most one where there are hosts enough"
+            f"primary for {load.machine.weight / 1e12:.4g} TB of {total / 1e12:.4g} TB; holds {held:.4g} of "
+            f"{how_many(shape.copies, 'shard')}, at most one where there are enough hosts"
         )
-        value = f"{load.primary:.4f} led + {load.replica:.4f} beside"
+        value = f"{load.primary:.4f} as primary + {load.replica:.4f} more"
         if load.client or load.gateway:
-            value += f", {load.client:.4f} asked by its client, {load.gateway:.4f} by its gateways"
+            value += f", {load.client:.4f} from its client, {load.gateway:.4f} through its gateways"
         yield DerivationStep(f"placement on each of {load.count:g} {load.name}", how, value, SOURCE)

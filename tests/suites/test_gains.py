@@ -183,7 +183,7 @@ def test_reads_of_writethrough_may_gain_and_those_of_passthrough_not(tmp_path: P
 @pytest.mark.parametrize(
     ("client", "traffic", "cache", "said"),
     [
-        ((), WRITES, "writeback", "no fast disk at its clients"),
+        ((), WRITES, "writeback", "has a fast disk with a known"),
         ((NVME,), {"rbd": {"reads": 0, "writes": 0}}, "writeback", "no request of a transaction reached the image"),
         ((NVME,), {}, "writeback", "no request of a transaction reached the image"),
         ((NVME,), WRITES, "tier", "how many requests hit writeback"),

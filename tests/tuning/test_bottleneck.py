@@ -162,15 +162,15 @@ def test_every_step_of_a_prediction_is_told_in_its_order() -> None:
 def test_the_five_longest_waits_are_told_the_longest_first() -> None:
     made = predict([demand(primary_s=0.001, replicas_s=0.001)], profile(), Shape("randwrite", 4096, 50, 20))
     told = next(line for line in made.derivation.lines() if line.startswith("queues with"))
-    waits = told.partition("waited for: ")[2].partition(" = ")[0].split(", ")
+    waits = told.partition("time in queues: ")[2].partition(" = ")[0].split(", ")
     assert waits[0].startswith("n: CPU ")
     threads = {Role.PRIMARY: {"tp_osd_tp": 100e-6, "msgr-worker-0": 50e-6}, Role.CLIENT: {"fio": 1e-6}}
     busy = demand("randread", primary_s=1e-4, client_s=1e-5, threads=threads)
     many = predict([busy], profile(machine(disk=(disks(read_iops=1e5),)), pgs=60), Shape("randread", 4096, 8, 4))
     told = next(line for line in many.derivation.lines() if line.startswith("queues with"))
-    assert len(told.partition("waited for: ")[2].partition(" = ")[0].split(", ")) == 5
+    assert len(told.partition("time in queues: ")[2].partition(" = ")[0].split(", ")) == 5
     lone = predict([demand(primary_s=0.001)], profile(), Shape("randwrite", 4096, 1, 1))
-    assert "waited for: nothing" in "\n".join(lone.derivation.lines())
+    assert "time in queues: none" in "\n".join(lone.derivation.lines())
 
 
 def test_what_is_not_known_is_told() -> None:
@@ -188,9 +188,9 @@ def test_a_demand_is_told_whole_and_as_far_as_it_is_waited_through() -> None:
     made = predict([demand(primary_s=0.001, replicas_s=0.001)], profile(), Shape("randwrite", 4096, 50, 20))
     told = "\n".join(made.derivation.lines())
     # A third of 1 ms and of two copies of 0.5 ms on each of three nodes with 10 cores; the last copy takes 3/4 of both.
-    forked = "demand D of n: CPU: 66.7 us at each of 3 = 200 us in all, waited through: 175 us   [the last of k waits"
+    forked = "demand D of n: CPU: 66.7 us at each of 3 = 200 us in all, on the path: 175 us   [the longest of k equal"
     assert forked in told
-    assert "0.00827 us in all, waited through: 0.00827 us   [service demand D = visits x service time" in told
+    assert "0.00827 us in all, on the path: 0.00827 us   [service demand D = visits x service time" in told
 
 
 def test_one_of_a_kind_that_is_fuller_than_others_has_one_queue(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,11 +60,11 @@ def test_a_change_is_put_where_its_place_says_and_nowhere_else(
 @pytest.mark.parametrize(
     ("change", "what", "detail"),
     [
-        ("nodes.count=6", "--set has to say which one", "got 'nodes.count=6', wanted: the name of one of a, b"),
-        ("nodes.disks.x=6", "--set has to say which one", "got 'nodes.disks.x=6', wanted: the name of one of a, b"),
+        ("nodes.count=6", "--set has to name one table", "got 'nodes.count=6', wanted: the name of one of a, b"),
+        ("nodes.disks.x=6", "--set has to name one table", "got 'nodes.disks.x=6', wanted: the name of one of a, b"),
         ("name.key=3", "--set: 'name' has no keys", "got 'name.key=3'"),
         ("name.deeper.key=3", "--set: the profile has no 'deeper' there", "got 'name.deeper.key=3'"),
-        ("figure.value=3", "--set takes a whole figure", "got 'figure.value=3'"),
+        ("figure.value=3", "--set replaces a whole figure", "got 'figure.value=3'"),
         ("name= ", "--set needs PLACE=VALUE", "got 'name= '"),
     ],
 )
@@ -80,7 +80,7 @@ NO_CHANGES = (
     ("=3", "--set needs PLACE=VALUE"),
     ("nodes.epyc.count=3", "the profile has no 'epyc' there"),
     ("switches.count=3", "the profile has no 'switches' there"),
-    ("nodes.memory.value=3 GB", "--set takes a whole figure"),
+    ("nodes.memory.value=3 GB", "--set replaces a whole figure"),
     ("nodes.count=three", "nodes.0.count: got 'three'"),
     ("nodes.cuont=3", "nodes.0.cuont: unknown key"),
     ("nodes.bandwidth=3 W", "nodes.0.bandwidth: got '3 W'"),
@@ -96,7 +96,7 @@ def test_what_is_no_change_is_refused(tmp_path: Path, change: str, said: str) ->
 
 def test_of_several_kinds_of_nodes_a_change_names_one(tmp_path: Path) -> None:
     path = file_with(tmp_path, "", "altra-3n-epyc-1n")
-    with pytest.raises(SpecError, match="--set has to say which one"):
+    with pytest.raises(SpecError, match="--set has to name one table"):
         load_hardware(path, ["nodes.count=6"])
     assert [machine.count for machine in load_hardware(path, ["nodes.epyc.count=6"]).profile.nodes] == [3, 6]
 

@@ -35,7 +35,7 @@ def test_the_least_number_of_nodes_is_said_and_one_less_is_not_enough() -> None:
     assert found["nodes"].limited_by
     assert not found["cores"].met
     assert "network" in found["cores"].limited_by
-    assert str(found["cores"]).startswith("no cores alone: ")
+    assert str(found["cores"]).startswith("not cores alone (")
 
 
 @pytest.mark.slow

@@ -294,7 +294,7 @@ def test_cores_of_an_nvmeof_gateway_limit_what_is_known_of_them_and_say_so_of_th
     made = predict(costs, behind, Shape("randread", 4096, 10, 100))
     assert made.bottleneck == "NVMe-oF gateways: cores that poll"
     assert made.ceiling == pytest.approx(65_000)
-    said = "NVMe-oF gateways: only known for 4 KiB of an image, so they are no limit here."
+    said = "NVMe-oF gateways: their cost is known for 4 KiB of an image only, so they are no limit here."
     assert said not in made.unknown
     assert said in predict(costs, behind, Shape("randread", 65536, 10, 100)).unknown
 

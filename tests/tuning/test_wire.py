@@ -125,12 +125,12 @@ def test_shares_are_told_with_where_they_come_from() -> None:
     assert [(one.what, one.how, one.value) for one in found] == [
         (
             "placement on each of 3 n",
-            "leads 1 TB of 3 TB; of 3 shards it holds 1, at most one where there are hosts enough",
-            "0.3333 led + 0.6667 beside",
+            "primary for 1 TB of 3 TB; holds 1 of 3 shards, at most one where there are enough hosts",
+            "0.3333 as primary + 0.6667 more",
         )
     ]
     (asked,) = steps([load(client=0.5)], WRITE)
-    assert asked.value == "0.3333 led + 0.6667 beside, 0.5000 asked by its client, 0.0000 by its gateways"
+    assert asked.value == "0.3333 as primary + 0.6667 more, 0.5000 from its client, 0.0000 through its gateways"
     (served,) = steps([load(gateway=0.25)], PUT)
     assert served.value.endswith(", 0.0000 asked by its client, 0.2500 by its gateways")
     heavy = replace(load(), machine=machine(disk=(disks(count=2),)))
