@@ -137,8 +137,8 @@ def _cpu(load: MachineLoad, work: OperationWork) -> Iterator[Ceiling]:
     replicas = placement.replica_share(load, work.shape)
     led, copied = load.primary * work.primary.cpu, replicas * work.replica.cpu
     parts = [
-        f"{load.primary:.3f} x {work.primary.cpu * 1e3:.3f} led",
-        f"{replicas:.3f} x {work.replica.cpu * 1e3:.3f} copied",
+        f"{load.primary:.3f} x {work.primary.cpu * 1e3:.3f} primary",
+        f"{replicas:.3f} x {work.replica.cpu * 1e3:.3f} replica",
     ]
     # The operation waits for all of the primary's work. Replicas work in parallel: only the last of them counts.
     path = led + copied * last_of(_others(work.shape))

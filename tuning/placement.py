@@ -34,8 +34,8 @@ class MachineLoad:
 def loads(profile: Profile, shape: Shape) -> tuple[MachineLoad, ...]:
     """One entry for each class of nodes, two where only some of the class have a client.
 
-    A machine is primary in proportion to its capacity, as CRUSH draws the first OSD. SpecError where the cluster has fewer
-    OSDs than the shape has copies, or no gateway for objects.
+    A machine is primary in proportion to its capacity, as CRUSH draws the first OSD. SpecError where the cluster has
+    fewer OSDs than the shape has copies, or no gateway for objects.
     """
     refuse_impossible(profile, shape)
     total = profile.weight

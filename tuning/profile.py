@@ -75,7 +75,7 @@ class DiskKind(StrEnum):
 class DiskRole(StrEnum):
     """What a disk holds: objects, or the RocksDB and write-ahead log of OSDs whose objects are on other disks.
 
-    CACHE: of a client, a cache of its own before its images.
+    CACHE: on a client, a cache of its own in front of its images.
     """
 
     DATA = "data"
@@ -111,7 +111,7 @@ class Disks:
 class MachineClass:
     """One class of equal machines. core_speed: points of one core with all its threads busy (docs/model-steps.md).
 
-    thread_speed: points of one thread while the others rest; None: derived from core_speed (tuning/daemons.py).
+    thread_speed: points of one thread while its siblings are idle; None: derived from core_speed (tuning/daemons.py).
     bandwidth: of all links to the network together, one direction. cluster_bandwidth: of links between OSDs only;
     None: they share `bandwidth`. memory_bandwidth: what programs get of all its memory, both directions together; None:
     not known. power_loaded, power_idle: of one machine at its plug. osd_threads: processor threads that its OSDs are
@@ -178,10 +178,9 @@ class Profile:
     """A cluster and its clients. clients_on_nodes: the load runs on the storage nodes themselves.
 
     rtt: of one small message and its answer between two hosts. uplink: between clients and cluster (switch uplink, load
-    balancer), one direction; None: nothing is narrower than the machines' own links. nvmeof_cores: that poll for
-    NVMe-oF gateways before the images, over all gateways, on machines of their own; 0: clients reach the images
-    themselves. pgs: pg_num of the loaded pool; None: as Ceph's autoscaler would choose. missing: what was not
-    published, as sentences.
+    balancer), one direction; None: nothing is narrower than the machines' own links. nvmeof_cores: polling cores of
+    all NVMe-oF gateways in front of the images, on machines of their own; 0: clients reach the images directly. pgs:
+    pg_num of the loaded pool; None: as Ceph's autoscaler would choose. missing: what was not published, as sentences.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Profiles as TOML files: every key and unit is checked, and what does not fit is named with its place."""
+"""Profiles as TOML files: every key and unit is checked, and an error names the place of what does not fit."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Profile(TomlTable):
             if node.metadata_disks and not node.data_disks:
                 raise ValueError(f"nodes.disks: {node.name} has metadata disks but no data disk that could use them")
             if any(disks.role is DiskRole.CACHE for disks in node.disks):
-                raise ValueError(f"nodes.{number}: disks: {node.name} is a node; the role cache is for clients' disks")
+                raise ValueError(f"nodes.{number}: disks: {node.name} is a node; the role cache is for clients only")
         for number, client in enumerate(self.clients):
             refuse_twice(f"clients.{number}: disks.name", [disks.name for disks in client.disks])
             if any(disks.role is not DiskRole.CACHE for disks in client.disks):
@@ -94,7 +94,7 @@ def load_hardware(path: Path, changes: Sequence[str] = ()) -> Hardware:
     read = as_model(changed(load_toml(path, _HINT), changes), _Profile, source=source, what="a profile", hint=_HINT)
     if read.name != path.stem:
         raise SpecError(
-            f"{path} is not a profile", f"name: got {read.name!r}, wanted: {path.stem!r}, as the file", _HINT
+            f"{path} is not a profile", f"name: got {read.name!r}, wanted: {path.stem!r}, the file's name", _HINT
         )
     built = read.build()
     return Hardware(path, replace(built, name=", ".join((built.name, *changes))), read.requirements)
@@ -163,7 +163,7 @@ def to_toml(profile: Profile) -> str:
 
 
 def own_copy(source: Path, name: str) -> str:
-    """The text of a profile's file with another name; SpecError for what cannot name a profile."""
+    """The text of a profile's file with another name; SpecError where the name is not valid for a profile."""
     try:
         TypeAdapter(Name).validate_python(name)
     except ValidationError:
@@ -187,5 +187,5 @@ def _figure(figure: Figure) -> str:
 
 
 def _text(words: str) -> str:
-    # A JSON string is a TOML basic string as long as nothing beyond ASCII has to be escaped.
+    # A JSON string is a TOML basic string too, as long as only ASCII characters are escaped.
     return json.dumps(str(words), ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Recovery: how long a cluster takes to copy what a lost node held, by disks, network and the number of backfills."""
+"""Recovery: how long a cluster takes to copy a lost node's data again, by disks, network and number of backfills."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from cephlab.tuning.units import Measure, show
 
 SOURCE = "BlueStore copies whole objects; osd_max_backfills reservations are taken on the sending and the receiving OSD"
 OBJECT_BYTES = 4.0 * (1 << 20)
-"""Objects of RBD and the stripes of the gateway have this size unless configured otherwise."""
+"""RBD objects and gateway stripes have this size by default."""
 
 SLEEP_S = {False: 0.0, True: 0.1}
-"""osd_recovery_sleep_ssd and osd_recovery_sleep_hdd, Ceph's defaults: pause of a backfill after each object."""
+"""osd_recovery_sleep_ssd and osd_recovery_sleep_hdd, Ceph's defaults: a backfill's pause after each object."""
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,17 @@ def recovery_time(
     share: float = 1.0,
     k: int = 0,
 ) -> Recovery:
-    """Time until what `nodes_lost` nodes held is whole again; SpecError when no node would be left.
+    """Time until the data of `nodes_lost` nodes is whole again; SpecError when no node would be left.
 
-    data_bytes: on each of them, in shards for an erasure code of k, of which each lost shard is worked out from k
-    others. nodes: of the cluster, None: as the profile has, its classes in proportion. share: part of disks and network
-    that recovery gets; the rest is the clients'. Each rate below bounds it; the least decides: of the class of nodes
-    that takes it in slowest, and of the class that is slowest with its part of what is read.
+    data_bytes: on each of them; with an erasure code of k in shards, each of which is computed from k others. nodes:
+    of the cluster, None: as in the profile, its classes in proportion. share: part of disks and network that recovery
+    gets; clients have the rest. Each rate below is a bound and the lowest decides, taken for the class of nodes that
+    writes slowest and for the class that reads its part slowest.
     """
     whole = nodes or profile.node_count
     if nodes_lost >= whole:
         raise SpecError(
-            "too many nodes are lost", f"got {nodes_lost} of {whole}, wanted: at least one left to copy from"
+            "too many nodes are lost", f"got {nodes_lost} of {whole}, wanted: at least one that is left to copy from"
         )
     whole_bytes = data_bytes * nodes_lost
     shards = k or 1
@@ -91,9 +91,9 @@ def _slowest(rates: Iterable[_Rate]) -> dict[str, _Rate]:
 
 
 def _into(profile: Profile, lost: int, share: float, shards: int) -> dict[str, _Rate]:
-    """Rates at which the nodes that replace the lost ones take data in; the slowest class counts.
+    """Rates at which the nodes that replace the lost ones write; the slowest class counts.
 
-    shards: what an object is divided into. A backfill copies object by object; each store gets one shard of one.
+    shards: how many an object is divided into. A backfill copies one object at a time, and each OSD gets one shard.
     """
     rates: list[_Rate] = []
     size = OBJECT_BYTES / shards
@@ -117,7 +117,7 @@ def _into(profile: Profile, lost: int, share: float, shards: int) -> dict[str, _
 def _out_of(profile: Profile, left: float, share: float, shards: int) -> dict[str, _Rate]:
     """Rates at which the other nodes send data. left: the share of each class that is still there.
 
-    Each class reads in proportion to what it holds. An erasure code reads as many shards to make one.
+    Each class reads in proportion to its data. An erasure code reads `shards` shards to rebuild one.
     """
     rates: list[_Rate] = []
     for machine in _carrying(profile):
@@ -127,16 +127,16 @@ def _out_of(profile: Profile, left: float, share: float, shards: int) -> dict[st
             of_disk = part * disks.count * disks.size.value / machine.weight
             rate = _read(disks, OBJECT_BYTES / shards)
             there = disks.count * machines
-            how = f"{there:g} {disks.name} x {show(rate, Measure.RATE)} x {share:.4g} / {of_disk:.4g} read of each byte"
+            how = f"{there:g} {disks.name} x {show(rate, Measure.RATE)} x {share:.4g} / {of_disk:.4g} read per byte"
             rates.append(_Rate("reading disks", rate * there * share / of_disk, how))
         link = (machine.cluster_bandwidth or machine.bandwidth).value * goodput(profile.mtu_bytes)
-        how = f"{machines:g} {machine.name} x {show(link, Measure.RATE)} x {share:.4g} / {part:.4g} sent of each byte"
+        how = f"{machines:g} {machine.name} x {show(link, Measure.RATE)} x {share:.4g} / {part:.4g} sent per byte"
         rates.append(_Rate("network out of the others", link * machines * share / part, how))
     return _slowest(rates)
 
 
 def _object_s(disks: Disks, profile: Profile, size: float) -> float:
-    """Seconds that one backfill takes for an object's copy or shard: read, sent, written, and the pause after it."""
+    """Seconds of one backfill for an object's copy or shard: read, send, write, and the pause after it."""
     parts = [size / rate for rate in (_read(disks, size), _written(disks, size)) if rate]
     waits = [figure.value for figure in (disks.read_latency, disks.sync_latency) if figure]
     return sum(parts) + sum(waits) + profile.rtt.value + SLEEP_S[disks.kind.rotates]

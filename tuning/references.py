@@ -1,4 +1,4 @@
-"""Figures that others published of their clusters, with their conditions: what the model is compared with."""
+"""Figures that others published about their clusters, with the conditions: the model is compared with them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _is_amount(text: str) -> str:
 class Rebuild(TomlTable):
     """What had to be copied. bytes: on each node lost; nodes: of the cluster, None: all of the profile.
 
-    share: of disks and network that recovery gets beside the clients.
+    share: of disks and network that recovery gets; clients have the rest.
     """
 
     bytes: Annotated[Text, AfterValidator(_is_amount)]
@@ -118,7 +118,7 @@ class Machines(TomlTable):
     clients: Count | None = None
 
     def of(self, profile: Profile) -> Profile:
-        """The profile with these machines. All kinds of nodes, disks and clients are changed alike."""
+        """The profile with these machines. All classes of nodes, disks and clients are changed in the same way."""
         nodes = tuple(self._node(node) for node in profile.nodes)
         if self.clients is None:
             return replace(profile, nodes=nodes)
@@ -136,8 +136,8 @@ class Machines(TomlTable):
 class Published(TomlTable):
     """One figure. unit: as written; where: place in the source and conditions.
 
-    load or recovery: what the model predicts to compare with; beyond: why it cannot speak to the figure. release,
-    profile: where they are not those of the publication; on: what was changed about the machines.
+    load or recovery: what the model predicts for comparison; beyond: why it cannot predict the figure. release,
+    profile: where they differ from those of the publication; on: how the machines differ from the profile's.
     """
 
     name: Text
@@ -173,7 +173,7 @@ class Published(TomlTable):
 
     @property
     def scale(self) -> float:
-        """How many of the model's own unit (ops/s, bytes/s, s, share) `unit` is."""
+        """How many of the model's own units (ops/s, bytes/s, s, share) one `unit` is."""
         measure = _MEASURED.get(self.kind)
         return (scale_of(self.unit, measure) if measure else None) or 1.0
 
@@ -183,7 +183,7 @@ class Published(TomlTable):
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """What the source does not say of the load, or of what was rebuilt."""
+        """What the source does not say about the load or the rebuild, so that it is assumed."""
         told = self.load or self.recovery
         return told.assumed if told else ()
 
@@ -220,12 +220,12 @@ def load_reference(path: Path) -> Publication:
 
 
 def of_profile(references: Iterable[Publication], profile: str) -> tuple[Publication, ...]:
-    """Publications with only those figures that are of a profile's own cluster, as it is described."""
+    """Publications with only the figures of a profile's own cluster, as the profile describes it."""
     return _with(references, lambda whole, figure: not figure.on and (figure.profile or whole.profile) == profile)
 
 
 def of_kinds(references: Iterable[Publication], kinds: Sequence[FigureKind]) -> tuple[Publication, ...]:
-    """Publications with only those figures that are of some kinds."""
+    """Publications with only the figures of some kinds."""
     return _with(references, lambda _whole, figure: figure.kind in kinds)
 
 

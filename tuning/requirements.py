@@ -1,4 +1,4 @@
-"""Requirements: what a cluster is wanted for, as tables of a profile's file; each limit has a unit."""
+"""Requirements: what a cluster has to do, as tables of a profile's file; each limit has a unit."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Protection:
 
     @property
     def spare(self) -> int:
-        """Shards of an object that may be lost before its data is."""
+        """Shards of an object that may be lost without losing its data."""
         return self.m if self.k else self.replicas - 1
 
     def shape(self, operation: str, block_bytes: int, clients: int = 1, depth: int = 1) -> Shape:
@@ -79,14 +79,14 @@ def _read_protection(raw: Any) -> Protection:
             return Protection(int(what))
     except (SpecError, ValueError):
         pass
-    raise ValueError("replicated:N or ec:K+M, such as replicated:3 or ec:4+2")
+    raise ValueError("replicated:N or ec:K+M, for example replicated:3 or ec:4+2")
 
 
 def _read_block(raw: Any) -> int:
     try:
         return parse_block(str(raw))
     except SpecError as error:
-        raise ValueError("bytes of one operation, such as 4k, 64k or 4M") from error
+        raise ValueError("bytes of one operation, for example 4k, 64k or 4M") from error
 
 
 Protected = Annotated[Protection, BeforeValidator(_read_protection)]
@@ -142,10 +142,10 @@ class LoadRequirement(TomlTable):
 
 
 class RecoveryRequirement(TomlTable):
-    """Copying again what nodes held that are lost. fill: of the largest node's disks, or bytes: on each lost node.
+    """Recovery of the data of lost nodes. fill: of the largest node's disks, or bytes: on each lost node.
 
     replaced: new machines of the same kind take their place, and the time counts from then. share: of disks and network
-    that recovery gets; the clients have the rest.
+    that recovery gets; clients have the rest.
     """
 
     name: Name
@@ -166,7 +166,7 @@ class RecoveryRequirement(TomlTable):
         if self.nodes_lost > guard.spare:
             raise ValueError(
                 f"nodes_lost: got {self.nodes_lost} with {guard}, wanted: at most {guard.spare}, as each lost node may "
-                "hold a shard of the same object, and with more of them the data is gone"
+                "hold a shard of the same object, and losing more nodes loses data"
             )
         return self
 
@@ -184,8 +184,8 @@ class CapacityRequirement(TomlTable):
 class ObjectsRequirement(TomlTable):
     """Objects before their metadata no longer fits the metadata disks.
 
-    metadata: of one object on all its shards, as measured or published. db: what one OSD can use of its metadata disk;
-    left out: between the RocksDB levels that fit whole and all of it.
+    metadata: of one object on all its shards, as measured or published. db: how much of its metadata disk one OSD can
+    use; left out: between the RocksDB levels that fit whole and all of it.
     """
 
     name: Name
@@ -222,7 +222,7 @@ Requirement = Annotated[
 
 
 def words_of(requirement: Requirement) -> str:
-    """What a requirement is about, without its limits."""
+    """A requirement in words, without its limits."""
     match requirement:
         case LoadRequirement():
             first = requirement.shapes[0][1]
@@ -233,7 +233,7 @@ def words_of(requirement: Requirement) -> str:
             nodes = how_many(requirement.nodes_lost, "replaced node" if requirement.replaced else "node")
             return f"recovery of {nodes}, {held}, {requirement.protection}"
         case CapacityRequirement():
-            return f"room for users at {requirement.fill:.0%} of the disks, {requirement.protection}"
+            return f"usable capacity at {requirement.fill:.0%} of the disks, {requirement.protection}"
         case ObjectsRequirement():
             return f"objects with {requirement.metadata} of metadata each"
         case PowerRequirement():

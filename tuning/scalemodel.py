@@ -1,7 +1,7 @@
-"""A declared cluster scaled down: which machines of a lab stand for which of it, and the share of each that they hold.
+"""A declared cluster scaled down: which of its machines each machine of a lab stands for, and the share it is held to.
 
 Everything that bounds a rate is held to the same share k of what is declared, so a rate of the model is k times that of
-the cluster. Times that are no queue (a round trip, one seek) do not shrink with it, and memory is left as it is.
+the cluster. Times outside queues (a round trip, one seek) do not scale with it, and memory is left as it is.
 """
 
 import math
@@ -13,12 +13,12 @@ from cephlab.tuning.profile import MachineClass, Profile
 from cephlab.tuning.requirements import Protection
 
 MOST_MACHINES = 6
-"""Of a lab on a laptop."""
+"""That a lab on a laptop can raise."""
 
 
 @dataclass(frozen=True)
 class Stand:
-    """A machine of the lab. machine: what it stands for; times: so many of them, and equal ones."""
+    """A machine of the lab. machine: the declared one that it stands for; times: how many of those."""
 
     machine: MachineClass
     times: float
@@ -42,9 +42,9 @@ class Stand:
 
 
 def stands_for(profile: Profile, protection: Protection) -> tuple[Stand, ...]:
-    """The machines of the smallest equal part of a profile that has one for each copy or shard.
+    """The machines of the smallest equal part of a profile with one machine for each copy or shard.
 
-    SpecError where that has more than MOST_MACHINES, or disks that cannot be scaled: RocksDB on disks of its own.
+    SpecError where it has more than MOST_MACHINES, or disks that cannot be scaled: RocksDB on disks of its own.
     """
     width = protection.k + protection.m if protection.k else protection.replicas
     machines = [machine for machine in profile.nodes if machine.osds]
@@ -69,7 +69,7 @@ def stands_for(profile: Profile, protection: Protection) -> tuple[Stand, ...]:
 
 
 def kind_of(ceiling: str) -> str:
-    """`CPU`, `disk` or `network` of the nodes, by a ceiling's name (tuning/ceilings.py); empty: it is not scaled."""
+    """`CPU`, `disk` or `network` of the nodes, by a ceiling's name (tuning/ceilings.py); empty: not scaled."""
     whose, _, what = ceiling.partition(": ")
     if whose.startswith("clients"):
         return ""

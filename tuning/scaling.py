@@ -1,4 +1,4 @@
-"""The universal scalability law, fitted to measurements with several clients: where more clients do less."""
+"""The universal scalability law, fitted to measurements with several numbers of clients: where throughput falls."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ SOURCE = "X(N) = l N / (1 + s (N - 1) + k N (N - 1)) (Gunther 1993; Gunther, Gue
 LEAST_POINTS = 4
 """Three parameters need more than three points to be judged."""
 LARGEST_ERROR = 0.10
-"""Root mean square of the relative residuals beyond which the points do not follow the law."""
+"""Root mean square of the relative residuals. Beyond it the points do not follow the law."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def scaling(folder: Path, profile: Profile, shape: Shape) -> Scaling:
     each other down.
     """
     if profile.name != THIS_MACHINE:
-        return Scaling(None, f"its parameters are those of machines that were measured, and {profile.name} was not")
+        return Scaling(None, f"its parameters hold for measured machines only, and {profile.name} was not measured")
     points = tuple(sorted(measured_points(_measured(folder), shape)))
     if len({clients for clients, _ in points}) < LEAST_POINTS:
         counts = ", ".join(f"{clients:g}" for clients in sorted({clients for clients, _ in points})) or "none"
@@ -117,7 +117,7 @@ def scaling(folder: Path, profile: Profile, shape: Shape) -> Scaling:
         )
     law = fit(points)
     if law.error > LARGEST_ERROR:
-        return Scaling(None, f"{len(points)} points do not follow it, they are {law.error:.0%} off", points)
+        return Scaling(None, f"{len(points)} points do not follow it: they are off by {law.error:.0%}", points)
     return Scaling(law, f"fitted to {len(points)} points within {law.error:.1%}", points)
 
 

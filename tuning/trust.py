@@ -23,17 +23,17 @@ SHARE = 0.90
 """The interval that is printed holds this share of what is later measured."""
 
 BORROWED = 2.0
-"""Test beds that the scatter of all kinds counts as, beside those of the kind itself: few beds, little known."""
+"""The scatter of all kinds counts as this many test beds, added to those of the kind itself, which may be few."""
 
 SMALL_BYTES = 64 * 1024
-"""The largest block that counts as small: beyond it bytes cost more than the operation."""
+"""The largest block that counts as small. Beyond it the bytes cost more than the operation itself."""
 
 _FAR = 2.0
-"""A figure this many times beyond the validated ones is called outside."""
+"""A figure more than this many times beyond the validated ones counts as outside."""
 
 
 class LoadKind(StrEnum):
-    """Kinds of load whose errors are alike."""
+    """Kinds of load with similar errors."""
 
     ALONE = "one operation at a time"
     SMALL_READ = "small reads"
@@ -71,9 +71,9 @@ class Miss:
 
 @dataclass(frozen=True)
 class Trust:
-    """factor: with 90 % the true rate lies between the predicted one over it and times it; a latency likewise.
+    """factor: with 90 % probability the true rate lies between predicted / factor and predicted x factor; latency too.
 
-    beds: test beds of this kind that were left out to learn it. outside: sentences on what was never validated.
+    beds: test beds of this kind from which it was learned. outside: what was never validated, as sentences.
     """
 
     kind: LoadKind
@@ -86,12 +86,13 @@ class Trust:
         return predicted / self.factor, predicted * self.factor
 
     def __str__(self) -> str:
-        return f"90 % within {self.factor:.2f} times, from {how_many(self.beds, 'test bed')} of {self.kind} left out"
+        beds = how_many(self.beds, "test bed")
+        return f"90 % within a factor of {self.factor:.2f}, from {beds} of {self.kind} left out"
 
 
 @dataclass(frozen=True)
 class Range:
-    """What was validated of one kind. disks: kinds of them; codes: whether with erasure codes, with copies."""
+    """The validated range of one kind of load. disks: their kinds; coded: False for copies, True for erasure codes."""
 
     block_bytes: tuple[float, float]
     osds: tuple[float, float]
@@ -103,7 +104,7 @@ class Range:
 def factor_for(kind: LoadKind, misses: Sequence[Miss]) -> tuple[float, int]:
     """(factor, test beds) of a kind: Student's t times the scatter of log errors, each test bed weighing the same.
 
-    Scatter of the kind and of all kinds are pooled by their numbers of test beds, as few beds say little.
+    The scatter of the kind and of all kinds is pooled by their numbers of test beds, as few beds say little.
     """
     own = _scatter([miss for miss in misses if miss.kind is kind])
     every = _scatter(misses)
@@ -182,7 +183,7 @@ class _Fitted(BaseModel):
 
 @cache
 def shipped() -> tuple[tuple[Miss, ...], Mapping[LoadKind, Range]]:
-    """(left-out errors, what was validated) that ship beside the constants; SpecError where the file has neither."""
+    """(left-out errors, validated ranges) as shipped with the constants; SpecError where the file has neither."""
     read = load_json(FITTED, _Fitted)
     misses = tuple(
         Miss(bed, kind, figure, ratio)

@@ -53,7 +53,7 @@ UNITS: dict[Measure, dict[str, float]] = {
 
 
 def scale_of(unit: str, kind: Measure) -> float | None:
-    """How many of the kind's own unit a unit is, in any of its common spellings; None where it is none of the kind."""
+    """How many of the kind's own unit a unit is, in any common spelling; None where it is not a unit of that kind."""
     if unit in UNITS[kind]:
         return UNITS[kind][unit]
     word = unit.replace("bits", "bit").replace("bps", "b/s").replace("Bps", "B/s").replace("µ", "u").replace("μ", "u")
@@ -72,7 +72,7 @@ def parse(text: str, kind: Measure) -> float:
     known = ", ".join(UNITS[kind])
     match = _FIGURE.fullmatch(text.strip())
     if not match:
-        raise ValueError(f'a figure above 0 with its unit, such as "10 {next(iter(UNITS[kind]))}"; units: {known}')
+        raise ValueError(f'a figure above 0 with its unit, e.g. "10 {next(iter(UNITS[kind]))}"; units: {known}')
     scale = scale_of(match[2], kind)
     if scale is None:
         raise ValueError(f"one of the units {known}")
@@ -80,7 +80,7 @@ def parse(text: str, kind: Measure) -> float:
     if value <= 0:
         raise ValueError("a figure above 0")
     if not math.isfinite(value):
-        raise ValueError("a figure that is not infinite")
+        raise ValueError("a finite figure")
     return value
 
 

@@ -1,4 +1,4 @@
-"""Latency of one operation alone on the cluster, stage after stage; parallel shards count once."""
+"""Latency of one operation alone on the cluster, stage by stage; parallel shards count once."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from cephlab.tuning.profile import MachineClass, Profile
 from cephlab.tuning.units import Measure, show
 from cephlab.tuning.work import OperationWork, Price
 
-SOURCE = "sum of the service times on the way of an operation; of shards beside each other the slowest"
+SOURCE = "sum of the service times along the path of an operation; of parallel shards the slowest"
 
 _MESSENGER = "msgr-worker"
 
@@ -33,7 +33,7 @@ class Alone:
 
 
 def alone(profile: Profile, work: OperationWork) -> Alone:
-    """Latency by stage: the mean over clients and leaders; of parallel shards the one on the slowest class of nodes."""
+    """Latency by stage: the mean over clients and primary OSDs; of parallel shards the one on the slowest nodes."""
     shape = work.shape
     loads = [load for load in placement.loads(profile, shape) if load.primary or load.replica]
     others = shape.awaited - 1
@@ -70,22 +70,22 @@ def _client_parts(profile: Profile, work: OperationWork) -> list[tuple[float, fl
 
 
 def _shard_s(machine: MachineClass, work: OperationWork) -> float:
-    """What another shard adds to the latency: its message, as the leader handles its own shard in the meantime.
+    """What another shard adds to the latency: its message, as the primary handles its own shard in the meantime.
 
-    A demand that is not split by thread does not show what runs in parallel: then all of its CPU counts.
+    A demand without CPU by thread does not show what runs in parallel: then all of its CPU counts.
     """
     price = work.replica
     return price.threads.get(_MESSENGER, price.cpu) / thread_speed(machine)
 
 
 def _device_s(machine: MachineClass, work: OperationWork) -> float:
-    """Longest answer of a node's disks: of data, and of the log or metadata before or after it."""
+    """The slowest of a node's data disks, plus the slowest of its disks for log or metadata."""
     data = max((devices.visit(disks, machine, work).alone_s for disks in machine.data_disks), default=0.0)
     return data + max((devices.visit(disks, machine, work).alone_s for disks in machine.metadata_disks), default=0.0)
 
 
 def _front_s(profile: Profile, work: OperationWork, loads: list[MachineLoad]) -> float:
-    """The payload between client, gateway and leader: each hop at the narrower of its two ends."""
+    """The payload between client, gateway and primary: each hop at the slower of its two ends."""
     shape, share = work.shape, goodput(profile.mtu_bytes)
     node = min(load.machine.bandwidth.value for load in loads)
     local = sum(load.count * load.primary * (load.gateway if shape.through_gateway else load.client) for load in loads)
@@ -99,7 +99,7 @@ def _front_s(profile: Profile, work: OperationWork, loads: list[MachineLoad]) ->
 
 
 def _back_s(profile: Profile, work: OperationWork, loads: list[MachineLoad]) -> float:
-    """Shards between the leader and the others, all through the leader's link."""
+    """Shards between the primary and the others, all through the primary's link."""
     shape = work.shape
     others = shape.awaited - 1
     amount = others * shape.shard_bytes

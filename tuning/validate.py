@@ -1,4 +1,4 @@
-"""Validation: compares the model's predictions with figures that others published, and says what each rests on."""
+"""Validation: compares predictions with figures that others published, and says on what assumptions each rests."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from cephlab.tuning.trust import Trust
 from cephlab.tuning.workload import Shape
 
 TARGET_ERROR = 1.35
-"""What the model promises: the median test bed's rates are off by less than this on average ..."""
+"""The model's promise: the rates of the median test bed are off by less than this factor on average ..."""
 TARGET_WORST = 2.0
-"""... and no test bed's by more than this, as a factor in either direction."""
+"""... and those of no test bed by more than this factor, in either direction."""
 
 
 @dataclass(frozen=True)
 class Comparison:
     """One figure. predicted: in the figure's unit, None where the model cannot predict it; why: the reason for None.
 
-    rests: assumptions that carry the prediction, with what it would be without them, also in the figure's unit; empty
+    rests: assumptions that matter to the prediction, with its value without them, also in the figure's unit; empty
     unless `validate` was asked for them.
     """
 
@@ -68,7 +68,7 @@ class Validation:
         return geometric_error([each.ratio for each in self.of(kinds) if each.ratio])
 
     def error_without(self, kinds: Sequence[FigureKind]) -> float | None:
-        """As `error`, of predictions that rest on no assumption."""
+        """As `error`, for predictions that rest on no assumption."""
         return geometric_error([each.ratio for each in self.of(kinds) if each.ratio and not each.rests])
 
     def meets(self, kinds: Sequence[FigureKind]) -> bool | None:
@@ -172,14 +172,14 @@ MATTERS = 0.10
 """A prediction rests on an assumption when an alternative changes the prediction by more than this share."""
 
 HARDWARE = 2.0
-"""An assumed figure of hardware is tried at half and at double: classes of disks and links differ by as much."""
+"""An assumed hardware figure is tried at half and at double: classes of disks and links differ by that much."""
 
 LOAD = 4.0
 """A number of workers that the source does not state is tried at a quarter and at four times, as even its order of
 magnitude is unknown."""
 
 SMT_GAINS = (1.0, 1.5)
-"""The speed of a lone thread is derived from that of its core. A second thread is tried as worth 0 and 0.5."""
+"""A lone thread's speed is derived from its core's. The gain of a second thread is tried as 0 and as 0.5."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ def _of_hardware(profile: Profile, shape: Shape) -> Iterator[tuple[str, list[_Ot
 
 
 def _of_threads(profile: Profile, shape: Shape) -> Iterator[tuple[str, list[_Other]]]:
-    """The gain of a second thread, from which the speed of a thread alone on its core is derived."""
+    """The gain of a core's second thread. The speed of a thread alone on its core is derived from it."""
     for machine in (*profile.nodes, *profile.clients):
         if machine.threads_per_core > 1 and machine.thread_speed is None:
             ways = [(f"{gain:g}", _at_gain(profile, machine, gain), shape) for gain in SMT_GAINS]
@@ -236,7 +236,7 @@ def _of_load(profile: Profile, shape: Shape, assumed: Sequence[str]) -> Iterator
 
 
 def _others(key: str, value: float) -> tuple[float, ...]:
-    """Alternatives: reads all over the disks, none from a cache, else a quarter and four times."""
+    """Alternatives: reads across the whole disks, no reads from memory, else a quarter and four times the value."""
     if key in ("span", "hit_ratio"):
         return (1.0 if key == "span" else 0.0,)
     return max(1, int(value / LOAD)), int(value * LOAD)

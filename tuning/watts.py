@@ -1,4 +1,4 @@
-"""What a profile's machines take under a predicted load by the linear model, and the work that a watt of it does."""
+"""Watts of a profile's machines under a predicted load, by the linear model, and the work done per watt."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from cephlab.tuning.profile import MachineClass, Profile
 
 @dataclass(frozen=True)
 class ModelledWatts:
-    """Of all machines of a profile, or of one architecture's. steps: how they follow, a line for each class."""
+    """Watts of all machines of a profile, or of one architecture. steps: the arithmetic, a line for each class."""
 
     watts: float
     steps: tuple[str, ...]
@@ -19,9 +19,9 @@ class ModelledWatts:
 
 @dataclass(frozen=True)
 class PredictedWork:
-    """Operations a joule, from low to high: the interval is that of the rate. Its watts are a model's: source `model`.
+    """Operations per joule, from low to high: the interval is that of the rate. The watts are modelled: source `model`.
 
-    what: `all nodes`, or an architecture with the share of the rate that its disks' weight is.
+    what: `all nodes`, or an architecture with its share of the rate, which is its share of the disks' weight.
     """
 
     what: str
@@ -32,7 +32,7 @@ class PredictedWork:
 
 
 def watts_under(profile: Profile, utilisation: Mapping[str, float] | None = None, arch: str = "") -> ModelledWatts:
-    """Watts under a load. utilisation: of a prediction; None: at full load. arch: only of these nodes.
+    """Watts under a load. utilisation: of a prediction; None: full load. arch: of its nodes only; empty: of all.
 
     A class without `power_idle` counts with `power_loaded`, whatever its utilisation. SpecError without the latter.
     """
@@ -40,15 +40,15 @@ def watts_under(profile: Profile, utilisation: Mapping[str, float] | None = None
     without = [machine.name for machine in chosen if machine.power_loaded is None]
     if without:
         raise SpecError(
-            f"{profile.name} does not know its power",
-            f"power_loaded of {', '.join(without)}: missing, wanted: a figure such as 350 W with its source",
+            f"{profile.name} declares no power for some of its nodes",
+            f"power_loaded of {', '.join(without)}: missing; wanted: a figure with its source, e.g. 350 W",
         )
     told = [_of_class(machine, (utilisation or {}).get(f"{machine.name}: CPU")) for machine in chosen]
     return ModelledWatts(sum(watts for watts, _ in told), tuple(step for _, step in told))
 
 
 def _of_class(machine: MachineClass, share: float | None) -> tuple[float, str]:
-    """Watts of all machines of a class, and how they follow."""
+    """Watts of all machines of a class, and the arithmetic."""
     assert machine.power_loaded is not None
     loaded_w, count = machine.power_loaded.value, machine.count
     name = f"{machine.name}: {count} x"
@@ -65,7 +65,7 @@ def _of_class(machine: MachineClass, share: float | None) -> tuple[float, str]:
 
 
 def predicted_work(made: Prediction, profile: Profile) -> tuple[PredictedWork, ...]:
-    """The work of a watt: of all nodes, and of each architecture beside the other where there are two.
+    """Work per watt of all nodes, and of each architecture by itself where there are two.
 
     SpecError where a class of nodes has no `power_loaded`.
     """

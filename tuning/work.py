@@ -1,4 +1,4 @@
-"""What an operation will cost on other hardware: demands in machine-independent units, for a given shape."""
+"""The cost of an operation on other hardware: demands in machine-independent units, for a given shape."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cephlab.tuning.workload import BARE, FLOWS, STRIPE_UNIT, Flow, Shape
 
 MEASURE = "`cephlab measure` makes it"
 _FAR = 4
-"""A block so many times larger or smaller than the measured ones is called extrapolated."""
+"""A block this many times larger or smaller than the measured ones counts as extrapolated."""
 LOADED = "load generator"
 """A load generator's first thread, whichever dynamic loader started it."""
 
@@ -60,10 +60,10 @@ def _combine(left: Price, right: Price, a: float, b: float) -> Price:
 class OperationWork:
     """The price of one client operation of `shape`, by role; replica: of ONE of them. gateway: None: not measured.
 
-    doubts: what makes the figures weak, as sentences. reread: of reading ONE chunk where a stripe must be read before
-    it is written (see `with_reread`); None: nothing is read, or it was not measured. reread_within: such reads were
-    measured as a part of `primary` and `replica`. metadata_reads: of RocksDB's device for each shard read. release: of
-    the Ceph that it was measured with.
+    doubts: what makes the figures weak, as sentences. reread: price of reading ONE chunk where a stripe must be read
+    before it is written (see `with_reread`); None: nothing is read, or it was not measured. reread_within: such reads
+    were measured as a part of `primary` and `replica`. metadata_reads: reads of RocksDB's device for each shard read.
+    release: of the Ceph on which it was measured.
     """
 
     shape: Shape
@@ -82,8 +82,8 @@ class OperationWork:
 def work_for(demands: Sequence[Demand], shape: Shape) -> OperationWork:
     """Fit measured demands to a shape; SpecError when no measured demand fits.
 
-    Demands of the same operation are used, of the same protection (copies or EC) if possible; between two block sizes a
-    straight line is drawn.
+    Demands of the same operation are used, if possible with the same protection (copies or EC). Between two block sizes
+    a straight line is drawn.
     """
     chosen = _choose(demands, shape, shape.block_bytes)
     merged = _line([(demand.operation.block_bytes, _protected(demands, demand, shape)) for demand in chosen], shape)
@@ -93,7 +93,7 @@ def work_for(demands: Sequence[Demand], shape: Shape) -> OperationWork:
         doubts += (f"{shape.operation} was measured on {chosen[0].operation.protection} only.",)
     elif shape.k and not all(demand.operation.k for demand in chosen):
         size = int(shape.shard_bytes)
-        first = f"Erasure coding was not measured: a shard is at the price of a copy of {size} B."
+        first = f"Erasure coding was not measured: a shard is priced as a copy of {size} B."
         doubts += (first, *_doubts(_choose(_copied(demands), shape, size), shape, size))
         derivation += Derivation((DerivationStep("EC", "", first),))
     return OperationWork(
@@ -119,10 +119,10 @@ def _copied(demands: Sequence[Demand]) -> list[Demand]:
 
 
 def _protected(demands: Sequence[Demand], demand: Demand, shape: Shape) -> Prices:
-    """What a demand's block costs with the protection of `shape`.
+    """Prices of a demand's block with the protection of `shape`.
 
-    The leader's cost of an erasure code grows with the shards that it talks to: a straight line through two codes. A
-    code that was not measured is one of copies of a shard's size.
+    With an erasure code the primary's cost grows with the number of other shards: a straight line through two codes.
+    Where no code was measured, shards cost as much as copies of their size.
     """
     prices = _prices(demand)
     if shape.bare:
@@ -139,7 +139,7 @@ def _protected(demands: Sequence[Demand], demand: Demand, shape: Shape) -> Price
 
 
 def _differs_in_code(demand: Demand, other: Demand) -> bool:
-    """Whether both are of one operation with erasure codes, and ask different numbers of OSDs."""
+    """Whether both are the same operation with erasure codes, but ask different numbers of OSDs."""
     first, second = demand.operation, other.operation
     alike = (first.name, first.block_bytes, demand.release) == (second.name, second.block_bytes, other.release)
     stripes = _shape(demand).reads_first == _shape(other).reads_first
@@ -147,7 +147,7 @@ def _differs_in_code(demand: Demand, other: Demand) -> bool:
 
 
 def _asked(operation: Operation, shape: Shape) -> int:
-    """Other OSDs that the leader of an operation asks: k - 1 for a read of an erasure code, else all that hold it."""
+    """Other OSDs that the primary asks: k - 1 for an erasure-coded read, else all others with a copy or shard."""
     return (operation.k if shape.flow is Flow.READ and operation.k else operation.shards) - 1
 
 
@@ -172,19 +172,19 @@ def _doubts(chosen: Sequence[Demand], shape: Shape, block_bytes: int) -> tuple[s
         doubts.append(f"{shape.operation} was not measured at {block_bytes} B; {', '.join(names)} stands in for it.")
     if shape.k and shape.stripe_unit != STRIPE_UNIT:
         doubts.append(
-            f"A stripe unit of {shape.stripe_unit} B was never measured: shards and chunks are of it, their costs of "
-            f"{STRIPE_UNIT} B."
+            f"A stripe unit of {shape.stripe_unit} B was never measured: shards and chunks have that size, and the "
+            f"costs of {STRIPE_UNIT} B."
         )
     releases = sorted({demand.release for demand in chosen})
     if len(releases) > 1:
         doubts.append(
-            f"The line for {shape.operation} of {block_bytes} B is between releases: {' and '.join(releases)}."
+            f"{shape.operation} of {block_bytes} B is on a line between two releases: {' and '.join(releases)}."
         )
     return tuple(doubts)
 
 
 def _choose(demands: Sequence[Demand], shape: Shape, block_bytes: int) -> list[Demand]:
-    """One demand, or two whose block sizes a line is drawn through; SpecError for one without a core speed."""
+    """One demand, or two to draw a line through by block size; SpecError for a demand without a core speed."""
     usable = _usable(demands, shape, block_bytes)
     sizes = sorted({demand.operation.block_bytes for demand in usable})
     chosen = [_closest(usable, size, shape) for size in _around(sizes, block_bytes, shape)]
@@ -208,10 +208,10 @@ def _line(priced: Sequence[tuple[int, Prices]], shape: Shape) -> Prices:
 
 
 def _usable(demands: Sequence[Demand], shape: Shape, block_bytes: int) -> list[Demand]:
-    """Demands to use for a block size: of the same operation, and for copies of copies.
+    """Demands to use for a block size: of the same operation, and for copies only those with copies.
 
-    Where these do not suffice, random ones stand in for sequential ones, and the other way round; then erasure codes
-    for copies. Kin on either side of a size say more of it than a line drawn far beyond.
+    Where these are not enough, random ones stand in for sequential ones and the other way round; then erasure codes for
+    copies. Similar demands on both sides of a size say more than a line that is drawn far beyond it.
     """
     kin = [demand for demand in demands if not demand.emulated and _kin(demand, shape)]
     exact = [demand for demand in kin if demand.operation.name == shape.operation]
@@ -223,7 +223,7 @@ def _usable(demands: Sequence[Demand], shape: Shape, block_bytes: int) -> list[D
     if kin:
         return kin
     known = ", ".join(sorted({f"{d.operation.name} {d.operation.block_bytes} B" for d in demands})) or "none"
-    raise SpecError(f"no measured demand speaks for {shape.operation}", f"measured: {known}", MEASURE)
+    raise SpecError(f"no measured demand fits {shape.operation}", f"measured: {known}", MEASURE)
 
 
 def _kin(demand: Demand, shape: Shape) -> bool:
@@ -239,7 +239,7 @@ def _around(sizes: Sequence[int], wanted: int, shape: Shape) -> list[int]:
     """The block sizes to draw a line through: the wanted one, its neighbours, or the two largest or smallest."""
     if wanted in sizes:
         return [wanted]
-    if shape.bare:  # how large the objects are does not matter to their names
+    if shape.bare:  # the size of the objects does not matter to their names
         return [min(sizes, key=lambda size: abs(size - wanted))]
     if len(sizes) < 2:
         raise SpecError(
@@ -255,7 +255,7 @@ def _around(sizes: Sequence[int], wanted: int, shape: Shape) -> list[int]:
 def _closest(usable: Sequence[Demand], size: int, shape: Shape) -> Demand:
     """The demand of a block size that is closest to a shape: by operation, protection, and number of copies.
 
-    Of equal ones it is the one with the most in flight, like a loaded cluster.
+    Of equally close ones it is the one with the most in flight, like a loaded cluster.
     """
     fitting = [demand for demand in usable if demand.operation.block_bytes == size]
 
@@ -269,10 +269,10 @@ def _closest(usable: Sequence[Demand], size: int, shape: Shape) -> Demand:
 
 
 def _prices(demand: Demand) -> dict[Role, Price]:
-    """Prices by role. The replicas' cost is divided by the number of those that take part.
+    """Prices by role. The replicas' cost is divided by the number of replicas that take part.
 
-    The shards of an index have leaders of their own on all OSDs: a page of it costs no leader of objects and its
-    replicas, but leaders alone.
+    The shards of an index have their own primary OSDs, spread over all OSDs: a page of it costs primaries only, no
+    replicas.
     """
     shape = _shape(demand)
     others = max(1, _asked(demand.operation, shape))
@@ -296,7 +296,7 @@ def _price(demand: Demand, role: Role) -> Price:
 
 
 def _threads(measured: Mapping[str, float], speed: float) -> dict[str, float]:
-    """Points by thread. A program that a dynamic loader started has the loader's name on its first thread."""
+    """Points by thread. The first thread of a program that a dynamic loader started has the loader's name."""
     points: dict[str, float] = {}
     for name, seconds in measured.items():
         known = LOADED if name.startswith("ld-") else name
@@ -333,13 +333,13 @@ def _us(demand: Demand, role: Role) -> str:
     return f"{demand.cpu_s(role) * 1e6:.0f} us"
 
 
-REREAD_SOURCE = "ECBackend reads the k chunks of a stripe that is written in part; osd_pool_erasure_code_stripe_unit"
+REREAD_SOURCE = "ECBackend reads the k chunks of a partly written stripe; osd_pool_erasure_code_stripe_unit"
 
 
 def with_reread(demands: Sequence[Demand], work: OperationWork) -> OperationWork:
     """Add the price of chunks that must be read before the write, or a doubt where it was not measured.
 
-    A chunk costs as much as a random read of its size costs the leading OSD.
+    A chunk costs as much as a random read of its size costs the primary OSD.
     """
     shape = work.shape
     if not shape.reads_first or work.reread_within:
@@ -348,7 +348,7 @@ def with_reread(demands: Sequence[Demand], work: OperationWork) -> OperationWork
     try:
         chunk = work_for(demands, Shape("randread", shape.stripe_unit, 1, 1, replicas=1)).primary
     except SpecError:
-        doubt = "An overwrite of a part of a stripe reads the stripe first: CPU of these reads was not measured."
+        doubt = "Overwriting a part of a stripe reads the stripe first: the CPU of these reads was not measured."
         return replace(work, doubts=(*work.doubts, doubt))
     step = DerivationStep(
         "read before the write", how, f"{shape.k} chunks at {chunk.cpu * 1e3:.3f} point-ms each", REREAD_SOURCE

@@ -1,4 +1,4 @@
-"""Workload shapes: which operation a cluster does, for how many clients, and how many at a time."""
+"""Workload shapes: which operation a cluster does, for how many clients, and how many are in flight."""
 
 import re
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from cephlab.lab.telemetry.describe import size_text
 
 
 class Flow(StrEnum):
-    """Which way data goes."""
+    """The direction in which data moves."""
 
     READ = "read"
     WRITE = "write"
@@ -39,7 +39,7 @@ OPERATIONS = (*FLOWS, "randrw70")
 """What can be asked for; the number of a mix is its share of reads in per cent."""
 
 PAGE_BYTES = 288_000
-"""One page of LIST with 1000 names, as measured from an OSD to the gateway. Its XML is taken as as large."""
+"""One page of LIST with 1000 names, as measured from an OSD to the gateway. Its XML is assumed to be as large."""
 
 STRIPE_UNIT = 4096
 """osd_pool_erasure_code_stripe_unit, Ceph's default: bytes of one chunk; a stripe has k of them.
@@ -74,7 +74,7 @@ class Shape:
         if self.operation not in FLOWS and not _MIX.fullmatch(self.operation):
             wanted = ", ".join(OPERATIONS)
             raise SpecError(
-                "the operation is not known to the model", f"got {self.operation!r}, wanted one of {wanted}"
+                "the model does not know the operation", f"got {self.operation!r}, wanted one of {wanted}"
             )
         if self.stripe_unit % STRIPE_UNIT or self.stripe_unit <= 0:
             raise SpecError(
@@ -122,7 +122,7 @@ class Shape:
 
     @property
     def shard_bytes(self) -> float:
-        """What one of these OSDs stores: the whole block, or its chunk of each stripe that the block touches."""
+        """Bytes that one of these OSDs stores: the whole block, or its chunk of each stripe that the block touches."""
         if self.bare:
             return 0.0
         if not self.k:
@@ -171,7 +171,7 @@ def parse_block(text: str, what: str = "the block size") -> int:
     """Bytes of "4k", "64KiB", "4M" or "4096", in powers of two as fio has them; SpecError otherwise. what: its name."""
     match = _BLOCK.fullmatch(text.strip())
     if not match:
-        raise SpecError(f"{what} does not fit", f"got {text!r}, wanted such as 4k, 64k or 4M")
+        raise SpecError(f"{what} does not fit", f"got {text!r}, wanted e.g. 4k, 64k or 4M")
     return int(match[1]) << {"": 0, "k": 10, "m": 20}[match[2].lower()]
 
 
@@ -181,5 +181,5 @@ def parse_ec(text: str, what: str = "the erasure code") -> tuple[int, int]:
         return 0, 0
     match = _EC.fullmatch(text.strip())
     if not match:
-        raise SpecError(f"{what} does not fit", f"got {text!r}, wanted such as 4+2")
+        raise SpecError(f"{what} does not fit", f"got {text!r}, wanted e.g. 4+2")
     return int(match[1]), int(match[2])

@@ -222,7 +222,7 @@ def test_a_load_without_measure_is_answered_at_once(world: World) -> None:
     ("arguments", "said"),
     [
         (("predict", "--profile", "nonesuch"), "no profile is named"),
-        (("predict", *ALTRA, "--op", "scrub"), "not known to the model"),
+        (("predict", *ALTRA, "--op", "scrub"), "the model does not know the operation"),
         (("predict", *ALTRA, "--bs", "4q"), "--bs does not fit"),
         (("predict", *ALTRA, "--ec", "4"), "--ec does not fit"),
         (("predict", *ALTRA, "--sweep", "disks"), "--sweep"),

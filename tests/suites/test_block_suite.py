@@ -199,7 +199,7 @@ def test_machines_of_a_profile_that_the_model_says_nothing_of_do_not_pass(
     lab: str, outcome: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_home: Path) -> None:
-        raise SpecError("no measured demand speaks for randread", "measured: randwrite")
+        raise SpecError("no measured demand fits randread", "measured: randwrite")
 
     monkeypatch.setattr(expected, "find_demands", refuse)
     stage = stage_in(tmp_path, lab, "ampere-altra-4n")
@@ -210,7 +210,7 @@ def test_machines_of_a_profile_that_the_model_says_nothing_of_do_not_pass(
     assert verdict.outcome is outcome
     if outcome is Outcome.INCONCLUSIVE:
         assert "limits for randread on the profile's machines, which the model cannot give" in verdict.reason
-        assert "no measured demand speaks for randread" in verdict.reason
+        assert "no measured demand fits randread" in verdict.reason
 
 
 def result(iops: float, latency_s: float, stddev: float = 0.0, samples: int = 20) -> FioResult:

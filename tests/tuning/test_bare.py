@@ -28,9 +28,9 @@ def test_names_do_not_depend_on_how_large_the_objects_are() -> None:
 
 def test_nothing_else_stands_in_for_a_delete_and_it_for_nothing_else() -> None:
     puts = [demand("put"), demand("put", 65536)]
-    with pytest.raises(SpecError, match="no measured demand speaks for delete"):
+    with pytest.raises(SpecError, match="no measured demand fits delete"):
         predict(puts, NODES, Shape("delete", 4096, 10, 10))
-    with pytest.raises(SpecError, match="no measured demand speaks for put"):
+    with pytest.raises(SpecError, match="no measured demand fits put"):
         predict([DELETE], NODES, Shape("put", 4096, 10, 10))
 
 

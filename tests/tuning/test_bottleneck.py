@@ -151,7 +151,7 @@ def test_every_step_of_a_prediction_is_told_in_its_order() -> None:
         "demand D of n: disk d",
         "bounds with 32 in flight",
         "queues with 32 in flight",
-        "predicted: the least of the queues",
+        "predicted: the lower of the queueing result",
         "latency: 32 / ",
     )
     places = [next((number for number, line in enumerate(told) if line.startswith(one)), -1) for one in beginnings]

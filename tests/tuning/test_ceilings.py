@@ -60,7 +60,7 @@ def test_cpu_of_a_node_is_spent_on_what_it_leads_copies_and_passes_on() -> None:
 
     # 2 led, 2 copied and 0.5 passed on, of 20 points; of two copies the operation waits for the last.
     assert figures(cpu) == (4.5e-3 / 20, 4, (2e-3 + 2e-3 * LAST_OF_2 + 0.5e-3) / 20 * 4)
-    parts = "0.250 x 8.000 led + 0.500 x 4.000 copied + 0.250 x 2.000 gateway"
+    parts = "0.250 x 8.000 primary + 0.500 x 4.000 replica + 0.250 x 2.000 gateway"
     assert told(cpu) == (f"10 cores x 2.00 points / ({parts} point-ms)", "4,444 ops/s")
     assert (cpu.step.what, cpu.step.source) == ("ceiling of n: CPU", UTILISATION_LAW)
     assert not cpu.batches
@@ -83,7 +83,7 @@ def test_a_part_of_a_stripe_costs_reading_the_others_first() -> None:
 
     # A sixth led, five sixths copied, four of six chunks read; both wait for the last of those that work at once.
     assert figures(cpu) == (4e-3 / 10, 6, (1e-3 + 1e-3 * LAST_OF_5 + 2e-3 * LAST_OF_4) / 10 * 6)
-    parts = "0.167 x 6.000 led + 0.833 x 1.200 copied + 0.667 x 3.000 read before"
+    parts = "0.167 x 6.000 primary + 0.833 x 1.200 replica + 0.667 x 3.000 read before"
     assert told(cpu)[0] == f"10 cores x 1.00 points / ({parts} point-ms)"
 
 

@@ -73,7 +73,7 @@ def test_a_code_that_was_not_measured_is_one_of_copies() -> None:
 
     # A shard of 64 KiB in 4+2 is 16 KiB: a fifth of the way from 0.5 ms to 2 ms.
     assert (made.primary.cpu, made.replica.cpu) == pytest.approx((0.004, 0.0008))
-    assert made.doubts[0].startswith("Erasure coding was not measured: a shard is at the price of a copy of 16384 B")
+    assert made.doubts[0].startswith("Erasure coding was not measured: a shard is priced as a copy of 16384 B")
 
 
 def test_between_a_measured_code_and_copies_each_end_is_priced_by_itself() -> None:

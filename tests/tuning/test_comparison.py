@@ -208,7 +208,11 @@ def test_the_report_takes_runs_of_other_archives_beside_its_own(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("more", "said"),
-    [({"anywhere": True}, "anywhere needs here"), ({"scatter": 2.0}, "here has to say why"), ({"scatter": 0.5}, "1 or more")],
+    [
+        ({"anywhere": True}, "anywhere needs here"),
+        ({"scatter": 2.0}, "here has to say why"),
+        ({"scatter": 0.5}, "1 or more"),
+    ],
 )
 def test_what_is_not_judged_says_why(more: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):

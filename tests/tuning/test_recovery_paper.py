@@ -40,7 +40,7 @@ def test_an_erasure_code_reads_k_times_what_is_lost() -> None:
     assert coded.limit == "reading disks"
     assert coded.seconds == pytest.approx(1e9 / (5e8 / 4))
     assert copies.seconds < coded.seconds
-    assert any("5 d x 100 MB/s x 1 / 4 read of each byte" in line for line in coded.derivation.lines())
+    assert any("5 d x 100 MB/s x 1 / 4 read per byte" in line for line in coded.derivation.lines())
 
 
 @pytest.mark.parametrize("slow_first", [True, False])

@@ -117,7 +117,7 @@ def test_the_edge_of_what_fits_is_taken(table: dict[str, Any], changes: dict[str
         (LOAD, {"at_least": None}, "no limit"),
         (LOAD, {"at_least": ["1 IOPS"]}, "at_least"),
         (LOAD, {"mean_at_most": "1 IOPS"}, "mean_at_most"),
-        (LOAD, {"bs": "-4k"}, "such as 4k"),
+        (LOAD, {"bs": "-4k"}, "for example 4k"),
         (LOAD, {"kind": "recovery"}, "recovery.at_most"),
         (LOAD, {"kind": ""}, "one of load"),
         (RECOVERY, {"fill": 0.951}, "fill"),

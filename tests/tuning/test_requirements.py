@@ -132,7 +132,7 @@ REFUSED = (
     (WRITES, "randwrite", "scrub", "op: got 'scrub'", "wanted one of read, randread"),
     (WRITES, '"replicated:2"', '"raid:5"', "requirements.0.load.protection: got 'raid:5'", "replicated:N or ec:K+M"),
     (WRITES, '"replicated:2"', '"replicated:0"', "got 'replicated:0'", "replicated:N or ec:K+M"),
-    (WRITES, '"4k"', '"4 elephants"', "requirements.0.load.bs: got '4 elephants'", "such as 4k"),
+    (WRITES, '"4k"', '"4 elephants"', "requirements.0.load.bs: got '4 elephants'", "for example 4k"),
     (WRITES, 'op = "randwrite"', "", "op or mix", "exactly one"),
     (WRITES, 'op = "randwrite"', "mix = { randread = 0.7, randwrite = 0.7 }", "mix: got shares of 1.4", "wanted: 1"),
     (WRITES, 'op = "randwrite"', "mix = { get = 0.5, randwrite = 0.5 }", "mix: got objects and blocks", "neither"),

@@ -84,7 +84,7 @@ def test_an_interval_is_around_the_prediction() -> None:
     known = Trust(READ, 2.0, 3)
 
     assert known.around(100.0) == (50.0, 200.0)
-    assert str(known) == "90 % within 2.00 times, from 3 test beds of small reads left out"
+    assert str(known) == "90 % within a factor of 2.00, from 3 test beds of small reads left out"
 
 
 def test_what_was_never_validated_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,14 +68,14 @@ def test_every_unit_is_tried_above() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("5", 'a figure above 0 with its unit, such as "10 s"; units: s, ms, us, min, h'),
-        ("-5 s", 'a figure above 0 with its unit, such as "10 s"; units: s, ms, us, min, h'),
-        ("5 s s", 'a figure above 0 with its unit, such as "10 s"; units: s, ms, us, min, h'),
+        ("5", 'a figure above 0 with its unit, e.g. "10 s"; units: s, ms, us, min, h'),
+        ("-5 s", 'a figure above 0 with its unit, e.g. "10 s"; units: s, ms, us, min, h'),
+        ("5 s s", 'a figure above 0 with its unit, e.g. "10 s"; units: s, ms, us, min, h'),
         ("5 d", "one of the units s, ms, us, min, h"),
         ("5 GB", "one of the units s, ms, us, min, h"),
         ("5 kIOPS", "one of the units s, ms, us, min, h"),
         ("0 s", "a figure above 0"),
-        ("9" * 400 + " s", "a figure that is not infinite"),
+        ("9" * 400 + " s", "a finite figure"),
     ],
 )
 def test_what_is_no_figure_is_refused(text: str, said: str) -> None:

@@ -323,7 +323,7 @@ def test_what_is_no_shape_is_refused() -> None:
         parse_block("4x")
     with pytest.raises(SpecError, match="erasure code"):
         parse_ec("4-2")
-    with pytest.raises(SpecError, match="not known"):
+    with pytest.raises(SpecError, match="does not know the operation"):
         Shape("scrub", 4096, 1, 1)
     assert parse_ec("4+2") == (4, 2)
     assert parse_ec("") == (0, 0)
