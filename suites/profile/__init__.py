@@ -1,6 +1,6 @@
-"""What hardware is wanted for: each requirement of the run's profile, predicted, or measured where its machines are."""
+"""Requirements on hardware: each one of the run's profile, predicted, or measured where the machines exist."""
 
 from cephlab.lab.scenario.scenario import Scenario
 
 SCENARIOS: tuple[Scenario, ...] = ()
-"""None without a profile: `wanted.scenarios_of` makes one of each of its requirements."""
+"""Empty without a profile: `wanted.scenarios_of` makes one scenario of each requirement."""

@@ -1,4 +1,4 @@
-"""Measures a requirement of recovery: a sample is written, nodes' OSDs stop and leave, the others copy it again."""
+"""Measures a recovery requirement: writes a sample, takes nodes' OSDs out, and times their recovery."""
 
 import math
 from collections.abc import Sequence
@@ -28,23 +28,23 @@ from cephlab.tuning.requirements import Protection, RecoveryRequirement
 from cephlab.tuning.units import Measure, show
 
 SAMPLE_BYTES = {Tier.QUICK: 8 << 30, Tier.FULL: 32 << 30}
-"""On each OSD, where a twentieth of the disks is not less."""
+"""Bytes on each OSD, or a twentieth of the disks if that is less."""
 EVERY_S = 2.0
 RECOVERED_S = {Tier.QUICK: 900.0, Tier.FULL: 3600.0}
 STEADY = 0.8
-"""Of the sample: what comes after it is of fewer OSDs, as some are done."""
+"""Share of the sample. After it the rate falls, as some OSDs have finished."""
 LEAST_COPIED = 0.9
-"""Of what has to be copied by the placement before and after, by Ceph's own count."""
+"""Share of the bytes to copy, which follow from the placement before and after, in Ceph's own count."""
 MOST_HELD = 0.001
-"""Of the disks: what others stored there would be copied too, and takes its time."""
+"""Share of the disks. Other data on them would be copied too, and takes time."""
 HEALTHY_S = 600.0
 
 
 @dataclass(frozen=True)
 class Sample:
-    """points: seconds since the OSDs were marked out, and the share of the sample that is copied again by then.
+    """points: seconds since the OSDs were marked out, and the share of the sample that was recovered by then.
 
-    held_bytes: what the lost OSDs held of it; whole: whether its PGs were clean in the end.
+    held_bytes: its bytes on the lost OSDs; whole: whether its PGs were clean in the end.
     """
 
     points: Sequence[tuple[float, float]]
@@ -53,16 +53,16 @@ class Sample:
 
 
 def unfit(requirement: RecoveryRequirement) -> str:
-    """Why taking OSDs out shows nothing of a requirement; empty where it does."""
+    """Why taking OSDs out tells nothing about a requirement; empty where it does."""
     if requirement.replaced:
-        return "no machine is bought to replace one of those that are there, and theirs are not emptied"
+        return "there is no new machine to replace a lost one, and no existing one is emptied for it"
     if requirement.share < 1:
-        return f"clients that leave recovery {requirement.share:g} of disks and network are not made"
+        return f"no client load is made that leaves recovery {requirement.share:g} of disks and network"
     return ""
 
 
 def lost(stage: Stage, profile: Profile, trust: Trust, requirement: RecoveryRequirement) -> Seen | str:
-    """The time for the required bytes at the rate of a sample; a sentence where nothing may be taken out."""
+    """The time for the required bytes at the rate of a sample; a sentence where no OSDs may be taken out."""
     nodes = sorted(osd_nodes(stage.cluster), key=_disks_bytes)
     cut = len(nodes) - requirement.nodes_lost
     if said := unfit_there(stage.cluster, profile, nodes, cut, requirement.protection):
@@ -76,7 +76,7 @@ def lost(stage: Stage, profile: Profile, trust: Trust, requirement: RecoveryRequ
 
 
 def unfit_there(cluster: Cluster, profile: Profile, nodes: Sequence[Node], left: int, guard: Protection) -> str:
-    """Why no OSDs are taken out of that cluster; empty where they may be. left: machines afterwards."""
+    """Why no OSDs are taken out of this cluster; empty where they may be. left: machines afterwards."""
     if other := unlike(cluster, profile):
         return other
     if left < shards_of(guard):
@@ -84,7 +84,7 @@ def unfit_there(cluster: Cluster, profile: Profile, nodes: Sequence[Node], left:
         return f"{guard} on the {machines}: CRUSH's default rule leaves PGs undersized there"
     held = sum(int(pool["stats"]["stored"]) for pool in cluster.client.mon("df")["pools"])
     if held > MOST_HELD * sum(map(_disks_bytes, nodes)):
-        return f"the cluster holds {show(held, Measure.BYTES)} of others, which would be copied too"
+        return f"the cluster holds {show(held, Measure.BYTES)} of other data, which would be copied too"
     return ""
 
 
@@ -93,12 +93,12 @@ def _disks_bytes(node: Node) -> int:
 
 
 def sampled(stage: Stage, profile: Profile, guard: Protection, osds: Sequence[int]) -> Sample:
-    """Write a sample, lose these OSDs, and look at what the others copy. Afterwards everything is as before."""
+    """Write a sample, lose these OSDs, and watch the others copy it. Afterwards everything is as before."""
     cluster, names = stage.cluster, [str(osd) for osd in osds]
     count, shards, shown = len(cluster.load_nodes()), shards_of(guard), guard.k or 1
     wanted = SAMPLE_BYTES[stage.tier] * len(cluster.osd_ids()) * shown // (shards * count)
     size_bytes = scale(profile).image_bytes(wanted, count, copies=shards / shown)
-    # They are in already. What the list of an attached cluster does not have is refused before anything is written.
+    # They are in already. An OSD that an attached cluster's list does not allow is refused before anything is written.
     cluster.client.mon("osd in", ids=names)
     with ExitStack() as undo:
         undo.callback(cluster.wait_healthy, HEALTHY_S)
@@ -136,9 +136,9 @@ def where(cluster: Cluster, pool: str, k: int) -> list[PlacedPg]:
 
 
 def followed(cluster: Cluster, pool: str, most_s: float) -> tuple[list[tuple[float, int]], bool]:
-    """(seconds, bytes that Ceph has recovered in a pool) again and again; and whether its PGs are clean in the end.
+    """(seconds, bytes that Ceph has recovered in a pool) at each look; and whether its PGs are clean in the end.
 
-    Those of other pools may never be: Ceph's own has three copies, whatever is left.
+    PGs of other pools may never be clean: Ceph's own pool has three copies, however many machines are left.
     """
     deadline, points = Deadline.after(most_s * cluster.patience), []
     while True:
@@ -151,35 +151,35 @@ def followed(cluster: Cluster, pool: str, most_s: float) -> tuple[list[tuple[flo
 
 
 def steady(points: Sequence[tuple[float, float]]) -> list[float]:
-    """Shares a second between looks: without the first, in which PGs peer, and what is copied after STEADY."""
+    """Shares a second between looks, without the first, while PGs peer, and without those after STEADY."""
     pairs = list(pairwise(points))[1:]
     return [(share - before) / (at_s - from_s) for (from_s, before), (at_s, share) in pairs if share <= STEADY]
 
 
 def seen_of(sample: Sample, whole_bytes: float, slower: float) -> Seen:
-    """The time to copy `whole_bytes` of the lost OSDs. slower: by how much it may be, the fuller the disks are.
+    """The time to copy `whole_bytes` of the lost OSDs. slower: the factor by which fuller disks may be slower.
 
-    By the steady rate; the slow end is not before that of the sample's whole time, with its beginning and its end.
+    It follows from the steady rate; the slow end is at least the sample's whole time, with beginning and end.
     """
     rates, (took_s, share) = steady(sample.points), sample.points[-1] if sample.points else (0.0, 0.0)
     if not sample.whole:
-        return Seen(None, why_not=f"the sample was not whole again within {took_s:,.0f} s")
+        return Seen(None, why_not=f"the sample was not fully recovered within {took_s:,.0f} s")
     if share < LEAST_COPIED or sample.held_bytes <= 0:
-        return Seen(None, why_not=f"by Ceph's count only {share:.0%} was copied of what had to be")
+        return Seen(None, why_not=f"by Ceph's count only {share:.0%} of the bytes to copy were copied")
     if len(rates) < LEAST_BATCHES or not any(rates):
-        return Seen(None, why_not=f"the sample was whole again within {took_s:.3g} s: too soon for a steady rate")
+        return Seen(None, why_not=f"the sample was fully recovered within {took_s:.3g} s: too soon for a steady rate")
     rate, times = interval(rates), whole_bytes / sample.held_bytes
     slow_s = max(times / rate.low if rate.low > 0 else math.inf, times * took_s) * slower
     found = Interval(times / rate.mean, times / rate.high, slow_s, rate.samples)
     said = (
-        f"Recovery was measured of {show(sample.held_bytes, Measure.BYTES)} on the lost OSDs, without clients, and "
-        f"taken {times:,.4g} times: from the upper end of its steady rate to the slower of the lower end and its whole "
-        f"time of {took_s:,.0f} s{_fuller(slower)}.",
-        "Not measured: that it goes on like that on disks as full as is required, and the scan of a backfill, which "
-        "PGs with a short past do without.",
+        f"Recovery of {show(sample.held_bytes, Measure.BYTES)} on the lost OSDs was measured without clients, and its "
+        f"time multiplied by {times:,.4g}: from the upper end of the steady rate to the slower of its lower end and "
+        f"the whole time of {took_s:,.0f} s{_fuller(slower)}.",
+        "Not measured: whether the rate is the same on disks as full as required, and the scan of a backfill, which "
+        "PGs with a short history do not need.",
     )
     return Seen(found, said)
 
 
 def _fuller(slower: float) -> str:
-    return f", {slower:.3g} times as long on rotating disks, the model's error of a recovery" if slower > 1 else ""
+    return f", times {slower:.3g} on rotating disks, the model's error for recovery" if slower > 1 else ""

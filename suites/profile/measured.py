@@ -1,4 +1,4 @@
-"""Measures what a profile's own machines do under the load of a requirement: fio from every client machine at once."""
+"""Measures a profile's own machines under a required load: fio runs on every client machine at once."""
 
 import math
 import time
@@ -25,7 +25,7 @@ from cephlab.tuning.units import Measure
 
 POOL = "wanted"
 IMAGE_BYTES = 4 << 30
-"""Of one load generator, where its share of the disks is not less: dozens of them are far beyond OSDs' memory."""
+"""For one load generator, or its share of the disks if that is less: dozens of them far exceed the OSDs' memory."""
 SECONDS = {Tier.QUICK: 30.0, Tier.FULL: 120.0}
 RAMP_S = 5.0
 PGS_PER_OSD = 100
@@ -38,7 +38,7 @@ PATTERNS = {
     "randread": "randread",
     "randwrite": "randwrite",
 }
-"""Operation of the model -> pattern of fio. Objects go through a gateway, which fio does not reach."""
+"""Operation of the model -> fio's pattern. Objects go through a gateway, which fio cannot use."""
 MIXES = {frozenset({"randread", "randwrite"}): "randrw", frozenset({"read", "write"}): "rw"}
 
 
@@ -53,12 +53,12 @@ class FioLoad:
 def load_of(requirement: Requirement) -> FioLoad | str:
     """How fio makes a requirement's load; a sentence on why it cannot."""
     if not isinstance(requirement, LoadRequirement):
-        return f"{requirement.kind} is predicted only"
+        return f"a requirement of kind {requirement.kind} is predicted only"
     if requirement.op in PATTERNS:
         return FioLoad(PATTERNS[requirement.op], {})
     pattern = MIXES.get(frozenset(requirement.mix))
     if pattern is None:
-        return f"fio does not make {requirement.op or ' and '.join(requirement.mix)} on images"
+        return f"fio cannot make {requirement.op or ' and '.join(requirement.mix)} on images"
     reads = requirement.mix["read" if "read" in requirement.mix else "randread"]
     return FioLoad(pattern, {"rwmixread": f"{round(reads * 100)}"})
 
@@ -67,7 +67,7 @@ def load_of(requirement: Requirement) -> FioLoad | str:
 class Measured:
     """Intervals of the rate in ops/s, the mean latency and the 99th percentile in seconds; None: fio did not say.
 
-    plug: what each machine took meanwhile at its plug, as measured; empty where it was not, and `unplugged` says why.
+    plug: each machine's energy at its plug, as measured; empty where it was not, and `unplugged` says why.
     """
 
     rate: Interval
@@ -78,18 +78,18 @@ class Measured:
     said: tuple[str, ...] = ()
 
     def lack(self, metric: str) -> str:
-        """Why there is no figure beside a prediction of that metric."""
-        return "fio gave none" if metric.startswith(PERCENTILE) else self.unplugged
+        """Why there is no figure to compare with a prediction of that metric."""
+        return "fio reported none" if metric.startswith(PERCENTILE) else self.unplugged
 
     def of(self, metric: str, kind: Measure, requirement: Requirement) -> Interval | None:
-        """The interval beside a prediction of that metric, in its unit; None where there is none."""
+        """The interval to compare with a prediction of that metric, in its unit; None where there is none."""
         if metric.startswith(PERCENTILE):
             return self.p99
         if metric == "mean latency":
             return self.mean
         rate = self.rate
         if kind is Measure.WORK:
-            # By watts of the profile, which is a model, nothing that was measured is decided.
+            # The watts of a profile are a model: they must not decide about something measured.
             done = work_per_watt(rate, self.plug) if self.plug else None
             return replace(rate, mean=done.value, low=done.low, high=done.high) if done else None
         assert isinstance(requirement, LoadRequirement)
@@ -99,9 +99,9 @@ class Measured:
 
 @dataclass(frozen=True)
 class Seen:
-    """The one figure of a requirement that is no load, in its unit; None where `why_not` says why there is none.
+    """The one figure of a requirement other than a load, in its unit; None where `why_not` says why there is none.
 
-    said: sentences on what it rests on.
+    said: sentences on what the figure rests on.
     """
 
     interval: Interval | None
@@ -113,12 +113,12 @@ class Seen:
         return self.why_not
 
     def of(self, _metric: str, _kind: Measure, _requirement: Requirement) -> Interval | None:
-        """The interval beside the requirement's only prediction."""
+        """The interval to compare with the requirement's only prediction."""
         return self.interval
 
 
 def measure(stage: Stage, requirement: LoadRequirement, load: FioLoad, profile: Profile) -> Measured:
-    """Run every load generator at once, each with an image of its own that was written twice over."""
+    """Run all load generators at once, each on an image of its own that was written twice."""
     size_bytes = scale(profile).image_bytes(IMAGE_BYTES, requirement.clients)
     with images(stage.cluster, requirement.protection, requirement.clients, size_bytes) as targets:
         jobs = [
@@ -141,11 +141,11 @@ def measure(stage: Stage, requirement: LoadRequirement, load: FioLoad, profile: 
 
 
 def unplugged(meter: WattMeter, energies: Sequence[Energy]) -> str:
-    """In words, why there is no sum of watts at the plug."""
+    """Why there is no sum of watts at the plug, in words."""
     sound = {each.node for each in energies if each.scope is Scope.MACHINE and each.measured}
     without = ", ".join(sorted(set(meter.hosts) - sound))
     wrong = [f"{each.node} by {each.source}: {line}" for each in energies for line in each.trouble]
-    said = f"nothing says the watts at the plug of {without}" if without else "no one source has the watts of all"
+    said = f"no source has the watts at the plug of {without}" if without else "no single source has the watts of all"
     return "; ".join([said, *wrong, *sorted(meter.unread)])
 
 
@@ -156,7 +156,7 @@ def _job(stage: Stage, target: BlockImage, requirement: LoadRequirement, load: F
 
 
 def data_pool(cluster: Cluster, protection: Protection) -> AbstractContextManager[str]:
-    """A pool of that protection, with as many PGs as the autoscaler aims at; it yields the pool's name."""
+    """A pool with that protection and as many PGs as the autoscaler aims at; yields the pool's name."""
     size = shards_of(protection)
     pg_num = 1 << max(3, round(math.log2(PGS_PER_OSD * max(1, len(cluster.osd_ids())) / size)))
     kind = PoolKind("data", size, protection.k, protection.m)
@@ -172,7 +172,7 @@ def shards_of(protection: Protection) -> int:
 def images(
     cluster: Cluster, protection: Protection, count: int, size_bytes: int, *more: str, passes: int = PASSES
 ) -> Iterator[list[BlockImage]]:
-    """Images in a pool of that protection. An erasure code has the data only: the rest of an image takes copies.
+    """Images in a pool with that protection. An erasure code holds only their data: the rest of an image needs copies.
 
     more: options of `rbd create`; passes: how often they are written.
     """
@@ -188,7 +188,7 @@ def images(
 
 
 def summed(results: Sequence[FioResult]) -> Measured:
-    """All load generators together. The 99th percentile of all lies between the least and the largest of one."""
+    """All load generators together. Their 99th percentile lies between the lowest and the highest of a single one."""
     runs, samples = [], []
     percentiles: list[float] = []
     for result in results:

@@ -1,4 +1,4 @@
-"""Measures a requirement of power: watts at the plug of every machine while all client machines write."""
+"""Measures a power requirement: watts at the plug of every machine while all client machines write."""
 
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.cluster.cluster import Cluster
@@ -12,13 +12,13 @@ from cephlab.tuning.profile import Profile
 from cephlab.tuning.requirements import LoadRequirement
 
 GENERATORS = 4
-"""Processes of fio on each client machine: one alone is bound by its own thread."""
+"""fio processes on each client machine: a single one is bound by its own thread."""
 DEPTH = 32
 COPIES = 3
 
 
 def under_load(stage: Stage, profile: Profile) -> Seen:
-    """The watts of all machines of the cluster under 4 KiB writes, as exact as two sources agree."""
+    """The watts of all machines of the cluster under 4 KiB writes, as exact as two sources agree with each other."""
     cluster = stage.cluster
     if other := unlike(cluster, profile):
         return Seen(None, why_not=other)
@@ -38,22 +38,22 @@ def under_load(stage: Stage, profile: Profile) -> Seen:
 
 
 def seen_at_the_plug(done: Measured, load: LoadRequirement) -> Seen:
-    """The sum of the machines' watts; none where a machine's were not measured, whatever its profile declares."""
+    """The sum of all machines' watts; none where one was not measured, whatever the profile declares."""
     if not done.plug:
         return Seen(None, why_not=done.unplugged)
     watts = sum(each.watts for each in done.plug)
     said = (
-        f"Power was measured of {how_many(len(done.plug), 'machine')} with daemons by {done.plug[0].source}, under "
-        f"{done.rate.mean:,.0f} writes of 4 KiB a second from {load.clients} processes of fio with {load.depth} in "
+        f"Power of {how_many(len(done.plug), 'machine')} with daemons was measured by {done.plug[0].source}, under "
+        f"{done.rate.mean:,.0f} writes of 4 KiB a second from {load.clients} fio processes with {load.depth} in "
         f"flight each, {load.protection}; another load may take more.",
-        f"Its interval is {SAME_SHARE:.0%} either way, what two sources of one machine may differ by.",
+        f"Its interval is {SAME_SHARE:.0%} either way, as much as two sources of one machine may differ.",
     )
     return Seen(Interval(watts, watts * (1 - SAME_SHARE), watts * (1 + SAME_SHARE), len(done.plug)), said)
 
 
 def unlike(cluster: Cluster, profile: Profile) -> str:
-    """In words, how the machines that are there are not those of the profile; empty where they may be."""
+    """How the existing machines differ from the profile's, in words; empty where they may be the same."""
     there, declared = machines_with_osds(cluster), placement.hosts(profile)
     if there == declared:
         return ""
-    return f"the cluster has OSDs on {how_many(there, 'machine')}, and {profile.name} has {declared}"
+    return f"the cluster has OSDs on {how_many(there, 'machine')}, but {profile.name} on {declared}"

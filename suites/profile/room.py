@@ -1,4 +1,4 @@
-"""Measures a requirement of capacity: how full each OSD gets by a pool's placement groups as CRUSH placed them."""
+"""Measures a capacity requirement: how full each OSD gets with a pool's placement groups as CRUSH places them."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ KB = 1024
 
 @dataclass(frozen=True)
 class Placed:
-    """One OSD. size_bytes: as Ceph counts it; beside_bytes: used by what is no data; shards: PGs of the pool on it."""
+    """One OSD. size_bytes: as Ceph counts it; beside_bytes: used by anything but data; shards: the pool's PGs on it."""
 
     host: str
     size_bytes: float
@@ -29,7 +29,7 @@ class Placed:
 
 
 def room(stage: Stage, profile: Profile, requirement: CapacityRequirement) -> Seen | str:
-    """What users can store, by a pool that is made for it; a sentence where that is nothing to go by."""
+    """What users can store, from a pool made for it; a sentence where such a pool would tell nothing."""
     cluster, guard = stage.cluster, requirement.protection
     there = machines_with_osds(cluster)
     if other := unlike(cluster, profile):
@@ -37,7 +37,7 @@ def room(stage: Stage, profile: Profile, requirement: CapacityRequirement) -> Se
     if there < shards_of(guard):
         return f"{guard} on {how_many(there, 'machine')}: CRUSH's default rule leaves such a pool's PGs undersized"
     with data_pool(cluster, guard) as pool:
-        cluster.settle()  # `df` leaves a pool out of which the manager has no statistics yet
+        cluster.settle()  # `df` leaves out a pool for which the manager has no statistics yet
         pgs = pools.pgs_of(cluster, pool)
         shards = Counter(osd for pg in pgs for osd in pg.acting)
         osds = placed(cluster, shards)
@@ -46,11 +46,11 @@ def room(stage: Stage, profile: Profile, requirement: CapacityRequirement) -> Se
         spare = available(cluster, pool)
     found = usable(list(osds.values()), len(pgs), requirement.fill, guard)
     said = (
-        f"Capacity is measured by the sizes that OSDs have and the {len(pgs)} PGs of a pool that was made for it: from "
-        "what its fullest OSD allows as they lie now, to what they would allow if they lay evenly. A pool of fewer PGs "
-        "lies less evenly.",
-        f"It is as if the cluster held nothing. Ceph itself says MAX AVAIL of {spare / 1e12:,.4g} TB for that pool: by "
-        "CRUSH's weights, up to full_ratio, and beside what is stored by now.",
+        f"Capacity follows from the sizes of the OSDs and the {len(pgs)} PGs of a pool that was made for it: from what "
+        "the fullest OSD allows with the PGs as they are placed, to what an even placement would allow. Fewer PGs are "
+        "placed less evenly.",
+        f"It assumes an empty cluster. Ceph's own MAX AVAIL for that pool is {spare / 1e12:,.4g} TB: by CRUSH weights, "
+        "up to full_ratio, and without what is stored already.",
     )
     return Seen(found, said)
 
@@ -72,9 +72,9 @@ def available(cluster: Cluster, pool: str) -> float:
 
 
 def usable(osds: Sequence[Placed], pgs: int, fill: float, guard: Protection) -> Interval:
-    """Users' bytes until the first OSD is at `fill`. PGs are equally large, as objects are spread over them by hash.
+    """User bytes until the first OSD is at `fill`. PGs are equally large, as objects are spread over them by hash.
 
-    mean, low: by the PGs as they lie. high: if shards lay evenly, at most one of an object on each machine.
+    mean, low: with the PGs as placed. high: if shards were placed evenly, at most one of an object on each machine.
     """
     each_shard = guard.k or 1
     rooms = [max(0.0, fill * osd.size_bytes - osd.beside_bytes) for osd in osds]
@@ -87,9 +87,9 @@ def usable(osds: Sequence[Placed], pgs: int, fill: float, guard: Protection) -> 
 
 
 def evenly(rooms: Sequence[float], shards: int) -> float:
-    """The most bytes a shard that fit, each object's shards on so many different machines.
+    """The most bytes per shard that fit, with each object's shards on `shards` different machines.
 
-    x fits where the sum of min(room, x) is shards * x at least: the largest rooms are cut to x, the others are full.
+    x fits where the sum of min(room, x) is at least shards * x: the largest rooms are cut to x, the others are full.
     """
     ordered = sorted(rooms, reverse=True)
     return min(sum(ordered[cut:]) / (shards - cut) for cut in range(shards))

@@ -1,4 +1,4 @@
-"""A scenario for each requirement: the prediction with its interval, and where it falls short what is enough."""
+"""One scenario for each requirement: the prediction with its interval, and what would be enough if it falls short."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ from cephlab.tuning.requirements import Requirement, words_of
 
 @dataclass(frozen=True)
 class Known:
-    """What predictions rest on. origin: of the demands."""
+    """What predictions rest on. origin: where the demands come from."""
 
     demands: Sequence[Demand]
     trust: Trust
@@ -48,7 +48,7 @@ class Wanted:
 
 
 def scenarios_of(hardware: Hardware, home: Home, *, attached: bool = False) -> list[Scenario]:
-    """One for each requirement. attached: whether the machines are there, so that they can be measured."""
+    """One for each requirement. attached: whether the machines exist and can be measured."""
     wanted = [Wanted(requirement, hardware.profile, home) for requirement in hardware.requirements]
     return [_there(each, way_of(each.requirement)) if attached else _paper(each) for each in wanted]
 
@@ -58,7 +58,7 @@ def _there(wanted: Wanted, way: Way | str) -> Scenario:
         return replace(_paper(wanted), run=partial(predicted, wanted=wanted, why_not=way))
     return replace(
         _paper(wanted),
-        method=f"{way.method} What is measured decides, beside the prediction.",
+        method=f"{way.method} Judges by the measurement; shows the prediction with it.",
         run=partial(compared, wanted=wanted, way=way),
         topology=MeasuredTopology(native=1, machines=1, anywhere=True),
     )
@@ -67,7 +67,7 @@ def _there(wanted: Wanted, way: Way | str) -> Scenario:
 def _paper(wanted: Wanted) -> Scenario:
     return Scenario(
         name=f"profile.{wanted.requirement.name}",
-        goal=f"{wanted.profile.name} does what is wanted of it: {words_of(wanted.requirement)}.",
+        goal=f"{wanted.profile.name} meets this requirement: {words_of(wanted.requirement)}.",
         method="Predicts it from measured costs and the profile's figures, with the interval of the model's error.",
         run=partial(predicted, wanted=wanted),
         check="figures",
@@ -76,7 +76,7 @@ def _paper(wanted: Wanted) -> Scenario:
 
 
 def compared(stage: Stage, wanted: Wanted, way: Way) -> None:
-    """Measure it; note each limit beside what was measured, and beside that what is predicted."""
+    """Measure the requirement; record each limit with what was measured and what is predicted."""
     known = wanted.known_to(stage)
     done = way.measure(stage, wanted.profile, known.trust)
     if isinstance(done, str):
@@ -86,7 +86,7 @@ def compared(stage: Stage, wanted: Wanted, way: Way) -> None:
 
 
 def note_measured(stage: Stage, wanted: Wanted, done: Measured | Seen, known: Known) -> None:
-    """Judge what was measured; the prediction stands beside it."""
+    """Judge by what was measured, and record the prediction with it."""
     requirement = wanted.requirement
     answers = wanted.held_on(wanted.profile, known)
     shown = {answer.metric: done.of(answer.metric, answer.kind, requirement) for answer in answers}
@@ -98,7 +98,7 @@ def note_measured(stage: Stage, wanted: Wanted, done: Measured | Seen, known: Kn
     changes, said = enough_measured(wanted, known, answers, seen)
     rows, measuring = [], list(done.said)
     for answer in answers:
-        figure_of(stage, replace(answer, least=None, most=None), "predicted; what was measured decides")
+        figure_of(stage, replace(answer, least=None, most=None), "predicted; the measurement decides")
         limited_by, found_there = f"{answer.limited_by}, by the model", seen.get(answer.metric)
         if found_there is None:
             lack = f"{answer.metric} as measured: {done.lack(answer.metric)}"
@@ -113,8 +113,8 @@ def note_measured(stage: Stage, wanted: Wanted, done: Measured | Seen, known: Kn
 
 
 RATIO = (
-    "What would be enough is what was measured times the model's ratio of the changed machines to these; nobody "
-    "measured the error of such a ratio."
+    "What would be enough is computed from the measurement, times the model's ratio of the changed machines to these; "
+    "the error of such a ratio was never measured."
 )
 
 
@@ -123,7 +123,7 @@ def enough_measured(
 ) -> tuple[list[Enough], list[str]]:
     """(changes, sentences): what would be enough where a measured limit is not kept, and what that rests on.
 
-    No change where the model cannot say: of percentiles, and of machines that it does not describe.
+    No changes where the model cannot tell: for percentiles, and for machines that it does not fit.
     """
     short = [answer for answer in answers if (it := seen.get(answer.metric)) and it.outcome is not Outcome.PASS]
     kinds = kinds_for(wanted.requirement)
@@ -132,10 +132,10 @@ def enough_measured(
     for answer in short:
         found = seen[answer.metric]
         if answer.metric.startswith(PERCENTILE):
-            return [], [f"What would be enough is not said: {answer.metric}, of which the model knows no other figure."]
+            return [], [f"What would be enough is not known for {answer.metric}: the model has means only."]
         if not answer.low <= found.value <= answer.high:
-            off = f"{answer.metric} is predicted as {answer.predicted} and measured as {found.predicted}"
-            return [], [f"What would be enough is not said: the model does not describe these machines, as {off}."]
+            off = f"{answer.metric} is predicted as {answer.predicted} but was measured as {found.predicted}"
+            return [], [f"What would be enough is not known, as the model does not fit these machines: {off}."]
     at_first = {answer.metric: answer.value for answer in answers}
 
     def judged(profile: Profile) -> tuple[bool, str]:
@@ -155,15 +155,15 @@ def _times(answer: Answer, factor: float) -> Answer:
 
 
 def _kept(answers: Sequence[Answer]) -> tuple[bool, str]:
-    """Whether all limits are surely kept, and what limits the first that is not."""
+    """Whether all limits are sure to be met, and what limits the first that is not."""
     worst = min(answers, key=lambda answer: answer.outcome is Outcome.PASS)
     return outcome_of(answers) is Outcome.PASS, worst.limited_by
 
 
 def predicted(stage: Stage, wanted: Wanted, why_not: str = "") -> None:
-    """Note each limit beside its prediction, and what would be enough where one is not surely kept.
+    """Record each limit with its prediction, and what would be enough where one is not sure to be met.
 
-    why_not: why machines that are there were not measured.
+    why_not: why existing machines were not measured.
     """
     known = wanted.known_to(stage)
     answers = wanted.held_on(wanted.profile, known)
@@ -184,7 +184,7 @@ def _record(
     known: Known,
     said: tuple[Sequence[str], Sequence[str]],
 ) -> None:
-    """said: what the prediction leaves out, and what measuring rests on or lacks."""
+    """said: what the prediction leaves out, and what the measurement rests on or lacks."""
     enough_lines = [str(change) for change in changes]
     what, profile = words_of(wanted.requirement), wanted.profile.name
     record_requirement(stage.recorder, Shown(what, profile, rows, enough_lines, known.origin, *said))
@@ -196,12 +196,12 @@ def doubts_of(answers: Sequence[Answer]) -> tuple[str, ...]:
 
 
 def outcome_of(answers: Sequence[Answer]) -> Outcome:
-    """Of all limits together."""
+    """The outcome of all limits together."""
     return merge(Verdict(answer.outcome, answer.metric) for answer in answers).outcome
 
 
 def enough_for(wanted: Wanted, known: Known) -> list[Enough]:
-    """The least change of each kind that makes every limit surely kept."""
+    """The least change of each kind with which every limit is sure to be met."""
     return list(
         enough(
             wanted.profile,
@@ -212,16 +212,16 @@ def enough_for(wanted: Wanted, known: Known) -> list[Enough]:
 
 
 def why(answer: Answer, changes: Sequence[Enough]) -> str:
-    """What limits it; and what would be enough."""
+    """What limits the figure, and what would be enough."""
     said = f"limited by {answer.limited_by}"
     if not changes or answer.outcome is Outcome.PASS:
         return said
     met = [str(change) for change in changes if change.met]
-    return f"{said}; enough: {'; or '.join(met)}" if met else f"{said}; no change alone is enough: {changes[0]}"
+    return f"{said}; enough: {'; or '.join(met)}" if met else f"{said}; no single change is enough: {changes[0]}"
 
 
 def figure_of(stage: Stage, answer: Answer, reason: str, by: str = "predicted") -> None:
-    """A figure that its limit judges, with what it leaves out. by: what found it."""
+    """Record a figure with its limit and what it leaves out. by: how it was found."""
     steps = (*answer.steps, *(f"not known: {line}" for line in answer.doubts if by == "predicted"))
     bound = Bound(reason, answer.least, answer.most, steps, basis=Basis.PROFILE)
     metric = answer.metric if by == "predicted" else answer.metric.partition(" (")[0]

@@ -1,4 +1,4 @@
-"""How each kind of requirement is measured where the machines are; what is not measured there stays predicted."""
+"""How each kind of requirement is measured where the machines exist; kinds that are not measured stay predicted."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,28 +21,28 @@ from cephlab.tuning.requirements import (
 )
 
 OBJECTS = (
-    "what a sample of objects adds to RocksDB is less than its logs and compactions move, gigabytes on each OSD, and "
-    "nothing spills before billions"
+    "RocksDB's logs and compactions move gigabytes on each OSD, more than a sample of objects adds, and metadata "
+    "spills only after billions of objects"
 )
 
 
 @dataclass(frozen=True)
 class Way:
-    """method: a sentence; measure: what was seen, or a sentence on why nothing was, so that the prediction stands."""
+    """method: a sentence; measure: returns what was seen, or a sentence on why the prediction has to do."""
 
     method: str
     measure: Callable[[Stage, Profile, Trust], Measured | Seen | str]
 
 
 def way_of(requirement: Requirement) -> Way | str:
-    """How a requirement is measured; why it is not."""
+    """How a requirement is measured, or why it is not."""
     match requirement:
         case LoadRequirement():
             load = load_of(requirement)
             if isinstance(load, str):
                 return load
             return Way(
-                "Runs it with fio from all client machines at once.",
+                "Runs the load with fio on all client machines at once.",
                 lambda stage, profile, _trust: measure(stage, requirement, load, profile),
             )
         case PowerRequirement():
@@ -52,12 +52,12 @@ def way_of(requirement: Requirement) -> Way | str:
             )
         case CapacityRequirement():
             return Way(
-                "Makes a pool and reads how its PGs fill each OSD.",
+                "Creates a pool and reads how its PGs fill each OSD.",
                 lambda stage, profile, _trust: permitted(lambda: room(stage, profile, requirement)),
             )
         case RecoveryRequirement():
             return unfit(requirement) or Way(
-                "Writes a sample, stops OSDs of the largest machines, marks them out, and looks how fast it is copied.",
+                "Writes a sample, stops the OSDs of the largest machines, marks them out, and times its recovery.",
                 lambda stage, profile, trust: permitted(lambda: lost(stage, profile, trust, requirement)),
             )
         case ObjectsRequirement():
@@ -65,7 +65,7 @@ def way_of(requirement: Requirement) -> Way | str:
 
 
 def permitted(measure: Callable[[], Seen | str]) -> Seen | str:
-    """What was seen; why nothing was, where the list of an attached cluster, or a machine, does not allow it."""
+    """What was seen, or why nothing was: an attached cluster's list, or a machine, does not allow it."""
     try:
         return measure()
     except Unavailable as lack:

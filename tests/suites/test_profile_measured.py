@@ -30,8 +30,8 @@ from tests.tuning.test_requirements import ALTRA, OTHERS, WRITES, demands, file_
         ({"op": "seq", "bs": "4M"}, FioLoad("read", {})),
         ({"op": "", "mix": {"randread": 0.7, "randwrite": 0.3}}, FioLoad("randrw", {"rwmixread": "70"})),
         ({"op": "", "mix": {"write": 0.4, "read": 0.6}}, FioLoad("rw", {"rwmixread": "60"})),
-        ({"op": "get"}, "fio does not make get on images"),
-        ({"op": "", "mix": {"randread": 0.5, "write": 0.5}}, "fio does not make randread and write on images"),
+        ({"op": "get"}, "fio cannot make get on images"),
+        ({"op": "", "mix": {"randread": 0.5, "write": 0.5}}, "fio cannot make randread and write on images"),
     ],
 )
 def test_a_load_is_fios_or_is_predicted_only(given: dict[str, Any], wanted: FioLoad | str) -> None:
@@ -147,8 +147,8 @@ def test_a_measured_failure_says_what_would_be_enough_by_the_models_ratio() -> N
 @pytest.mark.parametrize(
     ("done", "limits", "said"),
     [
-        (Measured(interval(20_000), interval(0.03), None), {"at_least": "150000 ops/s"}, "does not describe"),
-        (Measured(interval(140_000), interval(0.003), interval(0.03)), {"p99_at_most": "20 ms"}, "knows no other"),
+        (Measured(interval(20_000), interval(0.03), None), {"at_least": "150000 ops/s"}, "does not fit these machines"),
+        (Measured(interval(140_000), interval(0.003), interval(0.03)), {"p99_at_most": "20 ms"}, "has means only"),
     ],
 )
 def test_where_the_model_cannot_say_what_is_enough_the_page_says_why(
@@ -156,7 +156,7 @@ def test_where_the_model_cannot_say_what_is_enough_the_page_says_why(
 ) -> None:
     data = shown(noted(done, **limits))
     assert data["enough"] == []
-    assert [line for line in data["doubts"] if line.startswith("What would be enough is not said") and said in line]
+    assert [line for line in data["doubts"] if line.startswith("What would be enough is not known") and said in line]
 
 
 def test_what_was_measured_as_kept_needs_no_change() -> None:

@@ -43,15 +43,15 @@ def test_the_required_bytes_take_so_many_times_as_long() -> None:
     slow = seen_of(recovery(), 100e9, 2.0)
     assert slow.interval is not None
     assert slow.interval.high == pytest.approx(2 * 100 * 23)
-    assert "2 times as long on rotating disks" in slow.said[0]
+    assert "times 2 on rotating disks" in slow.said[0]
 
 
 @pytest.mark.parametrize(
     ("sample", "said"),
     [
-        (Sample(recovery().points, 1e9, whole=False), "was not whole again within 23 s"),
-        (Sample([(0.0, 0.0), (9.0, 0.5)], 1e9, whole=True), "only 50% was copied"),
-        (Sample([], 0.0, whole=True), "only 0% was copied"),
+        (Sample(recovery().points, 1e9, whole=False), "was not fully recovered within 23 s"),
+        (Sample([(0.0, 0.0), (9.0, 0.5)], 1e9, whole=True), "only 50% of the bytes to copy were copied"),
+        (Sample([], 0.0, whole=True), "only 0% of the bytes to copy were copied"),
         (recovery(0.5, 2), "too soon for a steady rate"),
     ],
 )
@@ -76,7 +76,7 @@ def test_a_measured_recovery_decides_by_its_interval(held: float, outcome: Outco
 def test_nothing_is_taken_out_where_others_store_something_or_too_few_machines_would_be_left() -> None:
     did: list[str] = []
     full = {"df": {"pools": [{"name": "rbd", "stats": {"stored": 5_000_000}}]}}
-    assert "4.77 MiB of others" in str(lost(stage_of(cluster_of(4, full, did)), find(ALTRA), trust(), NODE))
+    assert "4.77 MiB of other data" in str(lost(stage_of(cluster_of(4, full, did)), find(ALTRA), trust(), NODE))
     four = NODE.model_copy(update={"protection": Protection(4)})
     assert "on the 3 machines that would be left" in str(
         lost(stage_of(cluster_of(4, full, did)), find(ALTRA), trust(), four)

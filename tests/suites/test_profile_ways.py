@@ -78,10 +78,10 @@ def judged(requirement: Requirement, done: Measured | Seen) -> tuple[Outcome, st
 @pytest.mark.parametrize(
     ("requirement", "said"),
     [
-        (NODE.model_copy(update={"replaced": True}), "no machine is bought"),
+        (NODE.model_copy(update={"replaced": True}), "there is no new machine"),
         (NODE.model_copy(update={"share": 0.5}), "leave recovery 0.5 of disks and network"),
         (OBJECT, OBJECTS),
-        (load(op="get", at_least="1 ops/s"), "fio does not make get"),
+        (load(op="get", at_least="1 ops/s"), "fio cannot make get"),
     ],
 )
 def test_what_cannot_be_measured_soundly_says_why(requirement: Requirement, said: str) -> None:
@@ -105,8 +105,8 @@ def test_what_is_not_measured_there_is_judged_by_its_prediction_and_the_page_say
     [data] = [event.data for event in recorder.events() if event.kind == KIND]
     assert data["rows"][0]["measured"] == ""
     assert data["measuring"] == [
-        "Not measured, so the prediction decides: no machine is bought to replace one of those that are there, and "
-        "theirs are not emptied."
+        "Not measured, so the prediction decides: there is no new machine to replace a lost one, and no existing one "
+        "is emptied for it."
     ]
 
 
@@ -162,9 +162,9 @@ def test_whose_watts_are_not_known_is_said_by_name() -> None:
     other = Energy("n2", Source.SENSORS, Scope.MACHINE, 60.0, 6000.0)
     cpu = Energy("n2", Source.RAPL, Scope.CPU, 60.0, 600.0)
     assert unplugged(meter, [sound, stopped, cpu]) == (
-        "nothing says the watts at the plug of n2; n2 by bmc: has stopped; n2: no ipmitool"
+        "no source has the watts at the plug of n2; n2 by bmc: has stopped; n2: no ipmitool"
     )
-    assert unplugged(meter, [sound, other]) == "no one source has the watts of all; n2: no ipmitool"
+    assert unplugged(meter, [sound, other]) == "no single source has the watts of all; n2: no ipmitool"
 
 
 def test_power_is_measured_under_writes_from_every_client_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +312,7 @@ def test_room_is_read_from_the_clusters_own_figures(monkeypatch: pytest.MonkeyPa
     space = (0.85 * 1e9 - 2e7) * 1024
     assert found.interval.low == pytest.approx(space * 3 / 2)
     assert found.interval.high == pytest.approx(space * 4 / 2)
-    assert "MAX AVAIL of 1.9 TB" in found.said[1]
+    assert "MAX AVAIL for that pool is 1.9 TB" in found.said[1]
 
 
 def test_a_pool_that_lacks_shards_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,7 +326,7 @@ def test_a_pool_that_lacks_shards_shows_nothing(monkeypatch: pytest.MonkeyPatch)
 def test_other_machines_than_the_profiles_and_too_few_for_a_pool_are_not_measured() -> None:
     three, four = (stage_of(cluster_of(machines, {}, [])) for machines in (3, 4))
     said = room.room(three, find(ALTRA), ROOM)
-    assert said == "the cluster has OSDs on 3 machines, and ampere-altra-4n has 4"
+    assert said == "the cluster has OSDs on 3 machines, but ampere-altra-4n on 4"
     assert plug.under_load(three, find(ALTRA)).why_not == said
     assert lost(three, find(ALTRA), trust(), NODE) == said
     wide = ROOM.model_copy(update={"protection": Protection(k=8, m=3)})

@@ -141,6 +141,6 @@ def test_a_requirement_without_a_scale_model_is_skipped_with_its_reason() -> Non
     stage = Stage(None, History().recorder(scenario.name), None, Path())  # type: ignore[arg-type]
     with pytest.raises(Unavailable, match="has no scale model") as refused:
         run_scenario(scenario, stage)
-    assert refused.value.detail == "capacity is predicted only"
+    assert refused.value.detail == "a requirement of kind capacity is predicted only"
     lone = replace(hardware, profile=replace(hardware.profile, nodes=(replace(hardware.profile.nodes[0], count=2),)))
     assert "no equal part" in str(wanted_of(lone, by_name["backup"]))

@@ -185,6 +185,6 @@ def test_words_say_what_a_requirement_is_about() -> None:
     assert words_of(read(RECOVERY)) == "recovery of 1 node, 50% full, replicated:3"
     held = read(RECOVERY, fill=None, bytes="4500 GB", nodes_lost=2)
     assert words_of(held) == "recovery of 2 nodes, 4.5 TB, replicated:3"
-    assert words_of(read(CAPACITY)) == "room for users at 85% of the disks, ec:4+2"
+    assert words_of(read(CAPACITY)) == "usable capacity at 85% of the disks, ec:4+2"
     assert words_of(read(OBJECTS)) == "objects with 8 KiB of metadata each"
     assert words_of(read(POWER)) == "power of all nodes under load"
