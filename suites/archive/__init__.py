@@ -1,4 +1,4 @@
-"""An archive of objects at EC 4+2: what it takes of the disks, how it fills, spills over, and what it survives."""
+"""An object archive on EC 4+2: its use of disk space, how it fills and spills over, and what failures it survives."""
 
 from cephlab.suites.archive import allocation, failures, filled, scrub, spill
 

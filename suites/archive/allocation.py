@@ -1,4 +1,4 @@
-"""What objects take of the disks: the allocation unit, times shards, as the paper's 64 KiB for each 16 KiB shard."""
+"""Disk space of objects: whole allocation units for each shard, e.g. the paper's 64 KiB for a shard of 16 KiB."""
 
 from dataclasses import replace
 from functools import partial
@@ -21,13 +21,13 @@ from cephlab.suites.object.stand import loaded, near
 
 OBJECTS = 60
 SIZES = ((SMALL_BYTES, SMALL_BYTES, 3.0), (1, 4096, 1.0), (4097, 1 << 20, 2.0))
-"""Half of them the paper's, others around the unit."""
+"""Half of the objects have the paper's size, the others sizes around the allocation unit."""
 UNITS = {"64k": UNIT_BYTES, "16k": 16_384, "4k": 4096}
-"""The paper's release, what SSDs had then, and reef's own for every disk."""
+"""The default of the paper's release, the one for SSDs of that time, and Reef's for every disk."""
 
 
 def run(stage: Stage, unit_bytes: int) -> None:
-    """Put objects, and hold what the pool grew by to the formula."""
+    """Put objects, and compare the pool's growth with the formula."""
     cluster = stage.cluster
     doors = opened(cluster)
     load = S3Load(
@@ -38,14 +38,14 @@ def run(stage: Stage, unit_bytes: int) -> None:
         phases=(FILL,),
         over={FILL: Over(objects=((1, 1, 1.0),))},
     )
-    # The first makes the bucket.
+    # The first object creates the bucket.
     loaded(stage, "the first object", near(cluster), doors[:1], load)
     before = data_bytes(cluster)
     rest = replace(load, over={FILL: Over(objects=((2, OBJECTS, 1.0),))})
     sizes = [each.bytes for each in loaded(stage, "the others", near(cluster), doors, rest).of(FILL)]
     grown, formula = data_bytes(cluster) - before, taken_bytes(sizes, unit_bytes, EC_4_2)
     stage.recorder.observe(
-        f"bytes of all disks that {len(sizes)} objects take by a unit of {unit_bytes}", got=grown, wanted=formula
+        f"bytes on all disks of {len(sizes)} objects, allocation unit {unit_bytes}", got=grown, wanted=formula
     )
     stage.recorder.figure(
         "bytes of disks / bytes of objects",
@@ -61,8 +61,8 @@ def run(stage: Stage, unit_bytes: int) -> None:
 SCENARIOS = tuple(
     Scenario(
         name=f"archive.allocation[unit={name}]",
-        goal=f"Objects at EC 4+2 take as much of disks with an allocation unit of {name} as the formula says.",
-        method="Puts objects of many sizes, the paper's among them, and compares what the pool has grown by.",
+        goal=f"With an allocation unit of {name}, objects on EC 4+2 take the disk space that the formula gives.",
+        method="Puts objects of many sizes, among them the paper's; compares the pool's growth with the formula.",
         run=partial(run, unit_bytes=unit_bytes),
         check="figures",
         tier=Tier.QUICK if unit_bytes == UNIT_BYTES else Tier.FULL,

@@ -1,4 +1,4 @@
-"""OSDs, machines and all the power fail under S3 load at EC 4+2: nothing that a gateway acknowledged is lost."""
+"""OSDs, machines or the power fail under S3 load on EC 4+2: nothing that a gateway acknowledged is lost."""
 
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
@@ -30,8 +30,8 @@ BEFORE_S = 3.0
 HOLD_S = 6.0
 AFTER_S = 3.0
 STALL_S = 60.0
-"""An OSD is missed after 10 s, or 20 s beside emulated daemons (osd_heartbeat_grace of the lab), a monitor with it 10 s
-later; the rest is peering, and the requests that have piled up by then."""
+"""An OSD is reported down after 10 s, with emulated daemons after 20 s (the lab's osd_heartbeat_grace), and a monitor
+that failed with it 10 s later. The rest is for peering and for the requests that have piled up by then."""
 LEAST_AFTER = 10
 MACHINES, OSDS, GATEWAYS = "machines", "osds", "gateways-cut-off"
 LAST_GATEWAY = "g1"
@@ -43,10 +43,10 @@ DARK = ArchiveTopology(mons=3, foreign_gateway=False)
 
 
 def paper_mix(stage: Stage) -> AbstractContextManager[RunningS3Load]:
-    """The paper's mix through all gateways, under way."""
+    """Run the paper's mix through all gateways while inside."""
     cluster = stage.cluster
     doors = opened(cluster)
-    # With Ceph's k+1 the pool would not serve with two machines gone; the paper's claim is for k.
+    # With Ceph's default of k+1 the pool would not serve with two machines down; the paper's claim is for k.
     cluster.client.mon("osd pool set", pool=DATA_POOL, var="min_size", val=str(EC_4_2.k))
     load = S3Load(
         mix=MIX,
@@ -63,10 +63,10 @@ def paper_mix(stage: Stage) -> AbstractContextManager[RunningS3Load]:
 
 
 def healed(stage: Stage, running: RunningS3Load) -> S3Result:
-    """Let it go on for a while once every gateway answers again, end it, and let it read everything back."""
+    """Let the load go on for a while once every gateway answers again, end it, and read everything back."""
     stage.cluster.wait_healthy()
     doors = opened(stage.cluster)
-    # A gateway that was cut off tries its OSDs again after a pause, and the cluster is healthy all along.
+    # A gateway that was cut off retries its OSDs after a pause, while the cluster is already healthy.
     probe = S3Load(bucket="again", objects=2 * len(doors), workers=len(doors), phases=(FILL,), timeout_s=LOAD_S)
     loaded(stage, "the first requests afterwards", near(stage.cluster), doors, probe)
     result = ended(stage.cluster, running, AFTER_S, timeout_s=2 * LOAD_S)
@@ -76,7 +76,7 @@ def healed(stage: Stage, running: RunningS3Load) -> S3Result:
 
 
 def failed(stage: Stage, count: int, what: str) -> None:
-    """Lose OSDs or machines for a while under load; requests may wait, and none fails."""
+    """Lose OSDs or machines for a while under load; requests may be slow, but none may fail."""
     cluster = stage.cluster
     with paper_mix(stage) as running:
         with ExitStack() as stack:
@@ -92,7 +92,7 @@ def failed(stage: Stage, count: int, what: str) -> None:
 def faults_of(stage: Stage, count: int, what: str) -> list[Fault]:
     """Faults of some machines or their OSDs, or of the network between a gateway and all that it needs.
 
-    The quorum stays; what its loss does is seen in the suite resilience.
+    The quorum stays; the suite resilience tests its loss.
     """
     nodes = stage.cluster.spec.nodes
     if what == GATEWAYS:
@@ -104,25 +104,25 @@ def faults_of(stage: Stage, count: int, what: str) -> list[Fault]:
 
 
 def served(recorder: Recorder, result: S3Result, healed_s: float, stall_s: float) -> None:
-    """Observe that no request failed, that none waited for longer than noticing takes, and that it went on."""
+    """Observe that no request failed, that none took longer than failure detection, and that the load went on."""
     recorder.observe("errors of the load", got=result.errors, wanted={}, of=len(result.operations))
     later = [each for each in result.of(RUN) if each.began_s > healed_s]
     recorder.witness("requests after the failure", got=len(later), least=LEAST_AFTER)
-    why = "until the loss is noticed, then peering"
+    why = "failure detection, then peering"
     recorder.figure(
         "longest response", result.percentile_s(100), "s", Bound(why, most=stall_s, basis=Basis.CORRECTNESS)
     )
 
 
 def agreed(stage: Stage) -> None:
-    """Deep-scrub the objects, and observe that all shards fit."""
+    """Deep-scrub the objects, and observe that all shards agree."""
     scrubbed = deep_scrub(stage.cluster, DATA_POOL)
     damaged = rados_json(stage.cluster, "list-inconsistent-pg", DATA_POOL)
     stage.recorder.observe("PGs whose shards differ afterwards", got=damaged, wanted=[], of=len(scrubbed))
 
 
 def dark(stage: Stage) -> None:
-    """Cut the power of all machines but the client's under load; stores are clean, memory is as it was."""
+    """Cut the power of all machines but the client's under load; observe clean stores and the same memory targets."""
     cluster = stage.cluster
     power = PowerCut.aim(layout_of(cluster), stage.rng)
     if power is None:
@@ -141,7 +141,7 @@ def dark(stage: Stage) -> None:
 
 
 def memory_targets(cluster: Cluster) -> dict[str, str]:
-    """OSD -> how much memory it may take, as it says itself."""
+    """OSD -> its osd_memory_target, as the OSD itself reports it."""
     key = "osd_memory_target"
     return {osd.name: str(cluster.client.tell(osd.name, "config get", var=key)[key]) for osd in osds_of(cluster)}
 
@@ -149,8 +149,8 @@ def memory_targets(cluster: Cluster) -> dict[str, str]:
 def failure(count: int, what: str, tier: Tier) -> Scenario:
     return Scenario(
         name=f"archive.failure[{what}={count}]",
-        goal=f"Gateways over EC 4+2 serve without an error while {count} of six {what} are gone, and lose nothing.",
-        method="Kills them under the paper's mix through gateways of both architectures; reads all back; deep-scrubs.",
+        goal=f"While {count} of six {what} are down, gateways on EC 4+2 serve without an error and lose nothing.",
+        method=f"Kills {what} under the paper's mix on gateways of both architectures; reads all back; deep-scrubs.",
         run=partial(failed, count=count, what=what),
         check="figures",
         tier=tier,
@@ -166,23 +166,23 @@ SCENARIOS = (
     failure(2, OSDS, Tier.FULL),
     Scenario(
         name=f"archive.failure[{GATEWAYS}=1]",
-        goal="A gateway that reaches neither monitors nor OSDs lets its clients wait; the other one goes on.",
-        method="Drops packets between it and the six machines under the paper's mix; reads all back; deep-scrubs.",
+        goal="A gateway that is cut off from monitors and OSDs delays its clients without errors; the other goes on.",
+        method="Drops packets between a gateway and six machines under the paper's mix; reads all back; deep-scrubs.",
         run=partial(failed, count=1, what=GATEWAYS),
         check="figures",
         tier=Tier.FULL,
         topology=FILLED,
-        # On one machine's loopback a gateway's packets do not bear its node's address.
+        # On one machine's loopback a gateway's packets do not carry its node's address.
         needs=frozenset({Capability.CUT_LINKS, Capability.OWN_NETWORK}),
         expects=EXPECTED,
     ),
     Scenario(
         name="archive.power-cut",
-        goal="When all machines lose their power under S3 load at EC 4+2, nothing that a gateway acknowledged is lost.",
+        goal="When all machines lose power under S3 load on EC 4+2, nothing that a gateway acknowledged is lost.",
         method="Kills every guest but the client's under the paper's mix; fsck of each store; reads all back by S3.",
         run=dark,
         sees=("fsck of .* after the power was cut",),
-        # Nothing is measured: what is lost, and what is whole, is observed.
+        # There is no figure: losses and inconsistencies are observed.
         check="witnessed",
         tier=Tier.FULL,
         topology=DARK,

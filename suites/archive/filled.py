@@ -1,4 +1,4 @@
-"""Cycles of filling, reading and a mix until 85 % of the disks are used: what an operation costs by then."""
+"""Cycles of filling, reading, writing and a mix until the disks are 85 % full: the cost of an operation by then."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -32,16 +32,16 @@ from cephlab.suites.object.stand import loaded, near, spent
 
 FULL = 0.85
 PAPERS_FULL = 0.8
-"""Up to there the paper saw almost no variation."""
+"""Up to this share the paper saw almost no variation."""
 MOST_COST = 1 / (1 - 0.298)
 """The paper's largest decline: 29.8 % fewer GETs, once metadata had spilled over."""
 MIX = {"get": 70.0, "put": 20.0, "list": 5.0, "delete": 5.0}
 """Of the paper's mixed phase."""
 PHASES = {"read": {"get": 1.0}, "write": {"put": 1.0}, "mixed": MIX}
 ROUNDS = 4
-"""Of each phase in each cycle, for an interval."""
+"""Rounds of each phase in each cycle, for an interval."""
 LARGE_BYTES = 4 * MIB
-"""The paper's are of 128 MB, which a gateway stores as RADOS objects of this size."""
+"""The paper's objects have 128 MB, which a gateway stores as RADOS objects of this size."""
 SMALL = 40
 WORKERS = 4
 LOOK_S, MOST_LOOKS = 2.0, 10
@@ -50,7 +50,7 @@ LOOK_S, MOST_LOOKS = 2.0, 10
 
 @dataclass(frozen=True)
 class Course:
-    """How a run goes. cycles: until FULL; asked: operations of each round."""
+    """The length of a run. cycles: until FULL; asked: operations in each round."""
 
     cycles: int
     asked: int
@@ -60,7 +60,7 @@ COURSES = {Tier.QUICK: Course(3, 90), Tier.FULL: Course(12, 200)}
 
 
 def run(stage: Stage) -> None:
-    """Fill by a share, read, write, mix; again until the disks are as full as they should be; read everything back."""
+    """Fill a share of the disks, read, write, mix; repeat until the disks are full enough; read everything back."""
     cluster, course = stage.cluster, COURSES[stage.tier]
     doors = opened(cluster)
     allow_fuller(cluster)
@@ -110,14 +110,14 @@ def filled(stage: Stage, doors: Sequence[Gateway], number: int, target: float) -
 
 
 def at_rest(cluster: Cluster) -> tuple[float, float]:
-    """Share of the disks that is used, and CPU seconds a second that all OSDs take without a load meanwhile."""
+    """Share of the disks in use, and CPU seconds a second that all OSDs take while there is no load."""
     cluster.settle()
     taken, took_s, share = spent(cluster, of_osds(cluster), partial(share_used, cluster))
     return share, taken[Role.PRIMARY] / took_s
 
 
 def share_used(cluster: Cluster) -> float:
-    """Share of its disk that the emptiest OSD uses, once the manager says the same twice."""
+    """Share of its disk that the emptiest OSD uses, once the manager reports the same twice."""
     before = used_ratio(cluster)
     for _ in range(MOST_LOOKS):
         Deadline.after(LOOK_S).pause(LOOK_S)
@@ -134,7 +134,7 @@ def total_bytes(cluster: Cluster) -> int:
 
 
 def asking(mix: dict[str, float], seed: int, asked: int) -> S3Load:
-    """A mix on small objects. All rounds of a phase have one seed, so that they are of the same operations."""
+    """A mix on small objects. All rounds of a phase have the same seed and thus the same operations."""
     return S3Load(
         mix=mix,
         objects=SMALL,
@@ -148,10 +148,10 @@ def asking(mix: dict[str, float], seed: int, asked: int) -> S3Load:
 
 
 def cost_s(stage: Stage, doors: Sequence[Gateway], load: S3Load, bucket: str, idle: float) -> float:
-    """CPU seconds of all OSDs for an operation of a load in a bucket of its own, beyond what they take idle."""
+    """CPU seconds of all OSDs per operation of a load in a bucket of its own, without their idle use."""
     cluster = stage.cluster
     load = replace(load, bucket=bucket)
-    # By the native gateway: what is measured is what OSDs take afterwards.
+    # Through the native gateway: only what OSDs take afterwards is measured.
     loaded(stage, f"filling {bucket}", near(cluster), doors[:1], load)
 
     def asked() -> S3Result:
@@ -167,9 +167,9 @@ def of_osds(cluster: Cluster) -> dict[Role, list[Daemon]]:
 
 
 def judge(recorder: Recorder, phase: str, costs: Sequence[Sequence[float]], shares: Sequence[float]) -> None:
-    """Hold what an operation costs in the last cycle to what it cost in the first."""
+    """Compare the cost of an operation in the last cycle with that in the first."""
     change = ratio_of_means(costs[-1], costs[0])
-    why = "the paper's largest decline, 29.8 %, took metadata on slow disks, which are not in use here"
+    why = "the paper's largest decline, 29.8 %, came with metadata on slow disks; here there is none"
     recorder.figure(
         f"OSDs' CPU for an operation, {phase}: {shares[-1]:.0%} full / {shares[0]:.0%} full",
         change.mean,
@@ -180,7 +180,7 @@ def judge(recorder: Recorder, phase: str, costs: Sequence[Sequence[float]], shar
 
 
 def draw(recorder: Recorder, costs: dict[str, list[list[float]]], shares: Sequence[float]) -> None:
-    """The cost of each phase against the share that is used."""
+    """Draw the cost of each phase over the share in use."""
     means = {phase: [1e3 * fmean(values) for values in each] for phase, each in costs.items()}
     lines = [
         Line("OSDs' CPU for an operation, ms", phase, tuple(zip(shares, each, strict=True)))
@@ -192,8 +192,8 @@ def draw(recorder: Recorder, costs: dict[str, list[list[float]]], shares: Sequen
 SCENARIOS = (
     Scenario(
         name="archive.filled",
-        goal="An operation costs OSDs about as much on disks that are 85 % full as on empty ones, and nothing is lost.",
-        method="Fills EC 4+2 in cycles by small and large objects, reads, writes and mixes in each, reads all back.",
+        goal="On disks that are 85 % full an operation costs OSDs about as much as on empty ones, and nothing is lost.",
+        method="Fills EC 4+2 in cycles with small and large objects; in each reads, writes and mixes; reads all back.",
         run=run,
         check="figures",
         topology=FILLED,

@@ -1,4 +1,4 @@
-"""What deep scrub costs clients of slow disks, by Ceph's own settings and slowed down, as the paper's authors did."""
+"""The cost of a deep scrub to clients of slow disks, with Ceph's defaults and slowed down as in the paper."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,19 +20,19 @@ from cephlab.suites.object.stand import loaded, near
 
 OBJECTS = 800
 PUT_OBJECTS = 100
-"""Of a bucket that is put into, few, so that what is scrubbed does not grow much from turn to turn."""
+"""In a bucket for PUTs: few, so that the scrubbed data does not grow much from round to round."""
 ROUNDS = 3
 ROUND_S = 8.0
 WORKERS = 8
 READ_IOPS = 40
-"""A third of a disk of the paper's, so that disks are the limit and not the two cores of a lab."""
+"""A third of one of the paper's disks, so that disks are the limit and not a lab's two cores."""
 CACHE_BYTES = 8 * MIB
-"""Of each OSD, so that reads reach its disk."""
+"""Cache of each OSD: so small that reads reach its disk."""
 NONE, DEFAULT, LOWERED = "none", "default", "lowered"
 OWN = {"osd_scrub_sleep": "0", "osd_scrub_chunk_max": "25", "osd_requested_scrub_priority": "120"}
-"""Ceph's settings of a scrub that is asked for."""
+"""Ceph's defaults for a requested scrub."""
 SLOWED = {"osd_scrub_sleep": "1", "osd_scrub_chunk_max": "5", "osd_requested_scrub_priority": "1"}
-"""Five objects, then a second's pause. The paper gives no figures."""
+"""Five objects, then a pause of a second. The paper gives no figures."""
 SETTINGS: Mapping[str, Mapping[str, str]] = {NONE: OWN, DEFAULT: OWN, LOWERED: SLOWED}
 QUIET_S = 240.0
 
@@ -50,7 +50,7 @@ SLOW = ArchiveTopology(
 
 
 def run(stage: Stage) -> None:
-    """The same load in turns: without a scrub, beside one by Ceph's settings, beside a slow one."""
+    """Run the same load alternately: without a scrub, during one with Ceph's defaults, during a slowed one."""
     cluster = stage.cluster
     doors = opened(cluster)[:1]
     load = S3Load(
@@ -74,7 +74,7 @@ def run(stage: Stage) -> None:
 
 
 def turn_of(stage: Stage, load: S3Load, kind: str) -> S3Load:
-    """GETs of what is there, or PUTs into a bucket of their own."""
+    """GETs of the filled objects, or PUTs into a bucket of their own."""
     if kind == "get":
         return replace(load, phases=(RUN,))
     bucket = f"put-{stage.rng.randrange(1 << 31)}-"
@@ -82,7 +82,7 @@ def turn_of(stage: Stage, load: S3Load, kind: str) -> S3Load:
 
 
 def beside(stage: Stage, load: S3Load, doors: Sequence[Gateway], settings: str) -> S3Result:
-    """A round beside a scrub by these settings, which has begun before and does not end meanwhile."""
+    """A round during a scrub with these settings, which starts before the round and outlasts it."""
     cluster = stage.cluster
     tune(cluster, SETTINGS[settings])
     before = scrub_stamps(cluster, DATA_POOL)
@@ -92,7 +92,7 @@ def beside(stage: Stage, load: S3Load, doors: Sequence[Gateway], settings: str) 
     result = loaded(stage, f"a round, scrub: {settings}", near(cluster), doors, load)
     if settings != NONE:
         left = unscrubbed(cluster, before)
-        stage.recorder.witness(f"PGs not yet scrubbed when the round beside it ended, {settings}", got=left, least=1)
+        stage.recorder.witness(f"PGs not yet scrubbed when the round ended, {settings}", got=left, least=1)
         tune(cluster, OWN)
         clock.wait(
             lambda: unscrubbed(cluster, before),
@@ -110,33 +110,33 @@ def tune(cluster: Cluster, settings: Mapping[str, str]) -> None:
 
 
 def scrubbing(cluster: Cluster) -> int:
-    """PGs of the objects that are being scrubbed."""
+    """Number of the objects' PGs that are being scrubbed."""
     cluster.check_daemons()
     return sum("scrubbing" in pg.state for pg in pgs_of(cluster, DATA_POOL))
 
 
 def unscrubbed(cluster: Cluster, before: Mapping[str, str]) -> int:
-    """PGs of the objects whose deep scrub since `before` has not ended."""
+    """Number of the objects' PGs whose deep scrub since `before` has not ended."""
     cluster.check_daemons()
     now = scrub_stamps(cluster, DATA_POOL)
     return sum(now[pgid] == stamp for pgid, stamp in before.items())
 
 
 def judge(recorder: Recorder, kind: str, rates: Mapping[str, Sequence[float]]) -> None:
-    """A scrub by Ceph's settings leaves clients less; a slowed one leaves them more."""
+    """Judge that a scrub with Ceph's defaults leaves clients less, and a slowed one leaves them more again."""
     hurt, eased = ratio_of_means(rates[DEFAULT], rates[NONE]), ratio_of_means(rates[LOWERED], rates[DEFAULT])
     recorder.figure(
         f"{kind} a second beside a deep scrub / without",
         hurt.mean,
         "",
-        Bound("both ask the same slow disks", most=1.0, basis=Basis.SHAPE),
+        Bound("scrub and clients share slow disks", most=1.0, basis=Basis.SHAPE),
         interval=(hurt.low, hurt.high),
     )
     recorder.figure(
         f"{kind} a second beside a slowed deep scrub / beside one by Ceph's settings",
         eased.mean,
         "",
-        Bound("what a pause leaves to clients", least=1.0, basis=Basis.SHAPE),
+        Bound("a scrub that pauses leaves more to clients", least=1.0, basis=Basis.SHAPE),
         interval=(eased.low, eased.high),
     )
 
@@ -144,8 +144,8 @@ def judge(recorder: Recorder, kind: str, rates: Mapping[str, Sequence[float]]) -
 SCENARIOS = (
     Scenario(
         name="archive.deep-scrub",
-        goal="A deep scrub takes reads and writes of slow disks from clients, and less of them once it is slowed down.",
-        method="Loads disks of 40 reads a second in turns: without a scrub, beside one, beside one that pauses.",
+        goal="A deep scrub slows down the clients of slow disks, and less so once the scrub itself is slowed down.",
+        method="Loads disks of 40 reads a second alternately without a scrub, during one, and during one that pauses.",
         run=run,
         check="figures",
         tier=Tier.FULL,

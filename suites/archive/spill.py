@@ -1,4 +1,4 @@
-"""Metadata that spills over to the slow disks: after how many objects, by the levels of RocksDB, and then met."""
+"""Metadata spills over to slow disks: the number of objects is predicted from RocksDB's levels, then measured."""
 
 import re
 from dataclasses import dataclass, replace
@@ -25,20 +25,20 @@ OBJECT_BYTES = 1
 DB_BYTES = 48 * MIB
 SLOW_BYTES = 1024 * MIB
 TRUSTED = 1.5
-"""Factor of a prediction. RocksDB compacts when a level is over its size, and files of a compaction lie beside those
-that they replace; the paper's own figures are within 0.6 % of 8.8 billion, at sizes where neither matters."""
+"""Factor by which the prediction may be off. RocksDB compacts a level once it exceeds its size, and the new files exist
+beside the ones they replace. The paper's figures are within 0.6 % of 8.8 billion, at sizes where neither matters."""
 PROBES = 300
 """Objects of the first measurement, and of the second beyond it."""
 STEP = 150
 MOST_STEPS = 60
 MORE = 450
-"""Objects beyond the first that spilled over, so that GETs meet what has."""
+"""Further objects after the spill-over, so that GETs read spilled metadata."""
 WORKERS = 8
 
 
 @dataclass(frozen=True)
 class Levels:
-    """How RocksDB lays out a database: L0 about as large as L1, each next level so many times the one before.
+    """How RocksDB lays out a database: L0 about as large as L1, each next level `multiplier` times larger.
 
     policy: bluestore_volume_selection_policy.
     """
@@ -49,7 +49,7 @@ class Levels:
 
     @property
     def options(self) -> tuple[tuple[str, str], ...]:
-        """Of OSDs; files as small as the levels want them, one database for all kinds of keys as in Nautilus."""
+        """Options of OSDs: files as small as the levels need them, one column family for all keys as in Nautilus."""
         annex = {
             "max_bytes_for_level_base": self.base_bytes,
             "max_bytes_for_level_multiplier": self.multiplier,
@@ -68,13 +68,13 @@ class Levels:
             ("bluefs_alloc_size", str(64 * KIB)),
             ("osd_max_pg_log_entries", "100"),
             ("osd_min_pg_log_entries", "100"),
-            # So that it tells how much is in each level.
+            # So that RocksDB reports how much is in each level.
             ("rocksdb_perf", "true"),
             ("rocksdb_collect_compaction_stats", "true"),
         )
 
     def held_bytes(self, db_bytes: float) -> float:
-        """What of a database stays on a device for it: L0, about as large as L1, and all levels that fit whole.
+        """Bytes of a database that stay on its device: L0, about as large as L1, and all levels that fit whole.
 
         Source: RocksDB's LevelCompactionBuilder::GetPathId. A level that does not fit goes to the next path whole.
         """
@@ -82,14 +82,14 @@ class Levels:
 
 
 PAPER = Levels(512 * KIB, 10, "rocksdb_original")
-"""The paper's levels, each ten times the one before, at a five-hundredth of its size of the first."""
+"""The paper's levels, each ten times the one before; the first has a five-hundredth of the paper's size."""
 USABLE = 0.95
-"""Of the device, which RocksDB is told of (BlueStore's OriginalVolumeSelector)."""
+"""Share of the device that RocksDB is told to use (BlueStore's OriginalVolumeSelector)."""
 
 
 @dataclass(frozen=True)
 class Met:
-    """When the first OSD had spilled over. after, by: objects at the last look without it, at the first with it."""
+    """When the first OSD spilled over. after, by: objects at the last look without spill-over, at the first with it."""
 
     after: int
     by: int
@@ -125,7 +125,7 @@ def run(stage: Stage, levels: Levels) -> None:
 
 
 def recorded_only() -> Bound:
-    return Bound("of this release: recorded only; the paper has 10 KB on six OSDs", basis=Basis.CORRECTNESS)
+    return Bound("depends on the release: recorded only; the paper has 10 KB on six OSDs", basis=Basis.CORRECTNESS)
 
 
 def put(stage: Stage, doors: list[Gateway], load: S3Load, first: int, last: int) -> None:
@@ -135,7 +135,7 @@ def put(stage: Stage, doors: list[Gateway], load: S3Load, first: int, last: int)
 
 
 def read_cold(stage: Stage, doors: list[Gateway], load: S3Load) -> None:
-    """Read everything back without what OSDs have in memory, and observe that slow disks are asked for metadata."""
+    """Drop the OSDs' caches, read everything back, and observe that metadata is read from slow disks."""
     cluster = stage.cluster
     for osd in cluster.osd_ids():
         cluster.client.command(f"osd.{osd}", "cache drop")
@@ -144,16 +144,16 @@ def read_cold(stage: Stage, doors: list[Gateway], load: S3Load) -> None:
     after = [sum(bluefs(cluster, f"read_random_disk_bytes_{disk}")) for disk in ("db", "slow")]
     fast, slow = (later - earlier for later, earlier in zip(after, before, strict=True))
     stage.recorder.observe("whether GETs take metadata from slow disks", got=slow > 0, wanted=True)
-    why = Bound("by how much has spilled over: recorded only", basis=Basis.CORRECTNESS)
+    why = Bound("depends on how much has spilled over: recorded only", basis=Basis.CORRECTNESS)
     stage.recorder.figure("metadata that a GET reads from slow disks", slow / load.objects, "bytes", why)
     stage.recorder.figure("metadata that a GET reads from fast disks", fast / load.objects, "bytes", why)
 
 
 def compacted(cluster: Cluster) -> list[float]:
-    """Bytes in the files of each OSD's RocksDB, once it has put everything into order; its logs are not in it."""
+    """Bytes in the files of each OSD's RocksDB after a compaction, without its logs."""
     for osd in cluster.osd_ids():
         cluster.client.tell(f"osd.{osd}", "compact")
-    # The answer has one key many times, so that it is no object of JSON.
+    # The answer repeats a key, so it cannot be read as JSON.
     told = [cluster.client.command(f"osd.{osd}", "dump_objectstore_kv_stats") for osd in cluster.osd_ids()]
     return [files_bytes(each.decode()) for each in told]
 
@@ -162,12 +162,12 @@ def files_bytes(told: str) -> float:
     """The line `Sum` of RocksDB's table of levels, in bytes; LabBroken without one."""
     match = _SUM.search(told)
     if match is None:
-        raise LabBroken("RocksDB does not tell its levels", told[:500])
+        raise LabBroken("RocksDB does not report its levels", told[:500])
     return float(match[1]) * _UNITS[match[2]]
 
 
 def until_spilt(stage: Stage, doors: list[Gateway], load: S3Load) -> Met:
-    """Put objects step by step; CephTrouble where they end first."""
+    """Put objects step by step; CephTrouble where none has spilled over at the end."""
     done = 2 * PROBES
     for _ in range(MOST_STEPS):
         put(stage, doors, load, done + 1, done + STEP)
@@ -178,11 +178,11 @@ def until_spilt(stage: Stage, doors: list[Gateway], load: S3Load) -> Met:
         if any(slow):
             return Met(done, done + STEP)
         done += STEP
-    raise CephTrouble(f"no OSD has spilled over by {done} objects", f"bytes of BlueFS on slow disks: {slow}")
+    raise CephTrouble(f"no OSD has spilled over after {done} objects", f"bytes of BlueFS on slow disks: {slow}")
 
 
 def compare(recorder: Recorder, met: Met, levels: Levels, room: float, each: float) -> None:
-    """Hold the count that was met to the one that was predicted. room, each: bytes, of an OSD and of an object."""
+    """Compare the measured count with the predicted one. room, each: bytes, of an OSD and of an object."""
     predicted = room / each
     recorder.figure(
         "objects when metadata spilled over / predicted",
@@ -205,12 +205,12 @@ def compare(recorder: Recorder, met: Met, levels: Levels, room: float, each: flo
 SCENARIOS = (
     Scenario(
         name="archive.spill-over[levels=paper]",
-        goal="Metadata spills over to slow disks after as many objects as the levels of RocksDB say, and Ceph warns.",
-        method="Measures an object's metadata, predicts, puts objects until BlueFS uses the slow disk, reads all back.",
+        goal="Metadata spills over to slow disks after as many objects as RocksDB's levels predict, and Ceph warns.",
+        method="Measures an object's metadata, predicts, puts objects until BlueFS uses slow disks, reads all back.",
         run=partial(run, levels=PAPER),
         check="figures",
         topology=ArchiveTopology(disk_bytes=SLOW_BYTES, db_bytes=DB_BYTES, options=PAPER.options),
         spoils=True,
-        expects={HEALTH: "The scenario fills RocksDB until it spills over; the monitor warns, which is looked for."},
+        expects={HEALTH: "The scenario fills RocksDB until it spills over, and waits for the monitor's warning."},
     ),
 )

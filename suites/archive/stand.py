@@ -1,4 +1,4 @@
-"""Shared by the scenarios: six machines with EC 4+2 and gateways beside them, their pools, and how full they are."""
+"""Shared by the scenarios: six machines with EC 4+2, gateways on further machines, pools, and how full they are."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ SMALL_BYTES = 65_536
 UNIT_BYTES = 65_536
 """bluestore_min_alloc_size_hdd of the paper's release (tuning/references/rhcs-10b.toml)."""
 NEARFULL, BACKFILLFULL = 0.93, 0.94
-"""Above our 85 % and what is put once that is reached; Ceph's own are 0.85 and 0.90, and 0.95 for full."""
+"""Above our 85 % and what is put after that. Ceph's defaults are 0.85 and 0.90, and 0.95 for full."""
 
 NO_LIMITS = DiskLimits()
 
@@ -69,7 +69,7 @@ class ArchiveTopology(Topology):
 
 
 def options_of(unit_bytes: int) -> tuple[tuple[str, str], ...]:
-    """Options of OSDs: an allocation unit whatever BlueStore takes the disk for, and short logs of RocksDB."""
+    """Options of OSDs: an allocation unit for any kind of disk, and short RocksDB logs."""
     return (
         ("bluestore_min_alloc_size", str(unit_bytes)),
         ("bluestore_rocksdb_options_annex", "max_total_wal_size=33554432"),
@@ -77,11 +77,11 @@ def options_of(unit_bytes: int) -> tuple[tuple[str, str], ...]:
 
 
 FILLED = ArchiveTopology(mons=3, disk_bytes=512 * MIB, db_bytes=128 * MIB, options=options_of(UNIT_BYTES))
-"""As the paper's, with RocksDB on a faster disk; small, so that it is full soon. A quorum outlives two machines."""
+"""As in the paper, with RocksDB on a faster disk; small, so that it fills soon. A quorum outlives two machines."""
 
 
 def opened(cluster: Cluster) -> list[Gateway]:
-    """The gateways, native first, over pools with EC 4+2, which are made before the first bucket is."""
+    """The gateways, native first, on pools with EC 4+2, which are created before the first bucket."""
     if DATA_POOL not in cluster.client.mon("osd pool ls"):
         pools.create(cluster, INDEX_POOL, INDEX, pg_num=PGS)
         pools.create(cluster, DATA_POOL, EC_4_2, pg_num=PGS)
@@ -90,13 +90,13 @@ def opened(cluster: Cluster) -> list[Gateway]:
 
 
 def allow_fuller(cluster: Cluster) -> None:
-    """Raise the ratios at which Ceph warns, and at which it moves nothing more."""
+    """Raise the ratios at which Ceph warns, and at which it stops backfills."""
     set_threshold(cluster, Level.BACKFILLFULL, BACKFILLFULL)
     set_threshold(cluster, Level.NEARFULL, NEARFULL)
 
 
 def data_bytes(cluster: Cluster) -> int:
-    """What the objects' pool takes of all disks, once every OSD has reported, without metadata."""
+    """Bytes that the objects' pool takes on all disks, without metadata, once every OSD has reported."""
     cluster.settle()
     pool = next(each for each in cluster.client.mon("df", detail="detail")["pools"] if each["name"] == DATA_POOL)
     return int(pool["stats"]["data_bytes_used"])
@@ -107,7 +107,7 @@ def osds_of(cluster: Cluster) -> list[Daemon]:
 
 
 def bluefs(cluster: Cluster, counter: str) -> list[int]:
-    """A counter of BlueFS of each OSD; LabBroken where one has none."""
+    """A BlueFS counter of each OSD; LabBroken where an OSD does not have it."""
     dumps = of_osds(cluster)
     if lacking := [osd for osd, dump in dumps.items() if f"bluefs.{counter}" not in dump]:
         raise LabBroken(f"no counter bluefs.{counter}", f"OSDs: {lacking}")
@@ -120,7 +120,7 @@ def shard_bytes(size_bytes: int, k: int, chunk_bytes: int) -> int:
 
 
 def taken_bytes(sizes: Sequence[int], unit_bytes: int, kind: PoolKind, chunk_bytes: int = 4096) -> int:
-    """What objects take of all disks: each of k+m shards in whole allocation units.
+    """Bytes that objects take on all disks: each of k+m shards in whole allocation units.
 
     chunk_bytes: osd_pool_erasure_code_stripe_unit. An object is at most one RADOS object of the gateway, 4 MiB.
     """

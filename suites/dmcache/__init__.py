@@ -1,4 +1,4 @@
-"""dm-cache between a database and RBD, as in the 2015 paper: what it gains, costs, and must not lose."""
+"""dm-cache between a database and RBD, as in the 2015 paper: its gain, its cost, and what it must not lose."""
 
 from cephlab.suites.dmcache import benefit, correctness, lost, power, settings
 

@@ -1,6 +1,6 @@
-"""What the cache gains: transactions a second with it over those of the origin alone, as in the 2015 paper.
+"""The cache's gain: transactions a second with it, divided by those of the origin alone, as in the 2015 paper.
 
-The seconds of a run are taken as independent. They are not quite, so that an interval is a little too narrow.
+The seconds of a run are taken as independent. They are not quite, so intervals are slightly too narrow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,16 +19,16 @@ from cephlab.suites.machines import profile_of_disks
 FEW_THREADS = 1
 """So few that a transaction waits for the device and not for the one CPU: the paper's gain is at few threads."""
 MOST_THREADS = 32
-"""Where the client's processors are too few for more: a guest of User-Mode Linux has one."""
+"""Tried even where the client has few processors: a guest of User-Mode Linux has one."""
 ROUNDS = 3
 SECONDS = {Tier.QUICK: WARM_S + 4, Tier.FULL: WARM_S + 8}
 """Length of a run; its first WARM_S do not count."""
 PAPER_TURN = 116
-"""From so many threads on, the paper's throughput was better without dm-cache."""
+"""From this many threads on, the paper's throughput was better without dm-cache."""
 
 GAIN = Bound("the paper found more transactions with the cache at few threads", least=1.0, basis=Basis.SHAPE)
-"""The limit of a lab, whose machines are nobody's profile: `suites/gains.py` has that of a profile's machines."""
-UNJUDGED = "the paper's figures are of other machines: recorded, not judged"
+"""The limit for a lab, whose machines have no profile. `suites/gains.py` has the one for a profile's machines."""
+UNJUDGED = "the paper's figures come from other machines: recorded, not judged"
 NO_LIMIT = Bound(UNJUDGED, basis=Basis.SHAPE)
 
 
@@ -40,7 +40,7 @@ def note_gain(recorder: Recorder, what: str, values: Mapping[bool, Sequence[floa
 
 
 def in_turns(stand: Stand, stage: Stage, mode: DmCacheMode, threads: int, rounds: int) -> dict[bool, list[float]]:
-    """Transactions of each second with a fresh cache (True) and without one, in turns."""
+    """Transactions of each second with a fresh cache (True) and without one, run alternately."""
     seconds: dict[bool, list[float]] = {True: [], False: []}
     for _ in range(rounds):
         for cached in (False, True):
@@ -55,14 +55,14 @@ def in_turns(stand: Stand, stage: Stage, mode: DmCacheMode, threads: int, rounds
 
 
 def gain(stage: Stage, mode: DmCacheMode) -> None:
-    """Compare one mode with no cache, at few threads. A lab judges writeback alone: the paper has no other mode."""
+    """Compare one mode with no cache, at few threads. A lab judges writeback only, the paper's one mode."""
     with standing(stage) as stand:
         begin(stand, stage)
         seconds = in_turns(stand, stage, mode, FEW_THREADS, ROUNDS)
         here = GAIN if mode is DmCacheMode.WRITEBACK else NO_LIMIT
         bound = gains.of_database(stage, gains.of_mode(mode), FEW_THREADS, here)
         note_gain(stage.recorder, f"{mode}, {FEW_THREADS} thread", seconds, bound)
-    if stage.tier is Tier.FULL:  # a second's 95th percentile is of few transactions, and short runs have few seconds
+    if stage.tier is Tier.FULL:  # a second has few transactions for a 95th percentile, and a short run has few seconds
         note_findings(stage)
 
 
@@ -82,7 +82,7 @@ def sweep(stage: Stage) -> None:
                 turn = threads
     note_findings(stage)
     beyond = "" if turn else f"a gain at every count up to {counts[-1]}; "
-    bound = Bound(f"{beyond}the paper's is {PAPER_TURN} on two processors of ten cores", basis=Basis.SHAPE)
+    bound = Bound(f"{beyond}in the paper {PAPER_TURN}, on two processors of ten cores", basis=Basis.SHAPE)
     stage.recorder.figure("threads from which no gain is shown, 0 for none", turn, "threads", bound)
 
 
@@ -97,8 +97,8 @@ SCENARIOS = (
     *(
         scenario_on_stand(
             name=f"dmcache.gain[{mode}]",
-            goal=f"At few threads, dm-cache in {mode} mode commits more transactions than a slow origin alone.",
-            method="Runs sysbench on MariaDB with a fresh cache and without one, in turns; the ratio by interval.",
+            goal=f"At few threads, a database commits more transactions on dm-cache in {mode} mode than on a slow origin.",
+            method="Runs sysbench on MariaDB alternately with a fresh cache and without one; judges the ratio's interval.",
             run=partial(gain, mode=mode),
             tier=Tier.QUICK if mode is DmCacheMode.WRITEBACK else Tier.FULL,
         )
@@ -106,8 +106,8 @@ SCENARIOS = (
     ),
     scenario_on_stand(
         name="dmcache.threads",
-        goal="Measures the gain of a writeback cache at each thread count, and where it ends.",
-        method="Runs sysbench on MariaDB with a fresh cache and without one at each count; ratios by interval.",
+        goal="At one thread, a writeback cache commits more transactions than a slow origin; records where the gain ends.",
+        method="At each thread count, runs sysbench on MariaDB with a fresh cache and without one; takes the ratio.",
         run=sweep,
     ),
 )

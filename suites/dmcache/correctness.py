@@ -14,7 +14,7 @@ SECONDS = 8
 
 
 def flush_and_detach(stage: Stage, kind: str) -> None:
-    """Fill a cache by transactions, flush and detach it, and compare the image with what the cache showed."""
+    """Fill a cache with transactions, flush and detach it, and compare the image with what the cache showed."""
     recorder = stage.recorder
     with standing(stage) as stand:
         cache = stand.put(kind)

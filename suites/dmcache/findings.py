@@ -1,4 +1,4 @@
-"""The 2015 paper's findings as figures of the scenario that runs both of their sides: they count in its verdict."""
+"""The 2015 paper's findings as figures of the scenario that runs both of their sides. They count in its verdict."""
 
 from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.providers.host import Host
@@ -25,7 +25,7 @@ PAPER_THREADS, PAPER_HARDWARE_THREADS = 152, 40
 
 
 def note_findings(stage: Stage) -> None:
-    """Note each finding of which this scenario ran both sides, by its interval; limited where machines can show it."""
+    """Record each finding of which this scenario ran both sides; with a limit where these machines can show it."""
     group, at_home = runs(stage.recorder.events()), profile_of_disks(stage) is not None
     for finding in load_findings(PAPER).findings:
         held = held_in(finding, group)
@@ -38,11 +38,11 @@ def note_findings(stage: Stage) -> None:
 
 
 def judged_by(finding: PaperFinding, held: Held, *, at_home: bool) -> tuple[Bound, float]:
-    """The bound of a finding, and how many times its interval is off beyond what the seconds of its runs say.
+    """The bound of a finding, and the factor by which its interval is wider than the seconds of its runs say.
 
-    Where runs of one setting scatter, the paper's opposite is denied by more than that, or it is inconclusive. What
-    agrees with the paper, or cannot tell, is noted. at_home: the machines are the profile's and no lab's, so that what
-    a lab cannot show is judged as the rest.
+    Where runs of one setting scatter, the opposite of the finding fails only beyond that scatter, and is inconclusive
+    within it. Agreement, or no clear result, is noted. at_home: the machines are a profile's and not a lab's, so what
+    a lab cannot show is judged like the rest.
     """
     why = f"finding of the paper, {finding.where}"
     if not finding.here or (at_home and not finding.anywhere):
@@ -50,12 +50,12 @@ def judged_by(finding: PaperFinding, held: Held, *, at_home: bool) -> tuple[Boun
     opposite = agreement(held.measured, held.least, held.most) is Agreement.NOT_AGREED
     if finding.scatter is None or not opposite:
         return Bound(f"{why}: not judged, {finding.here}", basis=Basis.NOTED), 1.0
-    why = f"{why}; {finding.here}, by up to {finding.scatter:g} times, which the interval has in it"
+    why = f"{why}; {finding.here}, by up to {finding.scatter:g} times, which the interval includes"
     return Bound(why, held.least, held.most, basis=Basis.SHAPE), finding.scatter
 
 
 def thread_counts(host: Host, at_least: int) -> tuple[int, ...]:
-    """1, 2, 4 ... up to as many threads for each of the client's processors as the paper had, at least so many."""
+    """1, 2, 4 ... up to the paper's number of threads for each processor of the client, but at least `at_least`."""
     most = max(at_least, round(host.facts().cores * PAPER_THREADS / PAPER_HARDWARE_THREADS))
     doubled = [1 << power for power in range(most.bit_length()) if 1 << power < most]
     return (*doubled, most)

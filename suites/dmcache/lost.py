@@ -1,4 +1,4 @@
-"""The cache's device dies under load: writethrough loses nothing, and a loss of writeback is reported, not hidden."""
+"""The cache's device dies under load: writethrough loses nothing, and writeback reports its loss instead of hiding it."""
 
 from functools import partial
 
@@ -18,7 +18,7 @@ _READ_S = 120.0
 
 
 def lose_cache(stage: Stage, mode: DmCacheMode) -> None:
-    """Let the cache's device fail under a ledger's commits, read through it, then use the origin alone."""
+    """Make the cache's device fail under a ledger's commits, read through it, then use the origin alone."""
     recorder = stage.recorder
     with standing(stage) as stand:
         cache = stand.cached(mode)
@@ -57,7 +57,7 @@ def _read(stand: Stand) -> str:
 
 
 def _signs(stand: Stand, ledger: Ledger) -> list[str]:
-    """What shows a user the loss: a file system or a server that does not come up, or missing transactions."""
+    """How a user notices the loss: a file system or a server that does not come up, or missing transactions."""
     try:
         stand.open_database()
         wrong = ledger.read_back()
@@ -72,7 +72,7 @@ SCENARIOS = tuple(
     scenario_on_stand(
         name=f"dmcache.cache-lost[{mode}]",
         goal=goal,
-        method="Fails the cache's device under commits that another machine records; then uses the origin alone.",
+        method="Makes the cache's device fail under commits that another machine records; then uses the origin alone.",
         run=partial(lose_cache, mode=mode),
         check="witnessed",
     )

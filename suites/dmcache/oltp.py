@@ -24,14 +24,14 @@ WARM_S = 2
 """First seconds of each run, which do not count: the buffer pool and the cache are cold."""
 LEAST_TRANSACTIONS = 20
 """In one run: with fewer, there is no load and the rate is noise. Measured with one thread and without a cache, on two
-cores beside other work: 47 to 196 in 10 s."""
+cores that had other work: 47 to 196 in 10 s."""
 
 _LOOK_S = 1.0
 _END_S = 600.0
 
 
 def job(stand: Stand, stage: Stage, *, threads: int = THREADS, runtime_s: int = 10, rows: int = ROWS) -> Oltp:
-    """A run that follows from the scenario's seed."""
+    """A sysbench run whose seed follows from the scenario's."""
     seed = stage.rng.randrange(1, 1 << 31)
     return Oltp(stand.database.socket, DATABASE, rows, threads=threads, runtime_s=runtime_s, seed=seed)
 
@@ -45,7 +45,7 @@ def fill(stand: Stand, stage: Stage, rows: int) -> None:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """A cache that is not on the client. room_bytes: what it may hold; look: records its counters."""
+    """A cache that is not on the client. room_bytes: its size; look: records its counters."""
 
     kind: str
     room_bytes: int
@@ -53,7 +53,7 @@ class Elsewhere:
 
 
 def look_at(recorder: Recorder, label: str, status: CacheStatus | WritecacheStatus) -> None:
-    """Record a cache's counters; moves that its kind does not count are drawn as 0."""
+    """Record a cache's counters; promotions and evictions that its kind does not count are drawn as 0."""
     facts = asdict(status)
     moved = {"promoted": facts.get("promotions", 0), "evicted": facts.get("demotions", 0)}
     drawn: dict[str, dict[str, float]] = {"blocks since the cache was made": moved}

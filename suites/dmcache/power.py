@@ -1,4 +1,4 @@
-"""The client loses power during transactions: everything committed is there afterwards, with every kind of cache."""
+"""The client loses power during transactions: everything committed survives, with every kind of cache."""
 
 from functools import partial
 
@@ -33,7 +33,7 @@ COMMITTED_S = 120.0
 LOAD_S = 300
 """Longer than the scenario: the power cut ends the load."""
 RECOVERY = "crash recovery"
-"""Words of InnoDB's log where it was not shut down."""
+"""Words in InnoDB's log when it starts after an unclean shutdown."""
 
 
 def cut_power(stage: Stage, kind: str) -> None:
@@ -90,7 +90,7 @@ def _until_cut(stage: Stage, stand: Stand, cache: CacheDevice | WriteCache, ledg
         recorder.step("power cut")
     stand.cache = None
     recorder.witness("acknowledged transactions", got=len(ledger.acknowledged), least=enough)
-    recorder.witness("transactions of sysbench beside them", got=sum(sample.tps for sample in samples), least=1)
+    recorder.witness("transactions of sysbench in the same time", got=sum(sample.tps for sample in samples), least=1)
     if not (isinstance(cache, CacheDevice) and cache.mode is DmCacheMode.WRITETHROUGH):
         recorder.witness("blocks that only the cache held", got=status.dirty, least=1)
 
@@ -117,8 +117,8 @@ def came_up(stand: Stand, recorder: Recorder, what: str) -> bool:
 SCENARIOS = tuple(
     scenario_on_stand(
         name=f"dmcache.power-cut[{kind}]",
-        goal=f"With a {kind} cache, a power cut during transactions loses none that was acknowledged.",
-        method="Kills the client under sysbench, with a ledger on another machine; cache_check, recovery, the ledger.",
+        goal=f"With a {kind} cache, a power cut during transactions loses no acknowledged one.",
+        method="Kills the client under sysbench while another machine keeps a ledger; cache_check; recovery; reads back.",
         run=partial(cut_power, kind=kind),
         check="witnessed",
         tier=Tier.QUICK if kind == DmCacheMode.WRITEBACK else Tier.FULL,

@@ -21,7 +21,7 @@ BLOCK_SECTORS = (64, 256, 512, 1024, 2048)
 DATABASE_ROWS = (ROWS, 4 * ROWS, 16 * ROWS)
 """Up to the paper's 160000, which it runs with the small cache."""
 SMALL_CACHE_BYTES = 16 * MIB
-"""A good third of what 160000 rows take, so that the cache has to evict. The paper has 512 MB under 8 GiB."""
+"""A little over a third of the space of 160000 rows, so that the cache has to evict. The paper has 512 MB under 8 GiB."""
 SMALL_POOL = Settings(buffer_pool_bytes=8 * MIB)
 """Smaller than the database: otherwise InnoDB's own cache hides the one below."""
 THREADS = 4
@@ -29,11 +29,11 @@ MANY_THREADS = 32
 FITS = 0.9
 SMQ_S = 60
 """smq puts promoted blocks on its highest level and evicts from the lower half only. It moves blocks between levels
-this often (CACHE_UPDATE_PERIOD of the kernel's dm-cache-policy-smq.c), and so evicts nothing before."""
+this often (CACHE_UPDATE_PERIOD of the kernel's dm-cache-policy-smq.c), so it evicts nothing before that."""
 
 
 def block_sizes(stage: Stage) -> None:
-    """Run the same load with a fresh cache of each block size, by few threads and by many."""
+    """Run the same load with a fresh cache of each block size, at few threads and at many."""
     with standing(stage) as stand:
         begin(stand, stage)
         for threads in (FEW_THREADS, thread_counts(stand.host, MANY_THREADS)[-1]):
@@ -46,7 +46,7 @@ def block_sizes(stage: Stage) -> None:
 
 
 def database_sizes(stage: Stage) -> None:
-    """Run the same load on new databases of several sizes, each of which fits into the cache."""
+    """Run the same load on new databases of several sizes, all of which fit into the cache."""
     for rows in DATABASE_ROWS:
         with standing(stage) as stand:
             begin(stand, stage, rows)
@@ -84,12 +84,12 @@ def warm_hits(run: OltpRun) -> Sequence[float]:
 
 
 def note_hits(recorder: Recorder, large: Sequence[float], small: Sequence[float]) -> None:
-    """Judge what share of accesses hit a cache that holds the database, and one that does not, by interval."""
+    """Judge the hit ratios of a cache that holds the database and of one that does not, by interval."""
     share, beside = interval(large), ratio_of_means(small, large)
     bound = Bound("finding of the paper, 5.1.2: over 90 %, once the cache is warm", least=FITS, basis=Basis.SHAPE)
     what = "hit ratio of a cache that holds the database"
     recorder.figure(what, share.mean, "of accesses", bound, interval=(share.low, share.high))
-    why = "a cache that evicts is asked for what it gave up; the paper's hit 0.75 to 0.96, with other sizes"
+    why = "a cache that evicts misses what it evicted; the paper's hit ratio was 0.75 to 0.96, with other sizes"
     bound = Bound(why, most=1.0, basis=Basis.SHAPE)
     what = "hits of a cache that is too small, beside one that is not"
     recorder.figure(what, beside.mean, "times", bound, interval=beside.ends)
@@ -106,20 +106,20 @@ def note_rate(recorder: Recorder, what: str, values: list[float]) -> None:
 SCENARIOS = (
     scenario_on_stand(
         name="dmcache.block-size",
-        goal="Measures the transactions that a writeback cache commits with blocks of 32 KiB to 1 MiB.",
-        method="Runs sysbench on MariaDB with a fresh cache of each block size, by one thread and by many.",
+        goal="At few threads small blocks of a writeback cache commit more, at many threads large ones (32 KiB to 1 MiB).",
+        method="Runs sysbench on MariaDB with a fresh cache of each block size, with one thread and with many.",
         run=block_sizes,
     ),
     scenario_on_stand(
         name="dmcache.database-size",
-        goal="A larger database has a longer latency tail through dm-cache; transactions by its size.",
+        goal="A larger database has a longer latency tail on dm-cache; its transactions are recorded.",
         method="Runs sysbench on MariaDB with a new database of each size.",
         run=database_sizes,
     ),
     scenario_on_stand(
         name="dmcache.small-cache",
-        goal="A cache that holds the database is hit; a smaller one evicts, is hit less, and commits less.",
-        method="Runs sysbench on MariaDB with a cache larger than the database and a smaller one; hits and demotions.",
+        goal="A cache that holds the database has over 90 % hits; a smaller one evicts, hits less and commits less.",
+        method="Runs sysbench on MariaDB with a cache larger than the database and with a smaller one.",
         run=small_cache,
     ),
 )

@@ -1,4 +1,4 @@
-"""The layers under every scenario: an RBD image mapped by a client's kernel, a cache before it, a database on top.
+"""The layers under every scenario: an RBD image mapped by a client's kernel, a cache in front of it, a database on top.
 
 sysbench -> MariaDB -> XFS -> "db": the cache, or the origin alone -> "slow": the delayed origin -> krbd -> RBD
                                `-> "fast", "meta": disks of the client
@@ -30,7 +30,7 @@ STORAGE = "n0"
 POOL = "dmcache"
 IMAGE = "database"
 ONE_COPY = PoolKind("replicated", 1)
-"""As in the paper: replication costs the cluster, and has nothing to do with a cache in front of it."""
+"""As in the paper: replication is a cost of the cluster, not of a cache in front of it."""
 
 IMAGE_BYTES = 384 * MIB
 """Size of the RBD image; XFS needs at least 300 MiB. The paper has 8 GiB."""
@@ -40,8 +40,8 @@ FAST_DISK = Disk("cache", GIB, DiskClass.NVME)
 METADATA_DISK = Disk("metadata", 2 * metadata_bytes(GIB, 64), DiskClass.NVME)
 
 ORIGIN_MS = 10
-"""How slow dm-delay makes the origin: about what a disk of 7200 revolutions takes for a random request, and one tick of
-User-Mode Linux' clock. A delay, not a queue: requests in flight do not wait for each other."""
+"""The delay that dm-delay adds to the origin: about one random request on a disk of 7200 revolutions a minute, and one
+tick of User-Mode Linux' clock. It is no queue: requests in flight do not wait for each other."""
 
 TOPOLOGY = Topology(
     native=1,
@@ -55,7 +55,7 @@ NEEDS = frozenset({Capability.OWN_KERNEL})
 NEEDS_CUT = frozenset({Capability.OWN_KERNEL, Capability.POWER_CUT})
 
 scenario_on_stand = partial(Scenario, check="figures", tier=Tier.FULL, topology=TOPOLOGY, needs=NEEDS)
-"""Makes a scenario of this suite; its own arguments win over these."""
+"""Makes a scenario of this suite; arguments of the call override these."""
 
 DB, SLOW, FAST, METADATA = "db", "slow", "fast", "meta"
 """Mapped devices, from the top down."""
@@ -132,14 +132,14 @@ class Stand:
             self._put(self.mapper.whole(self.origin))
 
     def cached(self, mode: DmCacheMode, block_sectors: int = PAPER_BLOCK_SECTORS, *, fresh: bool = True) -> CacheDevice:
-        """Put a dm-cache before the origin. fresh: empty, as in the paper; otherwise with what its metadata knows."""
+        """Put a dm-cache in front of the origin. fresh: empty, as in the paper; else with the blocks in its metadata."""
         fast, metadata = Mapper.path(FAST), Mapper.path(METADATA)
         cache = CacheDevice(self.mapper, DB, self.origin, fast, metadata, mode, block_sectors)
         self._use(cache, fresh=fresh)
         return cache
 
     def put(self, kind: str, *, fresh: bool = True) -> CacheDevice | WriteCache:
-        """Put a cache before the origin by the name of its kind: a mode of dm-cache, or WRITECACHE."""
+        """Put a cache in front of the origin, by its kind: a mode of dm-cache, or WRITECACHE."""
         if kind != WRITECACHE:
             return self.cached(DmCacheMode(kind), fresh=fresh)
         cache = WriteCache(self.mapper, DB, self.origin, Mapper.path(FAST))
@@ -188,7 +188,7 @@ class Stand:
         devices.unmount(self.host, self.database.folder)
 
     def check_table(self, timeout_s: float = 60.0) -> str:
-        """What CHECK TABLE says of sysbench's table; `OK` where nothing is wrong."""
+        """The result of CHECK TABLE for sysbench's table; `OK` where nothing is wrong."""
         (checked,) = self.database.query(f"CHECK TABLE {DATABASE}.sbtest1", timeout_s)
         return checked[-1]
 
@@ -227,7 +227,7 @@ class Stand:
 
 @contextmanager
 def standing(stage: Stage, *, image_bytes: int = IMAGE_BYTES) -> Iterator[Stand]:
-    """Map an empty image, still fast, for the length of a block; everything is removed afterwards."""
+    """Map an empty image, not slowed yet, while inside; everything is removed afterwards."""
     with pools.pool(stage.cluster, POOL, ONE_COPY, pg_num=_PG_NUM), on_image(stage, POOL, image_bytes) as stand:
         yield stand
 
