@@ -24,7 +24,7 @@ class Notes:
         return self._send("GET", f"/{name}").decode()
 
     def _send(self, method: str, path: str, body: bytes = b"") -> bytes:
-        """One request, signed as S3's version 2 has it: it takes ten lines and no library."""
+        """One request with an S3 version 2 signature, which takes ten lines and no library."""
         resource, date, kind = f"/{self._bucket}{path}", formatdate(usegmt=True), "text/plain"
         signed = "\n".join([method, "", kind, date, resource])
         signature = base64.b64encode(hmac.digest(self._secret_key, signed.encode(), hashlib.sha1)).decode()

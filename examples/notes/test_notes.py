@@ -1,4 +1,4 @@
-"""The notes, and the Ceph they lie on: two x86_64 nodes and an aarch64 one, which all of these tests share."""
+"""Tests of the notes on a real Ceph: two x86_64 nodes and an aarch64 one, shared by all of these tests."""
 
 from urllib.error import HTTPError
 

@@ -97,8 +97,8 @@ SCENARIOS = (
     *(
         scenario_on_stand(
             name=f"dmcache.gain[{mode}]",
-            goal=f"At few threads, a database commits more transactions on dm-cache in {mode} mode than on a slow origin.",
-            method="Runs sysbench on MariaDB alternately with a fresh cache and without one; judges the ratio's interval.",
+            goal=f"At few threads, a database commits more on dm-cache in {mode} mode than on a slow origin alone.",
+            method="Runs sysbench on MariaDB alternately with a fresh cache and without one; compares the rates.",
             run=partial(gain, mode=mode),
             tier=Tier.QUICK if mode is DmCacheMode.WRITEBACK else Tier.FULL,
         )
@@ -106,7 +106,7 @@ SCENARIOS = (
     ),
     scenario_on_stand(
         name="dmcache.threads",
-        goal="At one thread, a writeback cache commits more transactions than a slow origin; records where the gain ends.",
+        goal="At one thread, a database commits more on a writeback cache; the gain's end is recorded.",
         method="At each thread count, runs sysbench on MariaDB with a fresh cache and without one; takes the ratio.",
         run=sweep,
     ),

@@ -1,4 +1,4 @@
-"""The cache's device dies under load: writethrough loses nothing, and writeback reports its loss instead of hiding it."""
+"""The cache's device dies under load: writethrough loses nothing, and a loss of writeback is noticed, not hidden."""
 
 from functools import partial
 

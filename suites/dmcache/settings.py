@@ -21,7 +21,7 @@ BLOCK_SECTORS = (64, 256, 512, 1024, 2048)
 DATABASE_ROWS = (ROWS, 4 * ROWS, 16 * ROWS)
 """Up to the paper's 160000, which it runs with the small cache."""
 SMALL_CACHE_BYTES = 16 * MIB
-"""A little over a third of the space of 160000 rows, so that the cache has to evict. The paper has 512 MB under 8 GiB."""
+"""Just over a third of the space of 160000 rows, so that the cache has to evict. The paper has 512 MB under 8 GiB."""
 SMALL_POOL = Settings(buffer_pool_bytes=8 * MIB)
 """Smaller than the database: otherwise InnoDB's own cache hides the one below."""
 THREADS = 4
@@ -106,7 +106,7 @@ def note_rate(recorder: Recorder, what: str, values: list[float]) -> None:
 SCENARIOS = (
     scenario_on_stand(
         name="dmcache.block-size",
-        goal="At few threads small blocks of a writeback cache commit more, at many threads large ones (32 KiB to 1 MiB).",
+        goal="At few threads small blocks of a cache commit more, at many threads large ones (32 KiB to 1 MiB).",
         method="Runs sysbench on MariaDB with a fresh cache of each block size, with one thread and with many.",
         run=block_sizes,
     ),

@@ -132,7 +132,7 @@ class Stand:
             self._put(self.mapper.whole(self.origin))
 
     def cached(self, mode: DmCacheMode, block_sectors: int = PAPER_BLOCK_SECTORS, *, fresh: bool = True) -> CacheDevice:
-        """Put a dm-cache in front of the origin. fresh: empty, as in the paper; else with the blocks in its metadata."""
+        """Put a dm-cache in front of the origin. fresh: empty, as in the paper; else as its metadata says."""
         fast, metadata = Mapper.path(FAST), Mapper.path(METADATA)
         cache = CacheDevice(self.mapper, DB, self.origin, fast, metadata, mode, block_sectors)
         self._use(cache, fresh=fresh)

@@ -6,5 +6,5 @@ from cephlab.lab.jobs.jobfile import load_job
 from cephlab.suites.job.scenarios import scenarios_of
 
 PAPERS = tuple(sorted(Path(__file__).with_name("papers").glob("*.toml")))
-"""What `cephlab import` made of the papers' plans; tests/lab/jobs has these."""
+"""Jobs that `cephlab import` made from the papers' plans, which are in tests/lab/jobs."""
 SCENARIOS = tuple(scenario for path in PAPERS for scenario in scenarios_of(load_job(path)))

@@ -17,7 +17,7 @@ MIXED = ("rw", "randrw")
 
 
 def settings_of(job: Job, load: BlockLoad) -> Iterator[FioSetting]:
-    """One setting for each pattern, block size and number of volumes; jobs and depths vary inside."""
+    """One setting for each pattern, block size and number of volumes; jobs and depths vary within a setting."""
     for pattern, block_bytes, volumes in product(load.pattern, load.block_bytes, load.volumes):
         count = f"-{volumes}-volumes" if len(load.volumes) > 1 else ""
         yield FioSetting(
@@ -37,12 +37,12 @@ def settings_of(job: Job, load: BlockLoad) -> Iterator[FioSetting]:
 
 
 def size_of(block_bytes: int) -> str:
-    """`4k`, `4096k`; `512b` for what is no whole KiB."""
+    """`4k`, `4096k`; `512b` where it is not a whole number of KiB."""
     return f"{block_bytes}b" if block_bytes % 1024 else f"{block_bytes >> 10}k"
 
 
 def bench(stage: Stage, load: BenchLoad, job: Job) -> None:
-    """rados bench by every combination: all processes at once, spread over the client machines."""
+    """Run rados bench with every combination: all processes at once, spread over the client machines."""
     scale, kind = scale_of(stage), job.kind_of(load.pool)
     seconds = int(scale.seconds(load.runtime_s))
     pgs = pg_num(stage, kind, job.pgs_of(load.pool))

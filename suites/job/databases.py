@@ -1,4 +1,4 @@
-"""The sysbench loads of a job: MariaDB on an RBD image of a guest with a kernel of its own."""
+"""The sysbench loads of a job: MariaDB on an RBD image in a guest with a kernel of its own."""
 
 from cephlab.lab.jobs.jobfile import DatabaseLoad
 from cephlab.lab.scenario.scenario import Stage
@@ -11,7 +11,7 @@ LAB_ROWS = DATABASE_ROWS[-1]
 
 
 def run(stage: Stage, load: DatabaseLoad) -> None:
-    """A new database for each number of rows, loaded by each number of threads."""
+    """Make a new database for each number of rows, and load it with each number of threads."""
     scale = scale_of(stage)
     for published in load.rows:
         rows = published if scale.at_length else min(published, LAB_ROWS)

@@ -1,4 +1,4 @@
-"""The loads of objects of a job, one after the other through gateways of both architectures, scaled to the cluster."""
+"""A job's object loads, one after the other through gateways of both architectures, scaled to the cluster."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,18 +14,18 @@ from cephlab.suites.block.scale import Scale, scale_of
 from cephlab.suites.object.stand import gateways, loaded, near
 
 HELD_BYTES = 64_000_000
-"""Most that a load may keep on a lab, whose disks share one machine."""
+"""Most bytes that a load may keep on a lab, whose disks share one machine."""
 LAB_OBJECT_BYTES = 10_000_000
-"""Largest object on a lab; all ranges of larger ones shrink alike."""
+"""Largest object on a lab; all size ranges of a load with larger ones shrink by the same factor."""
 LAB_WORKERS, LAB_BUCKETS = 8, 4
 LEAST_OPERATIONS = 10
 MOST_LONGER = 8.0
-"""Times as long as planned, at most, where a busy machine does too few operations."""
+"""Largest factor by which a load runs longer than planned, where a busy machine does too few operations."""
 
 
 @dataclass(frozen=True)
 class Scaled:
-    """A load as it runs. words: what of it is as published, and what is less."""
+    """A load as it runs. words: which of its amounts are as published, and which are less."""
 
     load: S3Load
     rampup_s: float
@@ -34,7 +34,7 @@ class Scaled:
 
 
 def scaled(load: ObjectLoad, scale: Scale, seed: int) -> Scaled:
-    """The load at a scale: at the published size on the machines of a profile, else one that a lab can hold."""
+    """The load at a scale: the published size on the machines of a profile, else a size that a lab can hold."""
     sizes, buckets, objects = load.sizes, load.buckets, load.objects
     largest = max(most for _, most, _ in sizes)
     workers, operations = load.workers, load.operations
@@ -44,7 +44,7 @@ def scaled(load: ObjectLoad, scale: Scale, seed: int) -> Scaled:
         weights = sum(weight for _, _, weight in sizes)
         mean = sum((least + most) / 2 * weight for least, most, weight in sizes) / weights
         workers, buckets = min(workers, LAB_WORKERS), min(buckets, LAB_BUCKETS)
-        # No two workers put one object at a time.
+        # No two workers put the same object at a time.
         objects = min(objects, max(workers // buckets + 1, int(HELD_BYTES / max(1.0, mean) / buckets)), 2000)
         operations = min(operations, buckets * objects)
     over = {
@@ -78,7 +78,7 @@ def scaled(load: ObjectLoad, scale: Scale, seed: int) -> Scaled:
 
 
 def shrunk(ranges: Sequence[tuple[int, int, float]], most: int, fewer: int) -> tuple[tuple[int, int, float], ...]:
-    """Ranges of 1 to `most` on 1 to `fewer`: what was apart stays apart where there is room."""
+    """Ranges of 1 to `most` mapped to 1 to `fewer`: separate ranges stay separate where there is room."""
     loads = []
     for first, last, weight in ranges:
         begin = 1 + (first - 1) * fewer // most
@@ -87,7 +87,7 @@ def shrunk(ranges: Sequence[tuple[int, int, float]], most: int, fewer: int) -> t
 
 
 def run(stage: Stage, job: Job) -> None:
-    """Every load of the job in its order."""
+    """Run every load of the job, in its order."""
     doors = list(gateways(stage.cluster).values())
     for load in job.objects:
         part = scaled(load, scale_of(stage), stage.rng.randrange(1 << 31))
@@ -101,9 +101,9 @@ def run(stage: Stage, job: Job) -> None:
 
 
 def longer(part: Scaled, count: int, published_s: float) -> Scaled | None:
-    """The load in buckets of its own for as long as enough operations take at the pace of a run that did `count`.
+    """The load again in new buckets, for as long as enough operations take at the pace of a run that did `count`.
 
-    None where there were enough, where it runs by their number or not at all, or ran for as long as published.
+    None where there were enough, where the load has a number of operations or no run phase, or ran its full time.
     """
     load = part.load
     if count >= LEAST_OPERATIONS or RUN not in load.phases or load.operations or load.runtime_s >= published_s:
@@ -114,7 +114,7 @@ def longer(part: Scaled, count: int, published_s: float) -> Scaled | None:
 
 
 def note(recorder: Recorder, load: ObjectLoad, result: S3Result, why: str, rampup_s: float) -> None:
-    """Note what each operation did after the ramp, and that there was enough of it."""
+    """Record the rates of each operation after the ramp, and that there were enough operations."""
     done = counted(result, rampup_s)
     recorder.witness(f"operations of {load.name} after its ramp", got=len(done), least=LEAST_OPERATIONS)
     bound = Bound(f"{why}: recorded only", basis=Basis.NOTED)
@@ -128,7 +128,7 @@ def note(recorder: Recorder, load: ObjectLoad, result: S3Result, why: str, rampu
 
 
 def counted(result: S3Result, rampup_s: float) -> list[S3Operation]:
-    """What figures are of: the run after its ramp, or the filling of a load that only fills."""
+    """The operations that figures are made of: the run after its ramp, or the filling of a load that only fills."""
     return settled(result, rampup_s) or result.of(FILL)
 
 

@@ -19,7 +19,7 @@ QUICK = ("altra-10m-puts",)
 
 
 def scenarios_of(job: Job, *, asked: bool = False) -> list[Scenario]:
-    """All of a job. asked: whether a run was given this job, which then runs in every tier."""
+    """All scenarios of a job. asked: whether the run was given this job, which then runs in every tier."""
     tier = Tier.QUICK if asked or job.name in QUICK else Tier.FULL
     return [replace(each, tier=tier) for each in (*_objects(job), *_blocks(job), *_benches(job), *_databases(job))]
 
@@ -32,7 +32,7 @@ def _objects(job: Job) -> Iterator[Scenario]:
     if job.objects:
         yield Scenario(
             name=f"job.{job.name}[part=objects]",
-            goal=f"The loads of {job.name} run one after the other, and every answer is right.",
+            goal=f"The object loads of {job.name} run one after the other, and every answer is right.",
             method=f"{job.source}: {', '.join(load.name for load in job.objects)}, scaled to the cluster.",
             run=partial(objects.run, job=job),
             check="figures",
@@ -42,7 +42,7 @@ def _objects(job: Job) -> Iterator[Scenario]:
 
 
 def _measured(job: Job, hosts: int) -> Topology:
-    """The cluster for block loads: an existing one will do where the job wants nothing of its own."""
+    """The cluster for block loads: an existing one is enough where the job has no options of its own."""
     if job.options or hosts > TOPOLOGY.native:
         return _with_options(MeasuredTopology(native=max(hosts, TOPOLOGY.native), machines=TOPOLOGY.machines), job)
     return ANYWHERE
@@ -60,7 +60,7 @@ def _benches(job: Job) -> Iterator[Scenario]:
         kind = job.kind_of(load.pool)
         yield Scenario(
             name=f"job.{job.name}[part={load.name}]",
-            goal="rados bench writes by every combination, and reads back what it wrote.",
+            goal="rados bench writes with every combination of the job, and reads back what it wrote.",
             method=f"{job.source}: {', '.join(load.modes)}, scaled to the cluster.",
             run=partial(blocks.bench, load=load, job=job),
             check="figures",
@@ -73,7 +73,7 @@ def _databases(job: Job) -> Iterator[Scenario]:
     for load in job.databases:
         scenario = scenario_on_stand(
             name=f"job.{job.name}[part={load.name}]",
-            goal="A database on an RBD image commits transactions at every number of threads and rows.",
+            goal="A database on an RBD image commits transactions with every number of threads and rows.",
             method=f"{job.source}: sysbench on MariaDB without a cache, scaled to the cluster.",
             run=partial(databases.run, load=load),
             sees=(".* rows, .* threads.*",),

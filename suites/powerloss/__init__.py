@@ -1,4 +1,4 @@
-"""Machines that lose their power: acknowledged writes survive, and stores are clean."""
+"""Machines lose power: acknowledged writes survive, and stores are clean."""
 
 from cephlab.suites.powerloss import cut, replayed
 

@@ -1,4 +1,4 @@
-"""All machines lose their power while clients write: stores are clean, and acknowledged writes are there."""
+"""All machines lose power while clients write: stores are clean, and acknowledged writes survive."""
 
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,7 @@ BEFORE_S = (0.5, 4.0)
 
 MIXED_DB = replace(THREE, separate_db=True)
 ALIKE = replace(THREE, native=3, foreign=0)
-"""Machines of one architecture, for the quick tier: an emulated one takes longer to boot than that tier may last."""
+"""Machines of one architecture, for the quick tier: emulated ones take longer to boot than that tier may last."""
 
 
 def cut(stage: Stage, kind: PoolKind) -> None:
@@ -47,8 +47,8 @@ def check_stores(stage: Stage, cluster: Cluster) -> None:
 def scenario(pool: str, kind: PoolKind, machines: str, topology: Topology, tier: Tier = Tier.FULL) -> Scenario:
     return Scenario(
         name=f"powerloss.cut[pool={pool},{machines}]",
-        goal="When all machines lose their power under load, stores are clean and no acknowledged write is lost.",
-        method="Kills every guest with daemons at once under a recorded load; fsck of each store; start; read back.",
+        goal="When all machines lose power under load, stores are clean and no acknowledged write is lost.",
+        method="Kills all guests with daemons at once under a recorded load; fsck of each store; starts; reads back.",
         run=partial(cut, kind=kind),
         sees=("fsck of .* after the power was cut",),
         check="recorded",

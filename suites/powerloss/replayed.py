@@ -1,4 +1,4 @@
-"""An OSD on a disk that keeps only flushed writes: they are logged, and replayed up to the power cut."""
+"""An OSD on a disk that keeps only flushed writes: its writes are logged and replayed up to the power cut."""
 
 from collections.abc import Callable
 from random import Random
@@ -19,7 +19,7 @@ from cephlab.suites.resilience.trial import EXPECTED, RETURN_S, linger, new_load
 
 OSD = "osd.0"
 DISK_BYTES = 2 * GIB
-"""The whole disk is copied, and each fsck reads what is free of it."""
+"""Small, as the whole disk is copied and each fsck reads its free space."""
 LOG, COPY = Disk("replay-log"), Disk("replay-copy", DISK_BYTES)
 LONE = PoolKind("lone", 1)
 """One copy, so that acknowledged writes are on this disk and nowhere else."""
@@ -27,7 +27,7 @@ LONE = PoolKind("lone", 1)
 POINTS = {Tier.QUICK: 8, Tier.FULL: 60}
 BEFORE_S = (3.0, 6.0)
 LEAST_FLUSHES = 20
-"""With fewer, the load hardly wrote: one second of it makes some tens."""
+"""With fewer, the load wrote almost nothing: a second of it makes a few tens."""
 
 TOPOLOGY = Topology(
     native=1,
@@ -40,14 +40,14 @@ TOPOLOGY = Topology(
 
 
 def until_the_cut(survey: Survey) -> int:
-    """Index of the mark that was set when the OSD was dead: the disk must have kept everything before it."""
+    """Index of the mark that was set once the OSD was dead: the disk must have kept everything before it."""
     return survey.marks["cut"]
 
 
 def replayed(stage: Stage, *, keep: Callable[[Survey], int] = until_the_cut) -> None:
-    """Log an OSD's writes under load, kill it, replay its disk to many points with fsck, and go on from the last.
+    """Log an OSD's writes under load, kill it, replay them to many points, run fsck at each, and start from the last.
 
-    keep: index in the log of the last point, before which the disk has kept all writes.
+    keep: index in the log of the last point; the disk has kept all writes before it.
     """
     cluster, recorder = stage.cluster, stage.recorder
     no_errors(recorder, "clients wait for the only OSD")
@@ -85,11 +85,11 @@ def replay(stage: Stage, osd: Daemon, log: Replay, keep: Callable[[Survey], int]
     survey = log.survey()
     last = keep(survey)
     recorder = stage.recorder
-    # Clients had their acknowledgements by then: an OSD without a flush keeps none of them, and its log is empty.
+    # Clients had acknowledgements by then: an OSD that never flushes keeps none of those writes, and its log is empty.
     recorder.observe("whether the disk was flushed while writes were acknowledged", got=survey.flushes > 0, wanted=True)
     recorder.witness("flushes in the log", got=survey.flushes, least=LEAST_FLUSHES)
     recorder.figure(
-        "logged_bytes", survey.written_bytes, "bytes", Bound("what the crash points lie in", basis=Basis.CORRECTNESS)
+        "logged_bytes", survey.written_bytes, "bytes", Bound("the range of the crash points", basis=Basis.CORRECTNESS)
     )
     torn: list[str] = []
     at = 0
@@ -105,15 +105,15 @@ def replay(stage: Stage, osd: Daemon, log: Replay, keep: Callable[[Survey], int]
 
 
 def points(rng: Random, last: int, count: int) -> list[int]:
-    """Random points in order; some are in the middle of a transaction."""
+    """Random points, in order; some are in the middle of a transaction."""
     return sorted(rng.sample(range(1, last), max(0, min(count, last - 1))))
 
 
 SCENARIOS = (
     Scenario(
         name="powerloss.replayed",
-        goal="An OSD on a disk that loses unflushed writes has every acknowledged write, whenever the power goes.",
-        method="Logs its writes (dm-log-writes) under load, kills it, replays points with fsck, goes on from the last.",
+        goal="An OSD on a disk that loses unflushed writes keeps every acknowledged one, whenever the power fails.",
+        method="Logs an OSD's writes (dm-log-writes) under load, kills it, replays points, fsck at each, starts it.",
         run=replayed,
         check="recorded",
         topology=TOPOLOGY,

@@ -1,4 +1,4 @@
-"""Wind tunnel: declared clusters, scaled down and run, so that the model's rate and bottleneck are met on a laptop."""
+"""Scale models: declared clusters, scaled down and run on a laptop, to check the model's rate and bottleneck."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The scaled machines: a cluster whose nodes are held by the kernel to the same small share of what is declared."""
+"""The scaled machines: the kernel holds every node of a cluster to the same small share of what is declared."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -31,12 +31,12 @@ NEEDS = frozenset(
 )
 CLIENTS = 2
 NODES_SHARE = 0.35
-"""Of this machine's CPUs, for all nodes together: the load generator takes nearly as much, the rest is the harness'."""
+"""Share of this machine's CPUs for all nodes. The load generator takes nearly as much; the rest is for the lab."""
 
 
 @dataclass(frozen=True)
 class ScaledTopology(Topology):
-    """A node with one OSD for each part, held to its part of the CPU that all nodes have. parts: their sum is 1."""
+    """A node with one OSD for each part, held to that part of the CPU of all nodes. parts: their sum is 1."""
 
     native: int = 0
     foreign: int = 0
@@ -77,7 +77,7 @@ def node_names(count: int) -> list[str]:
 
 @dataclass(frozen=True)
 class HeldNode:
-    """What one node may use a second; None: as much as it likes. cores: CPU seconds; disk: requests and bytes."""
+    """What one node may use in a second; None: no limit. cores: CPU seconds; disk: requests and bytes."""
 
     name: str
     cores: float
@@ -86,7 +86,7 @@ class HeldNode:
 
 
 def held_nodes(stands: Sequence[Stand], cores: Sequence[float], k: float) -> list[HeldNode]:
-    """The share k of what each machine of the lab stands for."""
+    """The nodes of the lab, each limited to the share k of what it stands for."""
 
     def share(stand: Stand, key: str) -> int | None:
         rate = stand.rate(key)
@@ -105,7 +105,7 @@ def held_nodes(stands: Sequence[Stand], cores: Sequence[float], k: float) -> lis
 
 @contextmanager
 def held(cluster: Cluster, nodes: Sequence[HeldNode]) -> Iterator[None]:
-    """Limit disks and links while inside; CPUs are limited from the start. Unavailable where the lab cannot."""
+    """Limit disks and links while inside; CPUs are limited from the start. Unavailable where the lab cannot do it."""
     lab = own(cluster).lab
     if not (isinstance(lab, SlowsDisks) and isinstance(lab, SlowsNetwork)):
         raise Unavailable("this lab cannot slow disks and links", hint="--lab container as root can")
@@ -120,7 +120,7 @@ def held(cluster: Cluster, nodes: Sequence[HeldNode]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Spent:
-    """What a node has used so far: CPU seconds and the counters of its OSD, bytes sent by all of it."""
+    """What a node has used so far: CPU seconds and counters of its OSD, bytes sent by the whole node."""
 
     cpu_s: float
     counters: Mapping[str, float]
@@ -137,7 +137,7 @@ def spent(cluster: Cluster, name: str) -> Spent:
 
 
 def in_use(node: HeldNode, before: Spent, after: Spent, seconds: float) -> dict[str, float]:
-    """`CPU`, `disk` and `network` -> the share in use of what the node may use."""
+    """`CPU`, `disk` and `network` -> utilisation: the share of the node's limit that is in use."""
     done = counters.traffic(counters.since(after.counters, before.counters))
     most = {
         Resource.DEVICE_READS: node.disk.read_iops,

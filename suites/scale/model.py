@@ -1,4 +1,4 @@
-"""A scale model of a declared cluster: its load is run on machines that are held to the same small share of each."""
+"""A scale model of a declared cluster: its load runs on machines that are held to the same small share of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -40,25 +40,25 @@ from cephlab.tuning.requirements import LoadRequirement, Requirement
 from cephlab.tuning.scalemodel import Stand, kind_of, stands_for
 
 WITHIN = 1.3
-"""Measured / k may be this far from what is predicted, up and down."""
+"""Measured / k may be off the prediction by this factor, up or down."""
 FULL = 0.7
-"""A resource in use by less bounds nothing: the model calls one that is used by 80 % a bottleneck (tuning/model.py)."""
+"""A resource with a lower utilisation is no bottleneck: the model calls it one from 80 % on (tuning/model.py)."""
 
 IMAGES = CLIENTS
 IMAGE_BYTES = 128 << 20
 SMALL_OBJECTS = ("--object-size", "1M")
-"""Of the images: with a few dozen objects of 4 MiB one of three nodes leads many more of them than its share."""
+"""For the images: with a few dozen objects of 4 MiB, one of three nodes is primary of far more than its share."""
 SECONDS = {Tier.QUICK: 15.0, Tier.FULL: 60.0}
 RAMP_S = 5.0
 IDLE_S = 5.0
 WARM_BYTES = 1 << 20
-"""Blocks of the reads before a load that is to be answered from memory: they bring the images there."""
+"""Block size of the reads that bring the images into memory, before a load that is answered from there."""
 MOST_IN_FLIGHT = 256
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A load on a declared cluster, and how it is predicted and modelled."""
+    """A load on a declared cluster, and its scale model."""
 
     hardware: Hardware
     requirement: LoadRequirement
@@ -75,7 +75,7 @@ class Wanted:
 
 
 def wanted_of(hardware: Hardware, requirement: Requirement) -> Wanted | str:
-    """A requirement's scale model; a sentence on why it has none."""
+    """A requirement's scale model, or a sentence on why it has none."""
     load = load_of(requirement)
     if isinstance(load, str):
         return load
@@ -84,7 +84,7 @@ def wanted_of(hardware: Hardware, requirement: Requirement) -> Wanted | str:
         return "a mix has no single bottleneck to compare"
     flow = requirement.shapes[0][1].flow
     try:
-        # What a loaded cluster gets of its data sheets: a limit of the kernel holds exactly, a real disk falls short.
+        # The figures that a loaded cluster reaches: a kernel limit is exact, a real disk falls short of its data sheet.
         declared = calibrate.hardware(hardware.profile, flow, current())
         return Wanted(hardware, requirement, load, stands_for(declared, requirement.protection))
     except SpecError as error:
@@ -92,13 +92,13 @@ def wanted_of(hardware: Hardware, requirement: Requirement) -> Wanted | str:
 
 
 def scenario_for(hardware: Hardware, requirement: Requirement) -> Scenario:
-    """The scale model of a requirement; where it has none, a scenario that says why and is skipped."""
+    """The scale model of a requirement; if it has none, a scenario that says why and is skipped."""
     wanted = wanted_of(hardware, requirement)
     if isinstance(wanted, Wanted):
         return scenario_of(wanted)
     return Scenario(
         name=f"scale.model[profile={hardware.profile.name},load={requirement.name}]",
-        goal="Nothing: this requirement has no scale model.",
+        goal="None: this requirement has no scale model.",
         method="Says why.",
         run=partial(_refuse, why=wanted),
         topology=NOWHERE,
@@ -113,7 +113,7 @@ def scenario_of(wanted: Wanted) -> Scenario:
     points, named = [stand.points for stand in wanted.stands], wanted.hardware.profile.name
     return Scenario(
         name=wanted.name,
-        goal=f"{named}, scaled down, does its share of what is predicted, and is bound by the same.",
+        goal=f"{named}, scaled down, does its share of the predicted rate and has the predicted bottleneck.",
         method=f"Holds {len(points)} nodes to one share of CPU, disks and links, and runs {wanted.requirement.name}.",
         run=partial(run, wanted=wanted),
         check="figures",
@@ -124,7 +124,7 @@ def scenario_of(wanted: Wanted) -> Scenario:
 
 
 def speed_of_a_cpu(stage: Stage) -> float:
-    """Of this machine, while all its CPUs are busy, on the model's scale: by its profile, else measured now."""
+    """Speed of one CPU of this machine while all are busy, on the model's scale: by its profile, else measured."""
     cpus = psutil.cpu_count() or 1
     threads = max(1, cpus // (psutil.cpu_count(logical=False) or cpus))
     points = speed_here(stage.cluster.run.home) or cpu_rating(require_seven_zip()) / cpus / MIPS_PER_POINT
@@ -132,7 +132,7 @@ def speed_of_a_cpu(stage: Stage) -> float:
 
 
 def run(stage: Stage, wanted: Wanted) -> None:
-    """Run the load on the model; note the rate as a share of the predicted one, and what was busy."""
+    """Run the load on the model; record the rate over the predicted one, and the utilisations."""
     cluster = stage.cluster
     topology = scenario_of(wanted).topology
     assert isinstance(topology, ScaledTopology)
@@ -156,7 +156,7 @@ def run(stage: Stage, wanted: Wanted) -> None:
 def loaded(
     stage: Stage, wanted: Wanted, targets: Sequence[BlockImage], nodes: Sequence[HeldNode]
 ) -> tuple[list[FioResult], list[dict[str, float]]]:
-    """Results of fio, and for each node what it used of CPU, disk and network, as shares of what it may use."""
+    """Results of fio, and the utilisation of each node's CPU, disk and network."""
     jobs = _jobs(stage, targets, wanted.load, wanted.requirement.bs, wanted.in_flight // len(targets))
     before, began = _spent(stage.cluster, nodes), SYSTEM.monotonic()
     results = run_jobs(stage.cluster, jobs)
@@ -179,7 +179,7 @@ def _jobs(
 
 
 def idle_share(cluster: Cluster, nodes: Sequence[HeldNode]) -> float:
-    """Share of the nodes' CPUs that is used without a load."""
+    """Utilisation of the nodes' CPUs without a load."""
     before, began = _spent(cluster, nodes), SYSTEM.monotonic()
     Deadline.after(IDLE_S).pause(IDLE_S)
     after, took = _spent(cluster, nodes), SYSTEM.monotonic() - began
@@ -192,9 +192,9 @@ def _spent(cluster: Cluster, nodes: Sequence[HeldNode]) -> dict[str, Spent]:
 
 @dataclass(frozen=True)
 class Modelled:
-    """What a model did. k: its share of the cluster; rate: operations a second.
+    """Results of a model. k: its share of the cluster; rate: operations a second.
 
-    idle: share of its CPUs that the nodes use without a load; use: of each node with it, by resource.
+    idle: CPU utilisation of the nodes without a load; use: utilisation of each node under load, by resource.
     """
 
     k: float
@@ -204,12 +204,11 @@ class Modelled:
 
 
 def note(stage: Stage, made: Prediction, done: Modelled, demands: str) -> None:
-    """The measured rate over k times the predicted one, and the busiest resource beside the predicted bottleneck.
+    """Record the measured rate over k times the predicted one, and the busiest resource against the predicted one.
 
-    Two things do not scale. A model has fewer placement groups than its cluster, so its nodes lead less evenly: how
-    much more the busiest one does than the mean is multiplied out of the rate that it bounds. What an OSD does without
-    a load is nothing of a whole core, and a part of so small a share of one: where CPUs bound the model, the rest of
-    them serves the load.
+    Two things do not scale. A model has fewer placement groups than its cluster, so primaries are spread less evenly:
+    the rate is multiplied by the load of the busiest node over the mean. And the idle work of an OSD is negligible on
+    a whole core, but not on so small a share of one: where CPUs are the bottleneck, only the rest serves the load.
     """
     recorder, use = stage.recorder, done.use
     most = {kind: max(node[kind] for node in use) for kind in use[0]}
@@ -219,15 +218,15 @@ def note(stage: Stage, made: Prediction, done: Modelled, demands: str) -> None:
     share = done.k * serving * made.ops
     steps = (
         f"predicted: {made.ops:,.0f} ops/s of {made.profile}, limit: {made.bottleneck} (demands {demands})",
-        f"share k of the model: {done.k:.4g}, of its CPUs {done.idle:.1%} are used without a load; predicted of it: "
+        f"share k of the model: {done.k:.4g}, {done.idle:.1%} of its CPUs in use without a load; predicted for it: "
         f"{share:,.1f} ops/s; measured: {done.rate.mean:,.1f} ops/s",
         *(f"{kind} in use at the busiest node: {used:.0%}" for kind, used in most.items()),
-        f"the busiest node does {uneven:.3f} times the mean: so much more an even model would have done",
+        f"the busiest node does {uneven:.3f} times the mean: an even model would have done that much more",
     )
     bound = Bound(f"the model within {WITHIN:g} times", 1 / WITHIN, WITHIN, steps, basis=Basis.SHAPE)
     value, low, high = (each * uneven / share for each in (done.rate.mean, done.rate.low, done.rate.high))
     recorder.figure("measured / k over predicted", value, "", bound, interval=(low, high))
     for kind, used in most.items():
-        recorder.figure(f"{kind} in use", used, "", Bound("what bounds the model is full", basis=Basis.SHAPE))
+        recorder.figure(f"{kind} in use", used, "", Bound("the bottleneck has to be near 100 %", basis=Basis.SHAPE))
     recorder.witness(f"{busiest} in use, the busiest resource", got=most[busiest], least=FULL)
     recorder.observe("what bounds the model", got=busiest, wanted=kind_of(made.bottleneck) or made.bottleneck)

@@ -10,7 +10,7 @@ from cephlab.suites.scale.model import scenario_for
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The loads of the profile that the run was given; without one those of the suite."""
+    """The loads of the run's profile; without one those of the suite."""
     hardware = metafunc.config.stash[HARDWARE]
     scenarios = SCENARIOS
     if hardware is not None:

@@ -1,4 +1,4 @@
-"""Hours of load on a mixed cluster: what drifts, what grows, what stops, and what is logged meanwhile."""
+"""Hours of load on a mixed cluster: what drifts, grows or stops, and what is logged meanwhile."""
 
 from cephlab.suites.stress import mixed, struck
 

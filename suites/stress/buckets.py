@@ -1,4 +1,4 @@
-"""The part of a stress load that speaks S3: objects put and read back by gateways of both architectures, in turn."""
+"""The S3 part of a stress load: objects are put and read back through gateways of both architectures, alternately."""
 
 from dataclasses import dataclass
 
@@ -20,14 +20,14 @@ WORKERS = 4
 
 @dataclass(frozen=True)
 class S3Client:
-    """Where the load runs, whom it talks to, and its seed."""
+    """Where the load runs, the gateways it uses, and its seed."""
 
     host: Host
     gateways: tuple[Gateway, ...]
     seed: int
 
     def begin(self, bucket: str, seconds: float, *, rate: float = 0.0, window_s: float = 0.0) -> s3load.RunningS3Load:
-        """Fill a bucket, then put and get at a rate, or as fast as it goes without one."""
+        """Fill a bucket, then put and get at a rate, or as fast as possible without one."""
         load = S3Load(
             mix=MIX,
             sizes=s3load.constant(OBJECT_BYTES),
@@ -47,7 +47,7 @@ class S3Client:
 
 
 def client_of(stage: Stage) -> S3Client:
-    """A client on the first node to load from. On a cluster that exists it has no gateway: nobody asked for a user."""
+    """A client on the first load node. On an existing cluster it gets no gateway, as it may not create an S3 user."""
     cluster = stage.cluster
     if not isinstance(cluster, OwnCluster):
         return S3Client(cluster.hosts[cluster.load_nodes()[0]], (), 0)
@@ -56,13 +56,13 @@ def client_of(stage: Stage) -> S3Client:
 
 
 def rate_of(result: S3Result) -> float:
-    """Operations a second of a run."""
+    """Operations a second in the run phase."""
     return len(result.of(RUN)) / result.seconds
 
 
 def record(stage: Stage, result: S3Result, length: Length, began_s: float) -> series.Values:
-    """Record what a load said, window by window; returns the last values. began_s: of the load, since the epoch."""
-    # What ended is told by windows, and what failed by its row: the latter is all that `operations` has of the run.
+    """Record a load's figures window by window; returns the last values. began_s: its start, since the epoch."""
+    # Windows count what ended. Of the run, `operations` has only the rows of what failed.
     failed = [f"{each.kind} of {each.path}: {each.code}" for each in result.of(RUN)]
     done = sum(window.operations for window in result.windows)
     stage.recorder.observe(f"errors of {NAME}", got=failed[:10], wanted=[], of=done)

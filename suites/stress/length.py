@@ -1,4 +1,4 @@
-"""How long a stress run lasts, and how often it looks: a run of days keeps no more than one of minutes."""
+"""How long a stress run lasts, and how often it takes readings: a run of days keeps no more than one of minutes."""
 
 import os
 from collections.abc import Mapping
@@ -12,16 +12,16 @@ MINUTES_VARIABLE = "CEPHLAB_STRESS_MINUTES"
 MINUTES: Mapping[Tier, float] = {Tier.QUICK: 5.0, Tier.FULL: 30.0}
 
 READINGS = 150
-"""Of every run, whatever its length: the check compares a few hundred samples, and memory stays what it is."""
+"""Readings of every run, whatever its length: the check compares a few hundred samples, and memory stays bounded."""
 LEAST_LEFT = 40
-"""Looks of what is left of a run that was interrupted near its end."""
+"""Fewest looks for the rest of a run that was interrupted near its end."""
 LEAST_EVERY_S = 0.4
-"""One look at a cluster of three OSDs takes about a fifth of that."""
+"""A look at a cluster of three OSDs takes about a fifth of this."""
 
 
 @dataclass(frozen=True)
 class Length:
-    """seconds: of load that is judged; every_s: between two looks."""
+    """seconds: of judged load; every_s: between two looks."""
 
     seconds: float
     every_s: float
@@ -31,7 +31,7 @@ class Length:
         return self.seconds / 3600
 
     def after(self, seconds: float) -> "Length":
-        """What is left after so many seconds: at least what can be judged, looked at as often."""
+        """The rest after this many seconds: as many looks in a time as before, and enough of them to be judged."""
         return Length(max(self.seconds - seconds, LEAST_LEFT * self.every_s), self.every_s)
 
 
@@ -40,7 +40,7 @@ def length_of(seconds: float) -> Length:
 
 
 def minutes(tier: Tier, text: str | None = None) -> float:
-    """The length of a run; SpecError where the environment variable holds no length. text: instead of the variable."""
+    """The length of a run; SpecError where the environment variable is no length. text: used instead of it."""
     text = os.environ.get(MINUTES_VARIABLE) if text is None else text
     if text is None:
         return MINUTES[tier]
@@ -49,5 +49,5 @@ def minutes(tier: Tier, text: str | None = None) -> float:
     except ValueError:
         length = 0.0
     if not 0 < length < float("inf"):
-        raise SpecError(f"{MINUTES_VARIABLE} is no length", f"got {text!r}, wanted minutes above 0", "leave it out")
+        raise SpecError(f"{MINUTES_VARIABLE} is not a length", f"got {text!r}, wanted minutes above 0", "leave it out")
     return length

@@ -1,4 +1,4 @@
-"""Blocks, objects and S3 for a while at a part of what the cluster can do, and what every daemon does meanwhile."""
+"""Load of blocks, objects and S3 at a part of the cluster's capacity, with readings of every daemon."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,37 +36,37 @@ OBJECT_BYTES = 16 << 10
 UNCACHED = {"rbd_cache": "false"}
 
 CALIBRATE_S = 10.0
-"""Of full load before it: the rates follow from it, caches fill, and threads start."""
+"""Full load before the run: the rates follow from it, caches fill, and threads start."""
 SHARE = 0.25
-"""Of what the cluster can do: at a half, neighbours of a busy machine kept the load from its rate, and an operation
-cost 28 % more at the end of five minutes (docs/measured/stress.md)."""
+"""Share of the full load. At a half, other work on a busy machine kept the load below its rate, and an operation cost
+28 % more at the end of five minutes (docs/measured/stress.md)."""
 
 SMALL_MEMTABLES = ("bluestore_rocksdb_options_annex", "max_total_wal_size=16777216,write_buffer_size=1048576")
 SMALL_MON_CACHE = (("mon_memory_autotune", "false"), ("rocksdb_cache_size", "16777216"))
-"""By Ceph's default the cache of a monitor's database fills up to 512 MiB, with what it writes: its memory
-grows for many hours of a small load, in good health (docs/measured/stress.md)."""
+"""With Ceph's default the cache of a monitor's database fills up to 512 MiB with what it writes, so the memory of
+a healthy monitor grows for many hours under a small load (docs/measured/stress.md)."""
 SETTLING = (SMALL_MEMTABLES, *SMALL_MON_CACHE, ("debug_rocksdb", "1/5"))
-"""By its defaults an OSD fills a log of 1 GiB and as many memtables before it flushes the first: its database and its
-memory grow for the first quarter of an hour of a small load, in good health. With every flush RocksDB logs 35 KiB at
-its default level, by which a line a second would not be seen."""
+"""With its defaults an OSD fills a log of 1 GiB and as many memtables before it flushes the first, so a healthy OSD's
+database and memory grow for the first quarter of an hour under a small load. At its default log level RocksDB logs
+35 KiB with every flush, which would hide a line a second."""
 LEAST_RATE = 2
 SHORT_S, SHORT_CALIBRATE_S = 4.0, 1.0
-"""Of the run that shows that everything can be read."""
+"""Lengths of the run that shows that everything can be read."""
 LEAST_SHARE = 0.9
-"""Of the readings that were to be taken."""
+"""Share of the planned load time."""
 MARGIN_S = 60.0
 
 
 @dataclass(frozen=True)
 class Client:
-    """A job of the load on its host."""
+    """A job of the load, and its host."""
 
     host: Host
     job: FioJob
 
 
 def stress(stage: Stage) -> None:
-    """Load a cluster, and judge every series over the time."""
+    """Load a cluster, and judge every series over time."""
     shared = Capability.HARDWARE not in stage.cluster.provider.capabilities()
     length = length_of(60 * minutes(stage.tier))
     length = length.after(resumed.take_over(stage.recorder, stage.earlier, shared=shared))
@@ -80,7 +80,7 @@ def lasts_s(tier: Tier) -> float:
 
 
 def readable(stage: Stage) -> None:
-    """Load a cluster for seconds: each series of a stress run has a value at every look."""
+    """Load a cluster for seconds; observe that each series of a stress run has a value at every look."""
     length = length_of(SHORT_S)
     run(stage, length, SHORT_CALIBRATE_S)
     readings = [event.data["values"] for event in stage.recorder.events() if event.kind == "reading"]
@@ -91,13 +91,13 @@ def readable(stage: Stage) -> None:
 
 
 Meanwhile = Callable[[Stage, Sequence[RunningProgram], Length], series.Values]
-"""What is done until a load is over; returns the last values of the series that it read."""
+"""What to do until a load ends; returns the last values of the series that it read."""
 
 
 def run(
     stage: Stage, length: Length, calibrate_s: float = CALIBRATE_S, meanwhile: Meanwhile | None = None
 ) -> series.Values:
-    """The load with its readings in the history; returns the last values of every series. meanwhile: else `sampled`."""
+    """Run the load and record its readings; returns the last value of every series. meanwhile: replaces `sampled`."""
     s3 = buckets.client_of(stage)
     with loaded(stage) as clients:
         rates, s3_rate = calibrated(stage, clients, s3, calibrate_s)
@@ -115,7 +115,7 @@ def run(
 
 @contextmanager
 def loaded(stage: Stage) -> Iterator[list[Client]]:
-    """A pool with an image, and the jobs of the load, one on each node to load from, in turn."""
+    """A pool with an image, and the jobs of the load, spread over the load nodes in turn."""
     cluster = stage.cluster
     with pools.pool(cluster, POOL, pg_num=PG_NUM), ExitStack() as undo:
         node = cluster.load_nodes()[0]
@@ -150,7 +150,7 @@ def jobs(cluster: Cluster, stage: Stage) -> Sequence[FioJob]:
 
 
 def calibrated(stage: Stage, clients: Sequence[Client], s3: buckets.S3Client, seconds: float) -> tuple[list[int], int]:
-    """Operations a second of each job, and of S3: so much of what all of them did together at full load."""
+    """Operations a second for each job, and for S3: SHARE of what each did when all ran together at full load."""
     running = [begin(client, {}, seconds) for client in clients]
     objects = s3.begin("calibrate", seconds) if s3.gateways else None
     timeout_s = (seconds + MARGIN_S) * stage.cluster.patience
@@ -168,14 +168,14 @@ def calibrated(stage: Stage, clients: Sequence[Client], s3: buckets.S3Client, se
 def begin(client: Client, more: Mapping[str, str], seconds: float) -> RunningFio:
     """Start a job. more: options of fio."""
     base = folder_of(client)
-    # fio's engine for objects does not ask the environment for it, as that for images does.
+    # fio's engine for objects does not read it from the environment, as the one for images does.
     own = {"conf": str(base / "ceph.conf")} if client.job.engine == "rados" else {}
     job = replace(client.job, name=base.name, runtime_s=seconds, more={**client.job.more, **own, **more})
     return fio.start(client.host, job)
 
 
 def folder_of(client: Client) -> PurePosixPath:
-    """Where `fio.start` puts what belongs to a job."""
+    """The folder in which `fio.start` keeps a job's files."""
     return client.host.directory / "fio" / client.job.name.replace(" ", "-")
 
 
@@ -206,7 +206,7 @@ def sampled(stage: Stage, running: Sequence[RunningProgram], length: Length) -> 
     first, first_s, looks = before, began_s, 0
     while at_s - began_s < length.seconds and any(each.process.alive() for each in running):
         looks += 1
-        # Each by its own time: on a busy machine a look takes seconds, and they would be too few to judge by.
+        # Looks have fixed times: on a busy machine each takes seconds, and pauses in between would leave too few.
         pause_s = max(LEAST_EVERY_S, began_s + looks * length.every_s - time.time())
         Deadline.after(pause_s).pause(pause_s)
         look()
@@ -217,7 +217,7 @@ def sampled(stage: Stage, running: Sequence[RunningProgram], length: Length) -> 
 
 
 def finished(stage: Stage, client: Client, running: RunningFio, length: Length, began_s: float) -> series.Values:
-    """Record a job's latencies over time; returns the last ones. began_s: when it was started, since the epoch."""
+    """Record a job's latencies over time; returns the last values. began_s: its start, since the epoch."""
     if not ended(stage, client.job.name, running):
         return {}
     result = running.finish()
@@ -236,14 +236,14 @@ def finished(stage: Stage, client: Client, running: RunningFio, length: Length, 
 
 
 def finished_s3(stage: Stage, running: RunningS3Load, length: Length, began_s: float) -> series.Values:
-    """The same of the load of S3."""
+    """The same for the S3 load."""
     if not ended(stage, buckets.NAME, running):
         return {}
     return buckets.record(stage, running.finish(timeout_s=MARGIN_S), length, began_s)
 
 
 def ended(stage: Stage, name: str, running: RunningProgram) -> bool:
-    """Whether a client ended once its time was over. One that does not has stopped: it waits for Ceph, or stands."""
+    """Whether a client ended once its time was over. One that does not is stuck: it waits for Ceph, or hangs."""
     by_itself = running.process.wait(MARGIN_S * stage.cluster.patience)
     stage.recorder.observe(f"{name} ended when its time was over", got=by_itself, wanted=True)
     if not by_itself:
@@ -255,7 +255,7 @@ DRAWN = ("rate", "mean latency", "p99 latency", "CPU of an operation", "CPU besi
 
 
 def draw(stage: Stage) -> None:
-    """Put the series into the report, those of one kind together."""
+    """Draw the series in the report, those of one kind together."""
     readings = [event.data for event in stage.recorder.events() if event.kind == "reading"]
     names = dict.fromkeys(name for data in readings for name in data["values"])
     for kind in DRAWN:
@@ -274,12 +274,12 @@ METRICS = (
 )
 """Exporters and their server, and a gateway of each architecture."""
 LOOKING = (EXPORTER.kind, PROMETHEUS.kind)
-"""The lab's own means of looking: what they take is no drift of Ceph's."""
+"""The lab's own instruments: what they take is no drift of Ceph."""
 
 
 @dataclass(frozen=True)
 class AnyMixed(Topology):
-    """A mixed cluster. One that exists will do as it is, with its own settings, and without S3 and series."""
+    """A mixed cluster. An existing one is used as it is, with its own settings, without S3 and without exporters."""
 
     lone_client: bool = True
 
@@ -295,8 +295,8 @@ scenario_of_hours = partial(Scenario, check="drift", topology=HOURS)
 SCENARIOS = (
     scenario_of_hours(
         name="stress.readable",
-        goal="All that a stress run is judged by can be read under load, at every look.",
-        method=f"Loads it with blocks, objects and S3 for {SHORT_S:g} s at a steady rate; looks at every daemon.",
+        goal="Under load, every series by which a stress run is judged can be read at every look.",
+        method=f"Loads the cluster with blocks, objects and S3 for {SHORT_S:g} s at a steady rate; reads every daemon.",
         run=readable,
         check="witnessed",
         topology=replace(ANY_MIXED, services=(("n0", (RGW.kind,)),)),
@@ -304,8 +304,8 @@ SCENARIOS = (
     ),
     scenario_of_hours(
         name="stress.mixed",
-        goal="Under hours of load nothing drifts: rates, latencies, CPU of an operation, memory, files, stores, logs.",
-        method="Loads it with blocks, objects and S3 at a steady rate; judges the slope of every series.",
+        goal="In hours of load nothing drifts: rates, latencies, CPU per operation, memory, files, stores, logs.",
+        method="Loads the cluster with blocks, objects and S3 at a steady rate; judges the slope of every series.",
         run=stress,
         lasts_s=lasts_s,
         sees=("looks at the daemons", "seconds of load", "reading", "sampled"),

@@ -1,7 +1,7 @@
-"""What a stress run that was interrupted had seen: it counts as a part of its own in the run that goes on with it.
+"""The readings of an interrupted stress run: they count as a separate part of the run that resumes it.
 
-A part has a cluster of its own, so no slope goes across two. Clients tell their latencies at the end of a load only, so
-a part that was cut short has the looks at the daemons.
+Each part has a cluster of its own, so no slope spans two. Clients report their latencies only at the end of a load, so
+a part that was cut short has readings of daemons only.
 """
 
 import re
@@ -12,12 +12,12 @@ from cephlab.lab.history.history import Event, Recorder
 from cephlab.suites.stress import series
 
 LEAST_LOOKS = 40
-"""Of a part that is judged: with fewer, no slope can be told."""
+"""Fewest looks of a judged part: with fewer, a slope cannot be told."""
 _PART = re.compile(r" \(part (\d+)\): ")
 
 
 def take_over(recorder: Recorder, earlier: Sequence[Event], *, shared: bool) -> float:
-    """Record the looks of earlier parts and what each is held to; returns how many seconds of load they had."""
+    """Record the readings of earlier parts and their limits; returns the seconds of load that they had."""
     parts: dict[int, list[Mapping[str, Any]]] = {}
     looks = [event.data for event in earlier if event.kind == "reading"]
     known = [int(match[1]) for data in looks for name in data["values"] if (match := _PART.search(name))]
@@ -29,7 +29,7 @@ def take_over(recorder: Recorder, earlier: Sequence[Event], *, shared: bool) -> 
 
 
 def _taken(recorder: Recorder, number: int, seen: Sequence[Mapping[str, Any]], *, shared: bool) -> float:
-    """One part; one that was too short to be judged is noted, and its time does not count."""
+    """Record one part. One that is too short to be judged is noted, and its time does not count."""
     if len(seen) < LEAST_LOOKS:
         recorder.record("left out", part=number, looks=len(seen), least=LEAST_LOOKS)
         return 0.0

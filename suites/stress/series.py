@@ -1,4 +1,4 @@
-"""The series of a stress run: what is read, how it becomes a series, and how much of it may change in an hour."""
+"""The series of a stress run: what is read, how it becomes a series, and how much it may change in an hour."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ Values = dict[str, float | None]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of series. per_hour: what may change in an hour the wrong way, of its median where `share`.
+    """A kind of series. per_hour: the change for the worse that is allowed in an hour, of its median where `share`.
 
-    over_run: what may change over a whole run, however short: an allocator's reserve; over_run_shared: likewise on a
-    machine that others share, None where it is not judged there. steps: whether it jumps in good health. least:
-    where it stands still. least_hours: of a run by which it can be judged.
+    over_run: the change that is allowed over a whole run, however short, e.g. an allocator's reserve; over_run_shared:
+    likewise on a machine that others share, None where it is not judged there. steps: whether it jumps while healthy.
+    least: the value at which it stands still. least_hours: of a run that can judge it.
     """
 
     unit: str
@@ -34,12 +34,12 @@ class Kind:
     least_hours: float = 0.0
 
     def declared(self, series: str, hours: float, *, shared: bool) -> dict[str, Any]:
-        """As the check `drift` wants it. shared: whether others may use the machine."""
+        """As the check `drift` reads it. shared: whether others may use the machine."""
         over_run = self.over_run_shared if shared else self.over_run
         over_run = over_run if hours >= self.least_hours else None
         allowed = None if over_run is None else max(self.per_hour, over_run / hours)
         unit = "of its median" if self.share else self.unit
-        open_for = SHARED if hours >= self.least_hours else f"a run of {60 * self.least_hours:g} minutes judges it"
+        open_for = SHARED if hours >= self.least_hours else f"judged from {60 * self.least_hours:g} minutes on"
         why = f"{self.per_hour:g} {unit} an hour, or {over_run:g} over the run" if over_run is not None else open_for
         return {
             "series": series,
@@ -57,7 +57,7 @@ SHARED = "others share the machine: noted, not judged"
 
 
 def _held_everywhere(unit: str, per_hour: float, over_run: float, *, steps: bool = False) -> Kind:
-    """What a daemon holds grows for no neighbour's sake."""
+    """Judged on shared machines too: what a daemon holds does not grow because of other programs."""
     return Kind(unit, "up", per_hour, over_run, over_run_shared=over_run, steps=steps)
 
 
@@ -76,7 +76,7 @@ KINDS: Mapping[str, Kind] = {
     "DB": _held_everywhere("MiB", per_hour=32.0, over_run=128.0, steps=True),
     "store": _held_everywhere("MiB", per_hour=16.0, over_run=16.0, steps=True),
 }
-"""By a series' name, see `kind_of`. What was measured: docs/measured/stress.md."""
+"""Kind by the name of a series, see `kind_of`. The limits were measured: docs/measured/stress.md."""
 
 
 def kind_of(series: str) -> Kind:
@@ -86,15 +86,15 @@ def kind_of(series: str) -> Kind:
 
 
 def of_daemons(names: Mapping[str, str], before: Readings, now: Readings, seconds: float) -> Values:
-    """What two looks say of each daemon; None for one that could not be read. names: daemon -> kind; all get a value.
+    """Values of each daemon from two looks, None for one that could not be read. names: daemon -> kind; all get one.
 
-    CPU of an operation: of the OSD in the time between, by the operations and those of replicas that it did then.
+    CPU of an operation: an OSD's CPU time between the looks, divided by its own and its replica operations.
     """
     values: Values = {}
     for name, kind in names.items():
         reading = now.get(name)
         values |= _held(name, reading)
-        if kind == "rgw":  # a line with every request: its log follows the load, and not the time
+        if kind == "rgw":  # it logs a line for every request: its log follows the load, not the time
             del values[f"{name}: log"]
         if kind == "mon":
             values[f"{name}: store"] = reading.store_bytes / MIB if reading else None
@@ -126,9 +126,9 @@ def _operations(reading: DaemonReading) -> float:
 
 
 def beside_peers(values: Values, alike: Sequence[Sequence[str]]) -> Values:
-    """CPU of an operation of each OSD over the mean of its peers. alike: OSDs of one architecture, in groups.
+    """CPU per operation of each OSD over the mean of its peers. alike: OSDs in groups of one architecture.
 
-    What others do on the machine slows all of a group, and is not in it: so it is judged on a shared machine too.
+    Other work on the machine slows the whole group and cancels out, so it is judged on a shared machine too.
     """
     told: Values = {}
     for group in alike:
@@ -140,7 +140,7 @@ def beside_peers(values: Values, alike: Sequence[Sequence[str]]) -> Values:
 
 
 def of_client(job: str, window: Window) -> Values:
-    """What a window of a client's job says. One without an operation has a rate, and no latency to be read."""
+    """Values of a window of a client's job. A window without operations has a rate but no latency."""
     rate: Values = {f"{job}: rate": window.rate}
     if not window.operations:
         return rate
@@ -148,6 +148,6 @@ def of_client(job: str, window: Window) -> Values:
 
 
 def declare(recorder: Recorder, values: Values, hours: float, *, shared: bool) -> None:
-    """Say of each series what it is held to. shared: whether others may use the machines."""
+    """Record the limit of each series. shared: whether others may use the machines."""
     for name in values:
         recorder.record("sampled", **kind_of(name).declared(name, hours, shared=shared))

@@ -1,4 +1,4 @@
-"""The share of the machines' cores that the OSDs of a stress run take, beside what the model says of its blocks."""
+"""The share of the machines' cores that the OSDs of a stress run take, with the model's prediction for the blocks."""
 
 from collections.abc import Mapping
 
@@ -17,13 +17,13 @@ OPERATIONS = {"block writes": "randwrite", "block reads": "randread"}
 """Jobs of the load that the model knows, by name."""
 BLOCK_BYTES = 4096
 DEPTH = 4
-PAPER = "a paper's cluster was at 60 to 65 % for six hours"
+PAPER = "a paper's cluster ran at 60 to 65 % for six hours"
 
 
 def note_share(
     stage: Stage, before: Mapping[str, DaemonReading], now: Mapping[str, DaemonReading], seconds: float
 ) -> None:
-    """Note it for the time between two looks."""
+    """Record the share for the time between two looks."""
     osds = [name for name in now if name.startswith("osd.") and name in before]
     if not osds or seconds <= 0:
         return
@@ -49,10 +49,10 @@ def cpu_of_one(made: Prediction) -> float:
 
 
 def predicted(stage: Stage) -> str:
-    """What the model says of the blocks' rates on the profile that the run names, in words."""
+    """The model's prediction for the block jobs' rates on the run's profile, in words."""
     profile = profile_of(stage)
     if profile is None:
-        return "no profile is named, so nothing is predicted"
+        return "no prediction, as the run has no profile"
     rates = {e.data["job"]: e.data["rate"] for e in stage.recorder.events() if e.kind == "calibrated"}
     try:
         demands, _ = find_demands(stage.cluster.run.home.demands)

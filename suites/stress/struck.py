@@ -1,4 +1,4 @@
-"""The stress load while one OSD after the other fails: clients wait, see no error, and each goes on to its end."""
+"""The stress load while one OSD after the other fails: clients see no error, and each goes on to its end."""
 
 import time
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from cephlab.suites.stress.length import Length, length_of, minutes
 MENU: tuple[type[Fault], ...] = (KillDaemon, StopDaemon, PauseDaemon)
 LEAST_STEPS = 2
 CALM_SHARE, MOST_CALM_S = 0.25, 60.0
-"""Of the load's time at its end, in which nothing is struck: each client has to go on."""
+"""The end of the load's time, without faults: each client has to go on in it."""
 _RATE = ": rate"
 
 
 def struck(stage: Stage) -> None:
-    """Strike OSDs under the load; afterwards every client went on, and all copies agree."""
+    """Make OSDs fail under the load; observe that every client went on and all copies agree."""
     length = length_of(60 * minutes(stage.tier))
     last_heal_s = 0.0
 
@@ -45,7 +45,7 @@ def struck(stage: Stage) -> None:
 
 
 def osds_of(layout: Layout) -> Layout:
-    """A layout with no daemon but OSDs to strike: a gateway that dies refuses its clients."""
+    """A layout with OSDs only: a gateway that dies would refuse its clients."""
     nodes = {
         node: tuple(name for name in names if name in layout.daemons(OSD.kind)) for node, names in layout.nodes.items()
     }
@@ -53,7 +53,7 @@ def osds_of(layout: Layout) -> Layout:
 
 
 def went_on(recorder: Recorder, after_s: float) -> None:
-    """Witness of each client that it did operations in a stretch of time after the last fault was healed.
+    """Observe that each client did operations after the last fault was healed.
 
     after_s: since the load began.
     """
@@ -70,8 +70,8 @@ def went_on(recorder: Recorder, after_s: float) -> None:
 SCENARIOS = (
     mixed.scenario_of_hours(
         name="stress.struck",
-        goal="Under hours of load OSDs of both architectures fail one by one; clients see no error, and all go on.",
-        method="Kills, stops or pauses an OSD, by a schedule of the seed, again and again; deep-scrubs at the end.",
+        goal="When OSDs of both architectures fail one by one in hours of load, clients see no error and all go on.",
+        method="Again and again kills, stops or pauses an OSD, by a schedule from the seed; deep-scrubs at the end.",
         run=struck,
         check="witnessed",
         tier=Tier.FULL,

@@ -171,7 +171,7 @@ def test_half_an_hour_shows_an_osd_that_slows_on_a_machine_that_others_share(slo
 
 def test_what_takes_a_longer_run_is_not_judged_by_a_short_one() -> None:
     declared = KINDS["CPU beside its peers"].declared("osd.0: CPU beside its peers", 5 / 60, shared=True)
-    assert (declared["per_hour"], declared["why"]) == (None, "a run of 18 minutes judges it")
+    assert (declared["per_hour"], declared["why"]) == (None, "judged from 18 minutes on")
 
 
 def interrupted(looks: int, parts: tuple[str, ...] = ("",)) -> list[Event]:
@@ -276,5 +276,5 @@ def test_a_plan_says_how_long_the_load_will_be_and_refuses_what_is_no_length(
     assert _time(replace(mixed, last_s=90.0, load_s=None)) == "1 min 30 s"
 
     monkeypatch.setenv(MINUTES_VARIABLE, "bananas")
-    with pytest.raises(SpecError, match="is no length"):
+    with pytest.raises(SpecError, match="is not a length"):
         planned(tmp_path)
