@@ -211,7 +211,7 @@ def test_a_failing_apt_stops_with_3(bench: Bench) -> None:
     ("programs", "sentence"),
     [
         ((), "this is not Debian or Ubuntu"),
-        (("apt-get",), "neither root nor sudo is at hand"),
+        (("apt-get",), "neither root nor sudo is available"),
     ],
 )
 def test_without_the_means_it_says_so_and_goes_on(bench: Bench, programs: tuple[str, ...], sentence: str) -> None:
@@ -290,7 +290,7 @@ def test_the_tests_end_with_pytest_and_fail_with_any(
         f"pytest -m pytest {part}" for part in parts
     ]
     assert lines[4::2] == ["== 3 passed =="] * 3
-    whose = re.findall("bootstrap: the .+ ended with (.+); their", ended.stderr)
+    whose = re.findall("bootstrap: the .+ ended with exit code (.+); their", ended.stderr)
     assert whose == [str(code) for code in codes if code]
     assert ("failed: lint" in ended.stderr) == (lint != 0)
     assert ("failed:" in ended.stderr) == (lint + types + site != 0)
@@ -346,7 +346,7 @@ def test_an_engine_elsewhere_is_left_alone_and_that_sounds_like_no_failure() -> 
     named = {**os.environ, "DOCKER_HOST": "unix:///nonexistent"}
     ended = subprocess.run(["bash", ROOT / "ci/engine"], env=named, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
-    assert re.fullmatch(r"engine: none is started: DOCKER_HOST is unix:///nonexistent, .*\n", ended.stderr)
+    assert re.fullmatch(r"engine: none started: DOCKER_HOST is unix:///nonexistent, .*\n", ended.stderr)
 
 
 def test_lxd_is_installed_and_started_for_those_who_ask_for_it(bench: Bench) -> None:

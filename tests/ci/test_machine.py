@@ -55,7 +55,7 @@ def test_a_root_that_did_not_come_whole_becomes_no_disk(tmp_path: Path, programs
 
 def test_only_root_makes_one(tmp_path: Path, programs: Path) -> None:
     done = machine(str(tmp_path / "m"), "make", programs=programs, CALLER="1000")
-    assert (done.returncode, done.stderr) == (3, "machine: only root can make a root with all of its owners\n")
+    assert (done.returncode, done.stderr) == (3, "machine: only root can make a root tree, with files of all owners\n")
     assert not (tmp_path / "words").exists()
 
 
@@ -86,7 +86,7 @@ def test_an_emulated_processor_is_one_that_numpy_takes_where_qemu_can(
     (tmp_path / "arch").write_text("x86_64")
     done = machine(str(tmp_path), "start", programs=programs)
     assert ("-cpu max,-la57 " in words.read_text()) is whole
-    assert ("NumPy refuses it" in done.stderr) is not whole
+    assert ("NumPy refuses to run on it" in done.stderr) is not whole
 
 
 @pytest.mark.parametrize("action", ["start", "run true"])

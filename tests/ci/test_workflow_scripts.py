@@ -57,7 +57,7 @@ def test_what_moved_since_the_lock_goes_to_the_runs_page(tmp_path: Path, command
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert f"image diff {CI}/locks/reef.toml\n" in page.read_text()
     none = run("moved", "hammer", CEPHLAB=str(command), GITHUB_STEP_SUMMARY=str(tmp_path / "none"))
-    assert none.stdout.startswith("::warning title=cephlab::there is no lock of hammer")
+    assert none.stdout.startswith("::warning title=cephlab::there is no lock for hammer")
     assert not (tmp_path / "none").exists()
     assert run("moved").returncode == 2
 
@@ -290,7 +290,7 @@ def test_costs_are_compared_with_the_baseline_that_a_cache_kept(tmp_path: Path, 
     page = tmp_path / "page.md"
     where = {"CEPHLAB": str(command), "CEPHLAB_HOME": str(tmp_path), "GITHUB_STEP_SUMMARY": str(page)}
     first = run("costs", "reef", **where)
-    assert first.stdout.startswith("::warning title=cephlab::no baseline is kept for reef")
+    assert first.stdout.startswith("::warning title=cephlab::there is no baseline for reef")
     assert "measure --release reef --op randwrite:4k --op randread:4k --save-baseline" in first.stdout
     (tmp_path / "demands" / "baseline").mkdir(parents=True)
     (tmp_path / "demands" / "baseline" / "reef-x86_64-abc.json").touch()
@@ -308,4 +308,4 @@ def test_a_regression_ends_the_job_and_what_cannot_be_told_does_not(
     (tmp_path / "demands" / "baseline" / "reef-x86_64-abc.json").touch()
     done = run("costs", "reef", CEPHLAB=str(command), CEPHLAB_HOME=str(tmp_path))
     assert done.returncode == ends
-    assert ("cannot be told" in done.stdout) is (status == 6)
+    assert ("could not be compared" in done.stdout) is (status == 6)
