@@ -164,16 +164,16 @@ def release_doubts(work: OperationWork, release: str) -> list[str]:
     """
     shape, wanted = work.shape, release or work.release
     beside = wanted in BESIDE and shape.block_bytes == SMALLEST and not shape.k and not shape.through_gateway
-    said = []
+    sentences = []
     if wanted != work.release and not beside:
         what = f"{shape.operation} of {size_text(shape.block_bytes)}, {shape.protection},"
-        said.append(f"{what} was never measured on {wanted} at this size: its costs are those of {work.release}.")
+        sentences.append(f"{what} was never measured on {wanted} at this size: its costs are those of {work.release}.")
     if shape.k and (number_of(wanted) or 0) >= _FAST_CODES:
-        said.append(
+        sentences.append(
             "allow_ec_optimizations was never measured, and none of the publications has a figure for it: this "
             "predicts a pool without it."
         )
-    return said
+    return sentences
 
 
 def _osd(price: Price, factor: float, constants: Constants) -> Price:

@@ -324,7 +324,7 @@ def _run(event: Event, looks: Sequence[Event]) -> OltpRun:
     data = event.data
     steady = [sample for sample in data["samples"] if sample["at_s"] > WARM_S]
     counts = [_COUNTS[look.kind](look.data) for look in looks]
-    asked = data.get("traffic", {}).get("rbd", {})
+    image_traffic = data.get("traffic", {}).get("rbd", {})
     return OltpRun(
         scenario=event.scenario,
         cache=data["cache"],
@@ -336,16 +336,16 @@ def _run(event: Event, looks: Sequence[Event]) -> OltpRun:
         p95_ms=tuple(sample["p95_ms"] for sample in steady if sample["p95_ms"] > 0),
         hits=tuple(_shares(counts[WARM_S:])),
         evicted=counts[-1][2] - counts[0][2] if counts else 0,
-        reads=asked.get("reads", 0.0),
-        writes=asked.get("writes", 0.0),
+        reads=image_traffic.get("reads", 0.0),
+        writes=image_traffic.get("writes", 0.0),
     )
 
 
 def _shares(counts: Sequence[tuple[int, int, int]]) -> Iterator[float]:
     for (hits, misses, _), (more_hits, more_misses, _) in pairwise(counts):
-        asked = more_hits - hits + more_misses - misses
-        if asked > 0:
-            yield (more_hits - hits) / asked
+        accesses = more_hits - hits + more_misses - misses
+        if accesses > 0:
+            yield (more_hits - hits) / accesses
 
 
 def _of_dmcache(look: Look) -> tuple[int, int, int]:

@@ -78,17 +78,17 @@ def judge(limit: Limit, measured: Interval) -> Verdict:
     """Pass when the whole interval is inside the limit, fail when it is outside, else inconclusive."""
     steps = tuple(limit.derivation.lines())
     facts = (*steps, f"measured: {measured.mean:,.6g} {limit.unit} ({measured.low:,.6g} to {measured.high:,.6g})")
-    said = f"{limit.metric}: {measured.mean:,.6g} {limit.unit}, wanted {_range(limit)}"
+    summary = f"{limit.metric}: {measured.mean:,.6g} {limit.unit}, wanted {_range(limit)}"
     if measured.samples < 2:
-        return Verdict(Outcome.INCONCLUSIVE, f"{said}; one sample has no interval", facts)
+        return Verdict(Outcome.INCONCLUSIVE, f"{summary}; one sample has no interval", facts)
     under = limit.low is not None and measured.high < limit.low
     over = limit.high is not None and measured.low > limit.high
     if under or over:
-        return Verdict(Outcome.FAIL, said, facts)
+        return Verdict(Outcome.FAIL, summary, facts)
     inside = (limit.low is None or measured.low >= limit.low) and (limit.high is None or measured.high <= limit.high)
     if inside:
-        return Verdict(Outcome.PASS, said, facts)
-    return Verdict(Outcome.INCONCLUSIVE, f"{said}; the interval crosses the limit", facts)
+        return Verdict(Outcome.PASS, summary, facts)
+    return Verdict(Outcome.INCONCLUSIVE, f"{summary}; the interval crosses the limit", facts)
 
 
 def _range(limit: Limit) -> str:

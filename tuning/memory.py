@@ -100,14 +100,16 @@ def doubts(profile: Profile) -> list[str]:
     """Sentences on machines whose OSDs get less than Ceph's default target, or whose bandwidth is not known."""
     machines = (*profile.nodes, *(() if profile.clients_on_nodes else profile.clients))
     silent = dict.fromkeys(machine.name for machine in machines if machine.memory_bandwidth is None)
-    said = [f"Memory bandwidth of {', '.join(silent)}: not in the profile, so it is no limit here."] if silent else []
+    sentences = []
+    if silent:
+        sentences.append(f"Memory bandwidth of {', '.join(silent)}: not in the profile, so it is no limit here.")
     for machine in profile.nodes:
         each = osd_bytes(machine)
         if not each or each >= TARGET_BYTES:
             continue
         means = "Ceph refuses a target this small" if each < LEAST_BYTES else "fewer reads are answered from memory"
-        said.append(
+        sentences.append(
             f"Memory of {machine.name}: {show(each, Measure.BYTES)} for each of its {machine.osds} OSDs ({SOURCE}), "
             f"and Ceph's default is {show(TARGET_BYTES, Measure.BYTES)}: {means}."
         )
-    return said
+    return sentences

@@ -58,10 +58,10 @@ def _dots(misses: Sequence[Miss], middle: float) -> Iterator[str]:
     for number, miss in enumerate(sorted(misses, key=lambda miss: miss.ratio)):
         height = middle + (number % _LANES - _LANES // 2) * (_ROW - 3 * _DOT) / _LANES
         tone = _TONES[order.index(miss.kind)]
-        said = escape(f"{miss.figure}: {miss.ratio:.2f}")
+        label = escape(f"{miss.figure}: {miss.ratio:.2f}")
         yield (
             f'<circle cx="{_x(miss.ratio):.1f}" cy="{height:.1f}" r="{_DOT:g}" fill="{tone}" fill-opacity="0.75">'
-            f"<title>{said}</title></circle>"
+            f"<title>{label}</title></circle>"
         )
 
 

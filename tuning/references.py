@@ -184,8 +184,8 @@ class Published(TomlTable):
     @property
     def assumed(self) -> tuple[str, ...]:
         """What the source does not say about the load or the rebuild, so that it is assumed."""
-        told = self.load or self.recovery
-        return told.assumed if told else ()
+        conditions = self.load or self.recovery
+        return conditions.assumed if conditions else ()
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,8 @@ def watts_under(profile: Profile, utilisation: Mapping[str, float] | None = None
             f"{profile.name} declares no power for some of its nodes",
             f"power_loaded of {', '.join(without)}: missing; wanted: a figure with its source, e.g. 350 W",
         )
-    told = [_of_class(machine, (utilisation or {}).get(f"{machine.name}: CPU")) for machine in chosen]
-    return ModelledWatts(sum(watts for watts, _ in told), tuple(step for _, step in told))
+    classes = [_of_class(machine, (utilisation or {}).get(f"{machine.name}: CPU")) for machine in chosen]
+    return ModelledWatts(sum(watts for watts, _ in classes), tuple(step for _, step in classes))
 
 
 def _of_class(machine: MachineClass, share: float | None) -> tuple[float, str]:

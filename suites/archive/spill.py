@@ -154,8 +154,8 @@ def compacted(cluster: Cluster) -> list[float]:
     for osd in cluster.osd_ids():
         cluster.client.tell(f"osd.{osd}", "compact")
     # The answer repeats a key, so it cannot be read as JSON.
-    told = [cluster.client.command(f"osd.{osd}", "dump_objectstore_kv_stats") for osd in cluster.osd_ids()]
-    return [files_bytes(each.decode()) for each in told]
+    dumps = [cluster.client.command(f"osd.{osd}", "dump_objectstore_kv_stats") for osd in cluster.osd_ids()]
+    return [files_bytes(dump.decode()) for dump in dumps]
 
 
 def files_bytes(told: str) -> float:

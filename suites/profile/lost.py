@@ -65,8 +65,8 @@ def lost(stage: Stage, profile: Profile, trust: Trust, requirement: RecoveryRequ
     """The time for the required bytes at the rate of a sample; a sentence where no OSDs may be taken out."""
     nodes = sorted(osd_nodes(stage.cluster), key=_disks_bytes)
     cut = len(nodes) - requirement.nodes_lost
-    if said := unfit_there(stage.cluster, profile, nodes, cut, requirement.protection):
-        return said
+    if obstacle := unfit_there(stage.cluster, profile, nodes, cut, requirement.protection):
+        return obstacle
     osds = [osd for node in nodes[cut:] for osd in osds_on(stage.cluster, node.name)]
     sample = sampled(stage, profile, requirement.protection, osds)
     stage.recorder.witness("bytes of the sample on the lost OSDs", got=sample.held_bytes, least=1)
@@ -171,14 +171,14 @@ def seen_of(sample: Sample, whole_bytes: float, slower: float) -> Seen:
     rate, times = interval(rates), whole_bytes / sample.held_bytes
     slow_s = max(times / rate.low if rate.low > 0 else math.inf, times * took_s) * slower
     found = Interval(times / rate.mean, times / rate.high, slow_s, rate.samples)
-    said = (
+    sentences = (
         f"Recovery of {show(sample.held_bytes, Measure.BYTES)} on the lost OSDs was measured without clients, and its "
         f"time multiplied by {times:,.4g}: from the upper end of the steady rate to the slower of its lower end and "
         f"the whole time of {took_s:,.0f} s{_fuller(slower)}.",
         "Not measured: whether the rate is the same on disks as full as required, and the scan of a backfill, which "
         "PGs with a short history do not need.",
     )
-    return Seen(found, said)
+    return Seen(found, sentences)
 
 
 def _fuller(slower: float) -> str:

@@ -145,8 +145,8 @@ def unplugged(meter: WattMeter, energies: Sequence[Energy]) -> str:
     sound = {each.node for each in energies if each.scope is Scope.MACHINE and each.measured}
     without = ", ".join(sorted(set(meter.hosts) - sound))
     wrong = [f"{each.node} by {each.source}: {line}" for each in energies for line in each.trouble]
-    said = f"no source has the watts at the plug of {without}" if without else "no single source has the watts of all"
-    return "; ".join([said, *wrong, *sorted(meter.unread)])
+    reason = f"no source has the watts at the plug of {without}" if without else "no single source has the watts of all"
+    return "; ".join([reason, *wrong, *sorted(meter.unread)])
 
 
 def _job(stage: Stage, target: BlockImage, requirement: LoadRequirement, load: FioLoad) -> FioJob:

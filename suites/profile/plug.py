@@ -42,13 +42,13 @@ def seen_at_the_plug(done: Measured, load: LoadRequirement) -> Seen:
     if not done.plug:
         return Seen(None, why_not=done.unplugged)
     watts = sum(each.watts for each in done.plug)
-    said = (
+    sentences = (
         f"Power of {how_many(len(done.plug), 'machine')} with daemons was measured by {done.plug[0].source}, under "
         f"{done.rate.mean:,.0f} writes of 4 KiB a second from {load.clients} fio processes with {load.depth} in "
         f"flight each, {load.protection}; another load may take more.",
         f"Its interval is {SAME_SHARE:.0%} either way, as much as two sources of one machine may differ.",
     )
-    return Seen(Interval(watts, watts * (1 - SAME_SHARE), watts * (1 + SAME_SHARE), len(done.plug)), said)
+    return Seen(Interval(watts, watts * (1 - SAME_SHARE), watts * (1 + SAME_SHARE), len(done.plug)), sentences)
 
 
 def unlike(cluster: Cluster, profile: Profile) -> str:

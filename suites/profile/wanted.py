@@ -213,11 +213,11 @@ def enough_for(wanted: Wanted, known: Known) -> list[Enough]:
 
 def why(answer: Answer, changes: Sequence[Enough]) -> str:
     """What limits the figure, and what would be enough."""
-    said = f"limited by {answer.limited_by}"
+    limit = f"limited by {answer.limited_by}"
     if not changes or answer.outcome is Outcome.PASS:
-        return said
+        return limit
     met = [str(change) for change in changes if change.met]
-    return f"{said}; enough: {'; or '.join(met)}" if met else f"{said}; no single change is enough: {changes[0]}"
+    return f"{limit}; enough: {'; or '.join(met)}" if met else f"{limit}; no single change is enough: {changes[0]}"
 
 
 def figure_of(stage: Stage, answer: Answer, reason: str, by: str = "predicted") -> None:

@@ -69,9 +69,9 @@ def record(stage: Stage, result: S3Result, length: Length, began_s: float) -> se
     stage.recorder.observe(f"wrong answers of {NAME}", got=list(result.wrong), wanted=[], of=len(result.of(FINAL)))
     first = result.windows[0].began_s if result.windows else began_s
     values: series.Values = {}
-    told = fiolatency.filled(result.windows, first, first + length.seconds, length.every_s)
+    windows = fiolatency.filled(result.windows, first, first + length.seconds, length.every_s)
     stage.recorder.witness(NAME, got=done, least=1)
-    for window in told[1:-1]:  # neither the first nor the last is whole
+    for window in windows[1:-1]:  # neither the first nor the last is whole
         now = series.of_client(NAME, window)
         stage.recorder.record("reading", at_s=window.ended_s - began_s, values=now)
         values |= now

@@ -190,7 +190,7 @@ def sampled(stage: Stage, running: Sequence[RunningProgram], length: Length) -> 
     daemons = {name: daemon for name, daemon in stage.cluster.daemons.items() if daemon.kind not in LOOKING}
     names = {name: daemon.kind for name, daemon in daemons.items()}
     osds = {name: daemon.host.arch for name, daemon in daemons.items() if daemon.kind == OSD.kind}
-    alike = [[name for name, own in osds.items() if own is arch] for arch in Arch]
+    peers = [[name for name, own in osds.items() if own is arch] for arch in Arch]
     began_s = at_s = time.time()
     before = read_daemons(stage.cluster)
     values: series.Values = {}
@@ -199,7 +199,7 @@ def sampled(stage: Stage, running: Sequence[RunningProgram], length: Length) -> 
         nonlocal at_s, before, values
         now, now_s = read_daemons(stage.cluster), time.time()
         values = series.of_daemons(names, before, now, now_s - at_s)
-        values |= series.beside_peers(values, alike)
+        values |= series.beside_peers(values, peers)
         before, at_s = now, now_s
         stage.recorder.record("reading", at_s=now_s - began_s, values=values)
 
@@ -229,9 +229,9 @@ def finished(stage: Stage, client: Client, running: RunningFio, length: Length, 
     windows = fiolatency.windows(text, first_s, first_s + result.main.seconds, length.every_s)
     values: series.Values = {}
     for window in windows[1:-1]:  # neither the first nor the last is whole
-        told = series.of_client(client.job.name, window)
-        stage.recorder.record("reading", at_s=window.ended_s - began_s, values=told)
-        values |= told
+        latest = series.of_client(client.job.name, window)
+        stage.recorder.record("reading", at_s=window.ended_s - began_s, values=latest)
+        values |= latest
     return values
 
 

@@ -130,13 +130,13 @@ def beside_peers(values: Values, alike: Sequence[Sequence[str]]) -> Values:
 
     Other work on the machine slows the whole group and cancels out, so it is judged on a shared machine too.
     """
-    told: Values = {}
+    ratios: Values = {}
     for group in alike:
         costs = {name: values.get(f"{name}: CPU of an operation") for name in group}
         for name in group if len(group) > 1 else ():
             own, others = costs[name], [cost for peer, cost in costs.items() if peer != name and cost is not None]
-            told[f"{name}: CPU beside its peers"] = own / fmean(others) if own is not None and any(others) else None
-    return told
+            ratios[f"{name}: CPU beside its peers"] = own / fmean(others) if own is not None and any(others) else None
+    return ratios
 
 
 def of_client(job: str, window: Window) -> Values:
