@@ -19,12 +19,12 @@ from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.statistics import interval, ratio_of_means
 
 PAPER = Path(__file__).with_name("findings") / "incerta-oltp.toml"
-TITLE = "The 2015 paper's database over caches"
+TITLE = "The 2015 paper: a database on caches"
 AXES = ("threads", "rows", "block_bytes")
 
 
 class End(StrEnum):
-    """Which of the measured values of an axis."""
+    """Which of an axis's measured values."""
 
     LOWEST = "lowest"
     HIGHEST = "highest"
@@ -172,7 +172,7 @@ def judge(finding: PaperFinding, groups: Mapping[str, Sequence[OltpRun]]) -> Ite
 
 @dataclass(frozen=True)
 class Held:
-    """What runs say of a finding. least, most: the range that agrees with it; words: how it was measured."""
+    """What runs show for a finding. least, most: the range that agrees with it; words: how it was measured."""
 
     measured: Interval
     least: float | None
@@ -189,7 +189,7 @@ def _judged(finding: PaperFinding, name: str, group: Sequence[OltpRun]) -> Judge
 
 
 def held_in(finding: PaperFinding, group: Sequence[OltpRun]) -> Held | None:
-    """What the runs of one scenario say of a finding; None where they lack one of its sides."""
+    """What the runs of one scenario show for a finding; None where they lack one of its sides."""
     if finding.of is None:
         return None
     if finding.beside is None:
@@ -332,7 +332,7 @@ def _run(event: Event, looks: Sequence[Event]) -> OltpRun:
         rows=data["rows"],
         block_bytes=data["block_bytes"],
         tps=tuple(sample["tps"] for sample in steady),
-        # A second in which nothing was committed has no latency.
+        # A second without a commit has no latency.
         p95_ms=tuple(sample["p95_ms"] for sample in steady if sample["p95_ms"] > 0),
         hits=tuple(_shares(counts[WARM_S:])),
         evicted=counts[-1][2] - counts[0][2] if counts else 0,
