@@ -100,7 +100,7 @@ def priors() -> dict[str, Prior]:
 
 
 NEUTRAL = Constants(**dict.fromkeys(priors(), 1.0))
-"""With these, a prediction rests on the measured costs and the rated figures alone."""
+"""With these, a prediction rests on the measured costs and the rated figures only."""
 
 
 class _Fitted(BaseModel):

@@ -20,7 +20,7 @@ PIECE_BYTES = 64.0 * 1024
 """bluestore_max_blob_size: BlueStore's largest write. 4 MiB were measured as 66 writes, 64 of them contiguous."""
 
 DEFERRED_BYTES = 64 * 1024
-"""bluestore_prefer_deferred_size_hdd: a smaller write to a rotating disk is acknowledged from the log alone."""
+"""bluestore_prefer_deferred_size_hdd: a smaller write to a rotating disk is acknowledged once it is in the log."""
 
 SOURCE = "rated IOPS and bandwidth; BlueStore acknowledges what its log holds (bluestore_prefer_deferred_size_hdd)"
 

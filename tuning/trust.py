@@ -20,7 +20,7 @@ from cephlab.tuning.profile import Profile
 from cephlab.tuning.workload import Flow, Shape
 
 SHARE = 0.90
-"""The interval that is printed holds this share of what is later measured."""
+"""The printed interval contains this share of later measurements."""
 
 BORROWED = 2.0
 """The scatter of all kinds counts as this many test beds, added to those of the kind itself, which may be few."""

@@ -344,7 +344,7 @@ def with_reread(demands: Sequence[Demand], work: OperationWork) -> OperationWork
     shape = work.shape
     if not shape.reads_first or work.reread_within:
         return work
-    how = f"{shape.block_bytes} B is no multiple of {shape.k} x {shape.stripe_unit} B"
+    how = f"{shape.block_bytes} B is not a multiple of {shape.k} x {shape.stripe_unit} B"
     try:
         chunk = work_for(demands, Shape("randread", shape.stripe_unit, 1, 1, replicas=1)).primary
     except SpecError:

@@ -37,7 +37,7 @@ def job(stand: Stand, stage: Stage, *, threads: int = THREADS, runtime_s: int = 
 
 
 def fill(stand: Stand, stage: Stage, rows: int) -> None:
-    """Make a database on the origin alone, and fill it."""
+    """Create a database on the origin alone, and fill it."""
     stand.plain()
     stand.new_database()
     sysbench.prepare(stand.host, job(stand, stage, rows=rows))

@@ -65,7 +65,7 @@ def load_of(requirement: Requirement) -> FioLoad | str:
 
 @dataclass(frozen=True)
 class Measured:
-    """Intervals of the rate in ops/s, the mean latency and the 99th percentile in seconds; None: fio did not say.
+    """Intervals of the rate in ops/s, the mean latency and the 99th percentile in seconds; None: fio reported none.
 
     plug: each machine's energy at its plug, as measured; empty where it was not, and `unplugged` says why.
     """

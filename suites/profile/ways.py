@@ -28,7 +28,7 @@ OBJECTS = (
 
 @dataclass(frozen=True)
 class Way:
-    """method: a sentence; measure: returns what was seen, or a sentence on why the prediction has to do."""
+    """method: a sentence; measure: returns what was seen, or a sentence on why nothing was seen."""
 
     method: str
     measure: Callable[[Stage, Profile, Trust], Measured | Seen | str]

@@ -63,4 +63,4 @@ def predicted(stage: Stage) -> str:
         )
     except LabError as error:
         return f"not predicted: {error.what}"
-    return f"{share:.3f} predicted for the blocks alone on {profile.name}"
+    return f"{share:.3f} predicted for the block jobs only, on {profile.name}"
