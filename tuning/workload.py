@@ -73,9 +73,7 @@ class Shape:
     def __post_init__(self) -> None:
         if self.operation not in FLOWS and not _MIX.fullmatch(self.operation):
             wanted = ", ".join(OPERATIONS)
-            raise SpecError(
-                "the model does not know the operation", f"got {self.operation!r}, wanted one of {wanted}"
-            )
+            raise SpecError("the model does not know the operation", f"got {self.operation!r}, wanted one of {wanted}")
         if self.stripe_unit % STRIPE_UNIT or self.stripe_unit <= 0:
             raise SpecError(
                 "the stripe unit does not fit", f"got {self.stripe_unit} B, wanted: a multiple of {STRIPE_UNIT} B"
