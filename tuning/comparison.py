@@ -86,7 +86,7 @@ class PaperFinding:
         compared = self.wanted is not None and self.beside is not None
         ways = sum((bool(self.beyond), self.of is not None and ranged, self.of is not None and compared))
         if ways != 1:
-            raise ValueError(f"{self.name}: give one of: beyond; of with wanted and beside; of with least or most")
+            raise ValueError(f"{self.name}: exactly one of: beyond; of with wanted and beside; of with least or most")
         if self.scatter is not None and not (self.here and self.scatter >= 1):
             raise ValueError(f"{self.name}: scatter has to be 1 or more, and here has to say why")
         if self.anywhere and not self.here:

@@ -165,7 +165,7 @@ def test_check_names_what_is_missing_and_why(bench: Bench) -> None:
     assert answer.returncode == 0, answer.stderr
     assert "unpacker: images: unpacks roots" in answer.stdout
     assert "python3: everything" in answer.stdout
-    assert ".venv would be made" in answer.stdout
+    assert ".venv would be created" in answer.stdout
     assert bench.log() == ["sudo -n true"]
 
 

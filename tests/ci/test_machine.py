@@ -70,7 +70,7 @@ def test_kvm_is_used_where_it_boots_the_kernel(tmp_path: Path, programs: Path, *
     (tmp_path / "arch").write_text(arch)
     done = machine(str(tmp_path), "start", programs=programs)
     assert done.returncode == 3
-    assert "ended while it started" in done.stderr
+    assert "ended while starting" in done.stderr
     by_kvm = boots and os.access("/dev/kvm", os.W_OK)
     assert f"-accel {'kvm' if by_kvm else 'tcg,thread=multi'} " in words.read_text()
 

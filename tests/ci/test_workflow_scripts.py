@@ -217,7 +217,7 @@ def test_a_machine_that_is_no_hosted_runner_keeps_its_network_and_its_lxd(
     snap.chmod(0o755)
     done = run("lxd-runner", **machine, **said, LXD_CHANNEL="6/stable")
     assert (done.returncode, done.stdout) == (3, "")
-    assert "not a hosted runner" in done.stderr
+    assert "not a hosted GitHub runner" in done.stderr
     assert "ci/bootstrap lxd" in done.stderr
 
 

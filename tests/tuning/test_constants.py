@@ -216,7 +216,7 @@ def test_a_new_disk_does_random_writes_as_sequential_ones(full: float, iops: flo
     ("release", "shape", "said"),
     [
         ("tentacle", Shape("randwrite", 65536, 1, 1), "64 KiB, 3 copies, was never measured on tentacle at this size"),
-        ("pacific", Shape("randread", 4 << 20, 1, 1), "its costs are of reef"),
+        ("pacific", Shape("randread", 4 << 20, 1, 1), "its costs are those of reef"),
         ("squid", Shape("randwrite", 4096, 1, 1), "was never measured on squid"),
         ("tentacle", Shape("put", 4096, 1, 1), "was never measured on tentacle"),
         ("tentacle", Shape("randwrite", 4096, 1, 1), ""),

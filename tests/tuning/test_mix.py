@@ -78,7 +78,7 @@ def test_a_mix_alone_takes_the_mean_of_its_parts() -> None:
 
 @pytest.mark.parametrize("operation", ["randrw", "randrw5", "randrw100", "bananas"])
 def test_an_operation_that_is_none_is_refused(operation: str) -> None:
-    with pytest.raises(SpecError, match="not known to the model") as refused:
+    with pytest.raises(SpecError, match="the model does not know the operation") as refused:
         Shape(operation, 4096, 1, 1)
     assert "randrw70" in refused.value.detail
 

@@ -75,7 +75,7 @@ def test_a_profile_is_read_in_the_units_of_the_model(tmp_path: Path) -> None:
         ('value = "16 GiB"', 'value = "16 IOPS"', "nodes.0.memory", "GiB"),
         ('value = "16 GiB"', 'value = "-16 GiB"', "nodes.0.memory", "above 0"),
         ('value = "16 GiB"', 'value = "0 GiB"', "nodes.0.memory", "above 0"),
-        ('value = "10 Gb/s"', f'value = "{"9" * 400} Gb/s"', "nodes.0.bandwidth", "not infinite"),
+        ('value = "10 Gb/s"', f'value = "{"9" * 400} Gb/s"', "nodes.0.bandwidth", "a finite figure"),
         ('{ value = "16 GiB", source = "measured" }', '"16 GiB"', "nodes.0.memory", "source"),
         ('{ value = "16 GiB", source = "measured" }', '{ value = "16 GiB" }', "nodes.0.memory", "source"),
         ("count = 1", "count = -1", "nodes.0.count", "1 or more"),

@@ -32,7 +32,7 @@ def test_what_each_part_allows_is_told_with_its_numbers() -> None:
         "rate by writing disks: 4 hdd x 67.7 MB/s x 1 = 542 MB/s",
         "rate by network into the new node: 1 n x 990 MB/s x 1 = 990 MB/s",
         "rate by reading disks: 20 hdd x 135 MB/s x 1 / 0.5 read per byte = 5.42 GB/s",
-        "rate by network out of the others: 5 n x 990 MB/s x 1 / 1 sent of each byte = 4.95 GB/s",
+        "rate by network out of the others: 5 n x 990 MB/s x 1 / 1 sent per byte = 4.95 GB/s",
         "recovery: 931 GiB / 542 MB/s = 1,846 s",
     ]
     assert found.limit == "writing disks"
@@ -49,7 +49,7 @@ def test_two_lost_nodes_of_an_erasure_code_with_half_of_everything_left_to_clien
         "rate by network into the new node: 2 n x 990 MB/s x 0.5 = 990 MB/s",
         # Each lost byte is made of four: of two on hard disks.
         "rate by reading disks: 16 hdd x 68.8 MB/s x 0.5 / 2 read per byte = 275 MB/s",
-        "rate by network out of the others: 4 n x 990 MB/s x 0.5 / 4 sent of each byte = 495 MB/s",
+        "rate by network out of the others: 4 n x 990 MB/s x 0.5 / 4 sent per byte = 495 MB/s",
         "recovery: 1,863 GiB / 275 MB/s = 7,268 s",
     ]
 

@@ -132,6 +132,6 @@ def test_shares_are_told_with_where_they_come_from() -> None:
     (asked,) = steps([load(client=0.5)], WRITE)
     assert asked.value == "0.3333 as primary + 0.6667 more, 0.5000 from its client, 0.0000 through its gateways"
     (served,) = steps([load(gateway=0.25)], PUT)
-    assert served.value.endswith(", 0.0000 asked by its client, 0.2500 by its gateways")
+    assert served.value.endswith(", 0.0000 from its client, 0.2500 through its gateways")
     heavy = replace(load(), machine=machine(disk=(disks(count=2),)))
-    assert next(steps([heavy], WRITE)).how.startswith("leads 2 TB of 6 TB;")
+    assert next(steps([heavy], WRITE)).how.startswith("primary for 2 TB of 6 TB;")
