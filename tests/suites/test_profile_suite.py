@@ -111,7 +111,7 @@ def test_a_gate_is_red_where_a_requirement_is_out_of_reach_and_says_why_and_what
         assert said in first
     assert PREDICTED.search(first)
     assert "limited by altra: bstore_kv_sync of an OSD on cd8" in first
-    assert "altra: 4 machines -> 256 machines is still limited by" in first
+    assert "(altra: 4 machines -> 256 machines): still limited by" in first
     assert "at most 40 min" in first
     assert "not measured" in first
     cases = ElementTree.parse(result.archive / "junit.xml").iter("testcase")

@@ -79,7 +79,7 @@ def judged(requirement: Requirement, done: Measured | Seen) -> tuple[Outcome, st
     ("requirement", "said"),
     [
         (NODE.model_copy(update={"replaced": True}), "there is no new machine"),
-        (NODE.model_copy(update={"share": 0.5}), "leave recovery 0.5 of disks and network"),
+        (NODE.model_copy(update={"share": 0.5}), "leaves recovery 0.5 of disks and network"),
         (OBJECT, OBJECTS),
         (load(op="get", at_least="1 ops/s"), "fio cannot make get"),
     ],
@@ -141,7 +141,7 @@ def test_watts_at_the_plug_decide_whatever_the_profile_declares(watts: float, ou
     [row] = data["rows"]
     assert row["predicted"] == "900 W (declared watts, no interval)"
     assert row["measured"].startswith(f"{watts:,} W (")
-    assert "150,000 writes of 4 KiB a second from 72 processes" in data["measuring"][0]
+    assert "150,000 writes of 4 KiB a second from 72 fio processes" in data["measuring"][0]
     assert data["enough"] == []
 
 
