@@ -1,4 +1,4 @@
-"""Pure functions from a recorded history to a verdict; none of them ever sees a cluster."""
+"""Checks: pure functions that turn a recorded history into a verdict. None of them needs a cluster."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -21,6 +21,6 @@ _ALL = (defect, observations, witnessed, gtest, figures, recorded, regression, s
 CHECKS: Mapping[str, Check] = {check.__name__: check for check in _ALL}
 
 READ_WITNESSES = {"witnessed", "gtest", "figures", "recorded", "drift"}
-"""Checks that judge the witnesses themselves; for the others `lab/scenario/scenario.py` does."""
+"""Checks that judge the witnesses themselves. For all other checks, `lab/scenario/scenario.py` judges them."""
 
 __all__ = ["CHECKS", "READ_WITNESSES", "Check", "Outcome", "Verdict", "merge"]

@@ -24,13 +24,14 @@ MOST_GROWN: Mapping[str, int] = {
     "stored": 4 << 30,
     "logged": 64 << 20,
 }
-"""What a daemon may hold more after a scenario than before, and write to its log and its output, in any case. For clear
-excess only: caches fill, an emulator translates. Kept passes limit it further; a finer look is `baseline.growth`."""
+"""How much any daemon may grow during a scenario, and how much it may write to its log and its output. These limits are
+for clear excess only: caches fill, and an emulator keeps translated code. Limits from kept passes are tighter; the
+scenario `baseline.growth` looks more closely."""
 _UNITS = {
     "resident": "bytes of memory",
     "threads": "threads",
     "files": "open files",
-    "stored": "bytes of its disk",
+    "stored": "bytes on its disk",
     "logged": "bytes of log and output",
 }
 
@@ -38,12 +39,11 @@ _UNITS = {
 def aftermath(events: Sequence[Event]) -> Verdict | None:
     """Judge events of kind `aftermath` ({crashes, dead, strangers, complaints, health, healthy}); None without any.
 
-    held, logged: what daemons held before and after, and wrote; of an OSD's memory what it has `cached` by its own
-    accounts does not count. They are held to `MOST_GROWN`, and to `most`, which has limits
-    by what kept passes told: `KIND WHAT` -> [limit, why]. unread: sentences on what could not be looked at, which do
-    not decide.
+    held: what each daemon held before and after; logged: how much it wrote. The memory that an OSD reports as `cached`
+    does not count. Limits: `MOST_GROWN`, and `most` from kept passes: `KIND WHAT` -> [limit, why]. unread: sentences on
+    what could not be looked at; they do not affect the verdict.
 
-    Also `unseen` ({blame, what, detail}): looking at the cluster failed, by the fault of Ceph or of the lab.
+    Also `unseen` ({blame, what, detail}): looking at the cluster failed; blame: `ceph`, or else the lab.
     """
     seen = [event.data for event in events if event.kind == "aftermath"]
     unseen = [event.data for event in events if event.kind == "unseen"]
@@ -54,7 +54,7 @@ def aftermath(events: Sequence[Event]) -> Verdict | None:
 
 def _unseen(data: Mapping[str, Any]) -> Verdict:
     outcome = Outcome.FAIL if data["blame"] == "ceph" else Outcome.INCONCLUSIVE
-    reason = f"what it left behind could not be looked at: {data['what']}"
+    reason = f"the cluster could not be examined after the scenario: {data['what']}"
     return Verdict(outcome, reason, tuple(data["detail"].splitlines()))
 
 
@@ -75,23 +75,23 @@ def _seen(seen: Sequence[Mapping[str, Any]]) -> Verdict:
         if not data["healthy"]:
             wrong.append(f"the cluster did not become healthy again: {data['health']}")
     if not wrong:
-        left = "it left no crash, no dead daemon, no unexpected log line and a healthy cluster"
+        clean = "no crash, no dead daemon, no unexpected log line, and the cluster is healthy"
         unread = tuple(f"not looked at: {sentence}" for data in seen for sentence in data.get("unread", []))
-        return Verdict(Outcome.PASS, left, unread)
+        return Verdict(Outcome.PASS, clean, unread)
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
     return Verdict(Outcome.FAIL, f"afterwards: {wrong[0]}{more}", tuple(wrong))
 
 
 def _grown(data: Mapping[str, Any]) -> Iterator[str]:
-    """Daemons that hold or wrote clearly more than a sound one does, in sentences."""
+    """One sentence for each daemon that holds or wrote clearly more than a healthy one does."""
     for name, what, more in _growths(data):
-        kept, why = data.get("most", {}).get(f"{_kind(name)} {what}", (MOST_GROWN[what], "in any scenario"))
+        kept, why = data.get("most", {}).get(f"{_kind(name)} {what}", (MOST_GROWN[what], "the limit of every scenario"))
         if more > (most := min(kept, MOST_GROWN[what])):
-            yield f"{name} has {more} {_UNITS[what]} more than before the scenario, at most {most}: {why}"
+            yield f"{name} has {more} {_UNITS[what]} more than before the scenario, at most {most} allowed: {why}"
 
 
 def largest_growth(data: Mapping[str, Any]) -> dict[str, int]:
-    """The most that a daemon of each kind grew by: `KIND WHAT`, as `osd resident` -> bytes or count, 0 for less."""
+    """The largest growth of any daemon of each kind: `KIND WHAT`, e.g. `osd resident` -> bytes or count, at least 0."""
     largest: dict[str, int] = {}
     for name, what, more in _growths(data):
         key = f"{_kind(name)} {what}"
@@ -100,7 +100,7 @@ def largest_growth(data: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _growths(data: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
-    """(daemon, what, by how much) of an aftermath."""
+    """(daemon, what grew, by how much) for each daemon of an aftermath."""
     for name, held in data.get("held", {}).items():
         for what, (before, after) in held.items():
             if what in MOST_GROWN:

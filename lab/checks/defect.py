@@ -1,4 +1,4 @@
-"""A known defect of Ceph: still there, gone, returned, or not seen in n tries; a change of what is known is told."""
+"""Judges whether a known defect of Ceph is still there, gone, has returned, or was not seen in n tries."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,23 +8,23 @@ from cephlab.lab.checks.verdict import Outcome, Verdict
 from cephlab.lab.history.history import Event
 
 GONE_BELOW = 0.01
-"""A defect is gone where its own rate would have left all tries without it less often than this."""
+"""A defect counts as gone if, at its known rate, the chance of not seeing it in all these tries is below this."""
 
 
 def defect(events: Sequence[Event]) -> Verdict:
     """Judge `defect_try` ({seen, said}) by `known_defect` ({version, expected, listed, seen, of}).
 
-    seen of a try: None where it could not tell. expected: `there`, `gone`, or empty where nothing is known of such a
-    version; listed: whether that is known of this very version, and not of an older one. seen, of: the known rate.
-    A sound Ceph with its known defects passes. What fails is a defect that came back, and one that this very version
-    had and that its own program no longer shows.
+    seen of a try: None if the try could not tell. expected: `there`, `gone`, or empty if nothing is known of such a
+    version. listed: whether that is known of exactly this version, not only of an older one. seen, of: the known rate.
+    A Ceph that has only its known defects passes. A defect that came back fails. So does a defect that exactly this
+    version had and that the program written to show it no longer shows.
     """
     known = next((event.data for event in events if event.kind == "known_defect"), None)
     tries = [event.data for event in events if event.kind == "defect_try"]
     told = [data for data in tries if data["seen"] is not None]
     lines = tuple(f"try {number}: {data['said']}" for number, data in enumerate(tries, 1))
     if known is None or not told:
-        return Verdict(Outcome.INCONCLUSIVE, "no try could tell whether the defect is there", lines)
+        return Verdict(Outcome.INCONCLUSIVE, "no try could tell whether the defect is present", lines)
     seen = [data for data in told if data["seen"]]
     outcome, reason = _seen(known, seen, len(told)) if seen else _unseen(known, len(told))
     return Verdict(outcome, reason, lines)

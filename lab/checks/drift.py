@@ -1,4 +1,4 @@
-"""What changed over hours: each sampled series by its slope, beside its steps, its gaps and what stood still."""
+"""Judges what changed over hours: the slope, the steps and the gaps of each sampled series, and whether it stalled."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
     from cephlab.lab.checks.trend import Trend
 
 GAP = 3.0
-"""Two samples further apart than so many of the usual distances have a gap between them."""
+"""There is a gap between two samples that are more than this many usual sampling intervals apart."""
 
 LEAST_GAP_S = 10.0
-"""On a busy machine one look takes seconds, however short the distance that was asked for."""
+"""No gap is shorter than this: on a busy machine taking one sample takes seconds, however short the interval."""
 
 STILL = 3
-"""So many samples in a row at or below a series' `least` are no accident."""
+"""This many samples in a row at or below the `least` of a series are no coincidence."""
 
 _HOUR_S = 3600.0
 
 
 def drift(events: Sequence[Event]) -> Verdict:
-    """Judge events of kind `sampled` by those of kind `reading`, beside observations and witnesses.
+    """Judge the series declared by `sampled` events by their `reading` events; also observations and witnesses.
 
-    sampled: {series, unit, worse, per_hour, share, least, steps, why}. worse: `up` or `down`; per_hour: how much it may
-    change that way in an hour, of its median where `share`, else in its unit, None where that is not judged; least:
-    standing at or below it is a failure, None for none; steps: whether a lasting jump is to be expected. reading:
-    {at_s, values}, values: series -> number, None where it could not be read; what a reading was not to have is left
-    out.
-    Inconclusive: a gap, an interval that holds both, steps that add up to more than the series may drift. What settles
-    is judged by its later half, and what never leaves a band as wide as its allowance passes.
+    sampled: {series, unit, worse, per_hour, share, least, steps, why}. worse: `up` or `down`. per_hour: how much it may
+    change in that direction per hour, as a share of its median if `share`, else in its unit; None: not judged. least:
+    a series that stays at or below it fails; None: no such limit. steps: whether a lasting jump is expected.
+    reading: {at_s, values}. values: series -> number, None if it could not be read. A series that was not due is
+    absent.
+    Inconclusive: a gap, an interval across the limit, steps that add up to more than the series may drift. A series
+    that settles is judged by its second half. A series that stays within a band as wide as its allowance passes.
     """
     declared = [event.data for event in events if event.kind == "sampled"]
     if not declared:
@@ -53,7 +53,7 @@ def drift(events: Sequence[Event]) -> Verdict:
 
 
 def judge_series(data: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> Verdict:
-    """One series."""
+    """Judge one series."""
     name = data["series"]
     pairs = [(float(sample["at_s"]), sample["values"][name]) for sample in samples if name in sample["values"]]
     pairs.sort(key=itemgetter(0))
@@ -62,7 +62,7 @@ def judge_series(data: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) 
         return _cannot_tell(f"{name}: nothing was sampled")
     still = _stood_still(known, data["least"])
     if still is not None:
-        line = f"{name}: stood at {data['least']:g} {data['unit']} or below from {still:.0f} s on"
+        line = f"{name}: stayed at or below {data['least']:g} {data['unit']} from {still:.0f} s on"
         return Verdict(Outcome.FAIL, line, (line,))
     gap = _gap([at_s for at_s, _ in pairs], [at_s for at_s, _ in known])
     if gap:
@@ -71,10 +71,10 @@ def judge_series(data: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) 
 
 
 def _by_slope(data: Mapping[str, Any], at_h: Sequence[float], values: Sequence[float]) -> Verdict:
-    """By its slope; where that leaves it open, by whether it leaves its allowance at all, and by its later half."""
+    """Judge by the slope; if inconclusive, by whether the series leaves its allowance, then by its second half."""
     scale = float(median(values)) if data["share"] else 1.0
     if scale <= 0:
-        return _cannot_tell(f"{data['series']}: its median is {scale:g}, of which no share can be told")
+        return _cannot_tell(f"{data['series']}: its median is {scale:g}, so a share of it means nothing")
     scaled, half, allowed = [value / scale for value in values], len(values) // 2, data["per_hour"]
     whole, trended = _of_slope(data, at_h, scaled, scale)
     if allowed is None:
@@ -82,26 +82,26 @@ def _by_slope(data: Mapping[str, Any], at_h: Sequence[float], values: Sequence[f
     if whole.outcome is not Outcome.INCONCLUSIVE:
         return _with_steps(data, whole, trended, at_h, scale)
     if max(scaled) - min(scaled) <= allowed * (at_h[-1] - at_h[0]):
-        line = f"{data['series']}: all of it lies between {min(values):.6g} and {max(values):.6g} {data['unit']}"
+        line = f"{data['series']}: all values lie between {min(values):.6g} and {max(values):.6g} {data['unit']}"
         return Verdict(Outcome.PASS, line, (line, *whole.derivation))
     later, trended = _of_slope(data, at_h[half:], scaled[half:], scale)
     if later.outcome is Outcome.INCONCLUSIVE:
         return whole
-    later = Verdict(later.outcome, f"{later.reason} (its later half)", (*later.derivation, *whole.derivation))
+    later = Verdict(later.outcome, f"{later.reason} (its second half)", (*later.derivation, *whole.derivation))
     return _with_steps(data, later, trended, at_h[half:], scale)
 
 
 def _of_slope(
     data: Mapping[str, Any], at_h: Sequence[float], scaled: Sequence[float], scale: float
 ) -> tuple[Verdict, Trend]:
-    from cephlab.lab.checks.trend import trend  # numpy and scipy, for which every command would wait half a second
+    from cephlab.lab.checks.trend import trend  # numpy and scipy would delay every command by half a second
 
     trended, allowed = trend(at_h, scaled), data["per_hour"]
     bound = {"least": None, "most": allowed}
     if data["worse"] == "down":
         bound = {"least": None if allowed is None else -allowed, "most": None}
     if allowed is None and not math.isfinite(trended.slope):
-        trended = replace(trended, slope=0.0)  # without a limit it is written down, however few samples there are
+        trended = replace(trended, slope=0.0)  # without a limit it is only recorded, however few the samples
     verdict = judge_figure(
         {
             "metric": f"{data['series']}: change an hour",
@@ -120,7 +120,7 @@ def _of_slope(
 def _with_steps(
     data: Mapping[str, Any], verdict: Verdict, trended: Trend, at_h: Sequence[float], scale: float
 ) -> Verdict:
-    """A pass is none where jumps that nobody expected add up to more than the series may drift in its time."""
+    """A pass becomes inconclusive if unexpected jumps add up to more than the series may drift in its time."""
     stepped = sum(step.size for step in trended.steps) * (-1 if data["worse"] == "down" else 1)
     allowed = data["per_hour"] * (at_h[-1] - at_h[0])
     if data["steps"] or verdict.outcome is not Outcome.PASS or stepped <= allowed:
@@ -137,13 +137,13 @@ def _seen(trended: Trend, at_h: Sequence[float], scale: float) -> list[str]:
 
 
 def _stood_still(known: Sequence[tuple[float, float]], least: float | None) -> float | None:
-    """When a series began to stand still for STILL samples, in seconds; None where it never did."""
+    """When a series first stayed at or below `least` for STILL samples, in seconds; None if it never did."""
     low = [least is not None and value <= least for _, value in known]
     return next((known[i][0] for i in range(len(low) - STILL + 1) if all(low[i : i + STILL])), None)
 
 
 def _gap(asked_s: Sequence[float], known_s: Sequence[float]) -> str:
-    """The longest gap of a series in words, if it has one."""
+    """The longest gap of a series in words; empty if it has none."""
     ends = (asked_s[0], *known_s, asked_s[-1])
     usual = median(later - at_s for at_s, later in pairwise(asked_s)) if len(asked_s) > 1 else 0.0
     began, ended = max(pairwise(ends), key=lambda pair: pair[1] - pair[0])

@@ -1,4 +1,4 @@
-"""Measured figures: judged by their whole interval where there is a limit, written down where there is none."""
+"""Judges measured figures: by their whole interval if they have a limit; without a limit they are only recorded."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,9 @@ from cephlab.lab.history.history import Event
 
 
 def figures(events: Sequence[Event]) -> Verdict:
-    """Judge events of kind `figure` (lab/archive/schemas/figure-1.json) beside observations.
+    """Judge events of kind `figure` (lab/archive/schemas/figure-1.json), observations and witnesses.
 
-    Inconclusive: an interval across a limit, one that is not finite, no witness that the load was real, no figure.
+    Inconclusive: an interval across a limit, a number that is not finite, no witness that the load was real, no figure.
     """
     measured = [event.data for event in events if event.kind == "figure"]
     if not measured:
@@ -25,13 +25,13 @@ def figures(events: Sequence[Event]) -> Verdict:
 
 
 def judge_figure(data: Mapping[str, Any]) -> Verdict:
-    """A figure against the bound that it has itself."""
+    """Judge one figure by its own bounds."""
     least, most = data["least"], data["most"]
     metric, value, limit = figure_parts(data)
     line = f"{metric}: {value}; {limit}"
     steps = tuple(data["derivation"])
     if not _sound(data):
-        # A comparison with NaN is always false, so it would fall through every limit below.
+        # A comparison with NaN is always false, so NaN would pass every limit below.
         text = f"cannot tell, not a finite number: {line}"
         return Verdict(Outcome.INCONCLUSIVE, text, (text, *steps))
     if (least is not None and data["high"] < least) or (most is not None and data["low"] > most):
@@ -43,12 +43,12 @@ def judge_figure(data: Mapping[str, Any]) -> Verdict:
 
 
 def figure_parts(data: Mapping[str, Any]) -> tuple[str, str, str]:
-    """(metric, value with its interval and unit, limit and its reason) of a figure, for a reader."""
+    """(metric, value with its interval and unit, limit and its reason) of a figure, as text for a reader."""
     return str(data["metric"]), _number(data), _limit(data)
 
 
 def _sound(data: Mapping[str, Any]) -> bool:
-    """Whether its numbers can be judged. An interval may be infinite: that of a single sample is."""
+    """Whether its numbers can be judged. An interval may be infinite, as that of a single sample is."""
     whole = [data[key] for key in ("value", "least", "most") if data[key] is not None]
     return all(map(math.isfinite, whole)) and not any(math.isnan(data[key]) for key in ("low", "high"))
 
@@ -58,7 +58,7 @@ _SCALES: Mapping[str, Sequence[tuple[str, float]]] = {
     "bytes": (("GiB", 2.0**30), ("MiB", 2.0**20)),
     "s": (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)),
 }
-"""Unit of a figure -> units of a reader, the largest first."""
+"""Unit of a figure -> units to show to a reader, the largest first."""
 
 
 def _number(data: Mapping[str, Any]) -> str:
@@ -77,11 +77,11 @@ def _limit(data: Mapping[str, Any]) -> str:
 
 
 def _scale(data: Mapping[str, Any]) -> tuple[str, float]:
-    """(unit, how many of the figure's own it is): that of the figure, for its interval and its limit too."""
+    """(unit to show, its size in the unit of the figure). The interval and the limit are shown in the same unit."""
     scales = _SCALES.get(data["unit"], ())
     return next(((unit, size) for unit, size in scales if abs(data["value"]) >= size), (data["unit"], 1.0))
 
 
 def _digits(value: float) -> str:
-    """Six digits, as a figure may be close to its limit, and no exponent where all of them are before the point."""
+    """Six digits, since a figure may be close to its limit; no exponent if all digits are before the point."""
     return f"{value:,.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"

@@ -1,4 +1,4 @@
-"""Ceph's own test programs: every case that was meant to run has passed, but for those that are known not to."""
+"""Judges Ceph's own test programs: every case must pass, except those that are known to fail."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,8 +16,8 @@ _BAD = ("fail", "unfinished", "missing")
 def gtest(events: Sequence[Event]) -> Verdict:
     """Judge `gtest_case` ({program, case, result, message, known}) and `gtest_program` ({program, code, ending, tail}).
 
-    known: why the case cannot pass here, or None. Observations and witnesses beside them are judged as in `witnessed`.
-    A program of which no case passed is inconclusive, whatever was expected of its cases; so is no program at all.
+    known: why the case cannot pass here, or None. Observations and witnesses are judged as in `witnessed`.
+    A program without a passed case is inconclusive, even if all its failures are known. So is a run without a program.
     """
     programs = [event.data for event in events if event.kind == "gtest_program"]
     cases = [event.data for event in events if event.kind == "gtest_case"]
@@ -37,9 +37,9 @@ def _program(program: Mapping[str, Any], cases: Sequence[Mapping[str, Any]]) -> 
         more = f" (and {len(bad) - 1} more of {len(cases)})" if len(bad) > 1 else ""
         return Verdict(Outcome.FAIL, f"{name}: {_line(bad[0])}{more}", tuple(_lines(bad[:_SHOWN])))
     if program["code"] != 0 and not any(case["result"] in _BAD for case in cases):
-        return Verdict(Outcome.FAIL, f"{name}: every case passed, and yet {ending}", tail)
+        return Verdict(Outcome.FAIL, f"{name}: every case passed, but {ending}", tail)
     if not any(case["result"] == "pass" for case in cases):
-        # A list of known cases may name them all; that nothing worked here is no sign that Ceph does.
+        # All failures may be known ones, but if nothing passed, nothing shows that Ceph works.
         return Verdict(Outcome.INCONCLUSIVE, f"{name}: {_counts(cases)}: {ending}", (*_notes(name, cases), *tail))
     return Verdict(Outcome.PASS, f"{name}: {_counts(cases)}", tuple(_notes(name, cases)))
 
@@ -48,7 +48,7 @@ def _counts(cases: Sequence[Mapping[str, Any]]) -> str:
     passed = sum(1 for case in cases if case["result"] == "pass")
     known = sum(1 for case in cases if case["result"] in _BAD)
     skipped = len(cases) - passed - known
-    extra = (f", {known} known not to" if known else "") + (f", {skipped} skipped" if skipped else "")
+    extra = (f", {known} known to fail" if known else "") + (f", {skipped} skipped" if skipped else "")
     return f"{passed} of {how_many(len(cases), 'case')} passed{extra}"
 
 
@@ -56,7 +56,7 @@ def _notes(name: str, cases: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield f"{name}: {_counts(cases)}"
     for case in cases:
         if case["known"] is not None and case["result"] == "pass":
-            yield f"{name}: {case['case']} passes although it is listed as one that cannot ({case['known']})"
+            yield f"{name}: {case['case']} passes although it is listed as known to fail ({case['known']})"
 
 
 def _lines(cases: Sequence[Mapping[str, Any]]) -> Iterator[str]:

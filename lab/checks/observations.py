@@ -1,4 +1,4 @@
-"""The plainest check: every observed fact is what it had to be, and there was at least one."""
+"""The simplest check: every observed value equals the expected one, and there is at least one observation."""
 
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
@@ -10,11 +10,11 @@ from cephlab.lab.history.history import Event
 
 _SHOWN_CHARS = 160
 _BEFORE_CHARS = 20
-"""Of two long texts, shown before the first character that differs."""
+"""How many characters of two long texts are shown before the first that differs."""
 
 
 class _Absent:
-    """Stands for a key that one side lacks."""
+    """Stands for a key that is missing on one side."""
 
     def __repr__(self) -> str:
         return "nothing"
@@ -26,8 +26,8 @@ _ABSENT = _Absent()
 def observations(events: Sequence[Event]) -> Verdict:
     """Judge events of kind `observation` ({what, got, wanted, of}).
 
-    None at all is inconclusive, and so is an empty answer where nothing was looked at (`of`) or where nobody says how
-    much was.
+    Without any observation the verdict is inconclusive. The same holds for an empty answer if nothing was looked at
+    (`of` is 0), or if `of` is not given.
     """
     seen = [event.data for event in events if event.kind == "observation"]
     if not seen:
@@ -42,7 +42,7 @@ def observations(events: Sequence[Event]) -> Verdict:
 
 
 def difference(got: object, wanted: object) -> str:
-    """How two values differ, in one line. Of values too long to be shown, the first key or item that differs."""
+    """How two values differ, in one line. If they are too long to show, only the first key or item that differs."""
     at = ""
     if max(len(repr(got)), len(repr(wanted))) > _SHOWN_CHARS:
         where, got, wanted = _first_difference("", got, wanted)
@@ -57,7 +57,7 @@ def _wrong(data: Mapping[str, Any]) -> bool:
 
 
 def _unseen(data: Mapping[str, Any]) -> bool:
-    """Whether an observation that holds shows nothing."""
+    """Whether an observation holds only because nothing was looked at."""
     empty = data["got"] is None or (hasattr(data["got"], "__len__") and not len(data["got"]))
     return int(data.get("of", 0 if empty else 1)) < 1
 
@@ -67,7 +67,7 @@ def _first_of(lines: Sequence[str]) -> str:
 
 
 def _first_difference(where: str, got: Any, wanted: Any) -> tuple[str, Any, Any]:
-    """The innermost pair that differs, and the keys that lead to it."""
+    """The keys that lead to the innermost values that differ, and the two values."""
     if isinstance(got, dict) and isinstance(wanted, dict):
         keys = [*wanted, *(key for key in got if key not in wanted)]
         pairs = [(key, got.get(key, _ABSENT), wanted.get(key, _ABSENT)) for key in keys]

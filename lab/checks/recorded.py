@@ -1,4 +1,4 @@
-"""A recorded load as a whole: nothing lost, made up or stale, clients served within limits, observations as wanted."""
+"""Judges a recorded load as a whole: no data lost, made up or stale; clients served within limits; observations."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from cephlab.lab.history.history import Event
 
 
 def recorded(events: Sequence[Event]) -> Verdict:
-    """`survival` and `service`, with `observations` and `witnessed` where the scenario noted any."""
+    """Judge by `survival` and `service`, and by `observations` and `witnessed` if the scenario recorded any."""
     kinds = {event.kind for event in events}
     also = [witnessed(events)] if "witness" in kinds else [observations(events)] if "observation" in kinds else []
     return merge([survival(events), service(events), *also])

@@ -1,4 +1,4 @@
-"""Costs that changed against a stored baseline, judged by their whole interval, beside the figures of the same run."""
+"""Judges how costs changed against a stored baseline, by their whole interval, and the figures of the same run."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,26 +9,26 @@ from cephlab.lab.checks.verdict import Outcome, Verdict, merge
 from cephlab.lab.history.history import Event
 
 SAME = 1.06
-"""Up to here a cost has not changed, however certain that is. Source: at 1.05 two of a hundred equal pairs that two
-neighbours kept busy failed (docs/regression.md)."""
+"""A rise up to this factor counts as no change, however certain it is. Source: at 1.05, two of a hundred equal pairs
+failed while two neighbours kept the machine busy (docs/regression.md)."""
 
 FOUND = 1.10
-"""What must be found (docs/regression.md)."""
+"""A rise by this factor must be found (docs/regression.md)."""
 
 STORED = 1.25
-"""What must be found of CPU against a stored baseline: smaller changes happen between two sessions without a cause."""
+"""A rise of CPU time that must be found against a stored baseline: between sessions, smaller changes have no cause."""
 
 RULE = (
-    f"fails when it is {SAME - 1:+.0%} or more and all of its interval is above 0, passes when all of it is below "
+    f"fails if it is above {SAME - 1:+.0%} and its whole interval is above 0, passes if its whole interval is below "
     f"{FOUND - 1:+.0%} (CPU against a stored baseline: {STORED - 1:+.0%})"
 )
 
 
 def judge(value: float, low: float, high: float, detectable: float = FOUND, same: float = SAME) -> Outcome:
-    """FAIL where a cost surely rose, PASS where it surely rose by less than `detectable`, else INCONCLUSIVE.
+    """FAIL if a cost surely rose, PASS if it surely rose by less than `detectable`, else INCONCLUSIVE.
 
-    value, low, high: after / before, and its interval; inconclusive where one is not finite. same: no rise up to here.
-    With an interval that holds the truth 98 times in 100, a cost that is the same lies above it once in 100.
+    value, low, high: after / before, and its interval; inconclusive if one is not finite. same: largest ratio that
+    still counts as no rise. With an interval of 98 % confidence, a cost that did not change appears raised once in 100.
     """
     if not all(math.isfinite(number) for number in (value, low, high)):
         return Outcome.INCONCLUSIVE
@@ -38,7 +38,7 @@ def judge(value: float, low: float, high: float, detectable: float = FOUND, same
 
 
 def regression(events: Sequence[Event]) -> Verdict:
-    """Judge events of kind `change` ({what, value, low, high, found}: after / before), if any, beside the figures."""
+    """Judge events of kind `change` ({what, value, low, high, found}: after / before), if any, and the figures."""
     changes = [event.data for event in events if event.kind == "change"]
     return merge([figures(events), *(_one(data) for data in changes)])
 

@@ -1,4 +1,4 @@
-"""How clients were served: errors, the longest wait, and how long the cluster took to be healthy, against limits."""
+"""Judges how clients were served, against limits: errors, the longest wait, the longest gap without an answer."""
 
 import math
 from collections import defaultdict
@@ -20,9 +20,9 @@ Ends = Mapping[tuple[str, int], float]
 def service(events: Sequence[Event]) -> Verdict:
     """Judge `operations` and `figure` events against `limit` events ({metric, high, unit, why}).
 
-    Metrics of its own: client_errors, longest_wait_s, longest_gap_s; others come as `figure`, with bounds of their own.
-    A metric without a limit is shown and not judged; a limit without its metric, or without an operation, is
-    inconclusive.
+    This check computes client_errors, longest_wait_s and longest_gap_s. Other metrics come as `figure` events, which
+    may have their own bounds. A metric without a limit is shown but not judged. A limit without its metric, or without
+    any operation, is inconclusive.
     """
     meanwhile = [op for op in operations_of(events) if op.act is not Act.FINAL]
     ends = ends_of(events)
@@ -34,7 +34,7 @@ def service(events: Sequence[Event]) -> Verdict:
         ]
     measured = [event.data for event in events if event.kind == "figure"]
     limits = {event.data["metric"]: event.data for event in events if event.kind == "limit"}
-    # A figure with bounds of its own is told by them, once, unless a limit holds it too.
+    # A figure with its own bounds is judged by them alone, unless a limit applies to it too.
     figures += [_parts(data) for data in measured if not _bounded(data) or data["metric"] in limits]
     verdicts = [_judge(metric, value, unit, limits.get(metric)) for metric, value, unit in figures]
     known = {metric for metric, _, _ in figures}
@@ -73,23 +73,23 @@ def _said(metric: str, value: float, unit: str) -> str:
 
 
 def errors(operations: Sequence[Operation]) -> list[Operation]:
-    """Operations that ended with an error; one that never ended is no error but a wait."""
+    """Operations that ended with an error. An operation that never ended counts as a wait, not as an error."""
     return [op for op in operations if op.ended_s is not None and op.outcome is not Ended.OK]
 
 
 def ends_of(events: Sequence[Event]) -> Ends:
-    """When each run of each load was told to end: who is not answered by then has waited until then."""
+    """When each run of each load was told to end. An operation not answered by then has waited until then."""
     endings = (event for event in events if event.kind == "load_ending")
     return {(event.data["load"], int(event.data["run"])): event.at_s for event in endings}
 
 
 def longest_wait_s(operations: Sequence[Operation], ends: Ends | None = None) -> float:
-    """The longest time that one operation took, or had been waiting when its load ended."""
+    """The longest time that an operation took, or had waited when its load ended."""
     return max(_waited(run, _last(key, run, ends or {})) for key, run in _runs(operations).items())
 
 
 def longest_gap_s(operations: Sequence[Operation], ends: Ends | None = None) -> float:
-    """The longest time, from the first operation of a load to its end, in which no client of it was answered."""
+    """The longest time in which no client of a load got an answer, between its first operation and its end."""
     return max(_gap(run, _last(key, run, ends or {})) for key, run in _runs(operations).items())
 
 
@@ -101,7 +101,7 @@ def _runs(operations: Sequence[Operation]) -> dict[tuple[str, int], list[Operati
 
 
 def _last(key: tuple[str, int], run: Sequence[Operation], ends: Ends) -> float:
-    """When a run ended: as it was told to, or, where that is not known, as far as its operations tell."""
+    """When a run was told to end, or the time of its latest operation if that is later or the end is not known."""
     latest = max(op.began_s if op.ended_s is None else op.ended_s for op in run)
     return max(latest, ends.get(key, latest))
 

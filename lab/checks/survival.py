@@ -1,4 +1,4 @@
-"""What clients were told against what they read: nothing acknowledged is lost, nothing made up, nothing goes back."""
+"""Compares what was acknowledged to clients with what they read: no data lost, made up, or replaced by older data."""
 
 import math
 from collections import defaultdict
@@ -18,10 +18,10 @@ Key = tuple[str, int]
 def survival(events: Sequence[Event]) -> Verdict:
     """Judge `operations` events: no acknowledged write lost, no value nobody wrote, no read older than one before it.
 
-    A final read that fails is a loss of what had been acknowledged. Inconclusive without an acknowledged write, without
-    a final read of every key that was written, where an acknowledged value was overwritten before anybody read it, or
-    where a load was cut short by something else than its own end. A write of unknown outcome may take effect at any
-    time after its beginning, or never. Across clients, times count only as far as their clocks agree.
+    A final read that fails is a loss of the acknowledged data. Inconclusive: no acknowledged write; a written key that
+    was not read at the end; an acknowledged value overwritten before anybody read it; a load that did not stop by
+    itself. A write of unknown outcome may take effect at any time after it began, or never. Times of different clients
+    are compared only as far as their clocks agree.
     """
     operations = operations_of(events)
     by_key: dict[Key, list[Operation]] = defaultdict(list)
@@ -37,7 +37,7 @@ def survival(events: Sequence[Event]) -> Verdict:
 
 
 def judge_key(key: Key, operations: Sequence[Operation]) -> Iterator[str]:
-    """What is wrong with the reads of one key, in words."""
+    """What is wrong with the reads of one key, one sentence for each problem."""
     writes = {op.version: op for op in operations if op.act is Act.WRITE}
     reads = [op for op in operations if op.act is not Act.WRITE and op.outcome is Ended.OK]
     for read in reads:
@@ -46,14 +46,14 @@ def judge_key(key: Key, operations: Sequence[Operation]) -> Iterator[str]:
     acknowledged = [op for op in writes.values() if op.outcome is Ended.OK]
     failed = [op for op in operations if op.act is Act.FINAL and op.outcome is Ended.FAIL]
     for read in failed if acknowledged else ():
-        yield f"{_name(key)}: lost: {_reader(read)} could not read back what had been acknowledged: {read.note}"
+        yield f"{_name(key)}: lost: {_reader(read)} could not read back acknowledged data: {read.note}"
 
 
 def _made_up(key: Key, read: Operation, writes: Mapping[int, Operation]) -> Iterator[str]:
     if read.version == NOTHING:
         return
     if read.version == ALIEN:
-        yield f"{_name(key)}: {_reader(read)} found what nobody wrote: {read.note}"
+        yield f"{_name(key)}: {_reader(read)} found data that nobody wrote: {read.note}"
     elif read.version not in writes:
         yield f"{_name(key)}: {_reader(read)} found version {read.version}, which nobody wrote"
     elif writes[read.version].outcome is Ended.FAIL:
@@ -63,10 +63,10 @@ def _made_up(key: Key, read: Operation, writes: Mapping[int, Operation]) -> Iter
 
 
 def _gone_back(key: Key, reads: Sequence[Operation], writes: Mapping[int, Operation]) -> Iterator[str]:
-    """Reads that found a version although a later one had surely been in effect when they began.
+    """Reads that found a version although a later one was surely in effect when they began.
 
-    A version is surely in effect once its write is acknowledged or some read has found it. It is later than another
-    when its write began after the other was surely in effect.
+    A version is surely in effect once its write is acknowledged or a read has found it. It is later than another
+    version if its write began after the other version was surely in effect.
     """
     sure = _surely(reads, writes)
     arrivals = sorted((at, version) for version, at in sure.items())
@@ -93,7 +93,7 @@ def _older(key: Key, read: Operation, newest: Operation) -> str:
 
 
 def _surely(reads: Iterable[Operation], writes: Mapping[int, Operation]) -> dict[int, float]:
-    """version -> when it was in effect at the latest; infinite where nobody was told and nobody saw it."""
+    """version -> the latest time at which it took effect; infinite if it was neither acknowledged nor read."""
     sure = {
         version: _end(write) + write.clock_error_s if write.outcome is Ended.OK else math.inf
         for version, write in writes.items()
@@ -126,9 +126,9 @@ def _missing(
 
 
 def _unseen(of_key: Sequence[Operation]) -> Iterator[Operation]:
-    """Acknowledged writes that nobody read before the next one began: nobody can tell whether it was lost.
+    """Acknowledged writes that nobody read before the next write began: nobody can tell whether they were lost.
 
-    The last one of a key is for its final read; those that were written side by side are for each other's.
+    The last write of a key is left to its final read. Writes that overlap do not count as the next write of each other.
     """
     writes = sorted((op for op in of_key if op.act is Act.WRITE), key=lambda op: op.began_s)
     reads = [op for op in of_key if op.act is not Act.WRITE and op.outcome is Ended.OK]
@@ -175,5 +175,5 @@ def _end(op: Operation) -> float:
 
 
 def _surely_before(earlier: Operation, later: Operation) -> bool:
-    """Whether `earlier` had ended when `later` began, however far the clocks of their clients are off."""
+    """Whether `earlier` had ended when `later` began, whatever the error of the clocks of their clients."""
     return _end(earlier) + earlier.clock_error_s < later.began_s - later.clock_error_s

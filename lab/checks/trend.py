@@ -1,4 +1,4 @@
-"""The slope of a series by robust statistics: its interval knows autocorrelation, and steps are told from drift."""
+"""Estimates the slope of a series robustly: its interval allows for autocorrelation, and steps are not drift."""
 
 import math
 from collections.abc import Sequence
@@ -16,18 +16,18 @@ CONFIDENCE = 0.98
 LEAST_SAMPLES = 30
 """With fewer, an autocorrelation cannot be estimated."""
 MOST_SAMPLES = 400
-"""Longer series are averaged into as many stretches: pairs of samples are compared."""
+"""Longer series are averaged into at most this many stretches, because every pair of samples is compared."""
 
 MOST_STEPS = 3
-"""A series with more is taken for one that drifts, or is noise."""
+"""A series with more steps is treated as drift or noise."""
 STEP_SIGMAS = 4.0
-"""How far a step goes beyond the standard deviation around it."""
+"""A step is larger than this many standard deviations of the noise around it."""
 STEP_GAIN = 30.0
-"""What a step must explain, in variances of the mean: for one unknown break 12 would do once in a hundred times where
-the noise is known (Andrews, Econometrica 61 (1993), table I). Here it is estimated, so it is set by simulation
-(tests/lab/checks/test_trend.py)."""
+"""How much a step must explain, in variances of the mean. With known noise and one unknown break, 12 would be exceeded
+once in a hundred times (Andrews, Econometrica 61 (1993), table I). Here the noise is estimated, so this is set by
+simulation (tests/lab/checks/test_trend.py)."""
 _EDGE = 20
-"""A step nearer to either end than one part in so many cannot be told from noise."""
+"""A step within this fraction (one part in 20) of either end cannot be told from noise."""
 
 _CLIP = 3.0
 _MAD_TO_SIGMA = 1.4826
@@ -38,7 +38,7 @@ _MOST_AR = 0.97
 
 @dataclass(frozen=True)
 class Step:
-    """A lasting jump. at_h: hours, as the series; size: in the series' unit."""
+    """A lasting jump. at_h: hours, as in the series; size: in the unit of the series."""
 
     at_h: float
     size: float
@@ -46,9 +46,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Trend:
-    """slope, low, high: change of the series an hour, and its interval, infinite where too little is known.
+    """slope, low, high: change of the series per hour, and its interval, infinite if too little is known.
 
-    steps: jumps that are no part of the slope. independent: how many independent samples the series is worth.
+    steps: jumps that are not part of the slope. independent: how many independent samples the series is worth.
     """
 
     slope: float
@@ -59,12 +59,12 @@ class Trend:
 
 
 def trend(at_h: Sequence[float], values: Sequence[float], confidence: float = CONFIDENCE) -> Trend:
-    """The slope of a series. at_h: hours, rising; values: one for each.
+    """The slope of a series. at_h: hours, rising; values: one for each hour in at_h.
 
-    Median of the slopes between every two samples with no step between them, weighted by their distance (Jaeckel,
-    Annals of Mathematical Statistics 43 (1972); without weights it is that of Sen, JASA 63 (1968)). The interval is
-    Student's t with as many samples as the series is worth: n (1 - r) / (1 + r) (Santer et al., Journal of Geophysical
-    Research 105 (2000)), r by its lag-one autocorrelation, or fewer by Newey and West, Econometrica 55 (1987).
+    It is the median of the slopes between every two samples with no step between them, weighted by their distance
+    (Jaeckel, Annals of Mathematical Statistics 43 (1972); unweighted it is that of Sen, JASA 63 (1968)). The interval
+    is Student's t with the effective number of samples: n (1 - r) / (1 + r) (Santer et al., Journal of Geophysical
+    Research 105 (2000)), r the lag-one autocorrelation, or fewer by Newey and West, Econometrica 55 (1987).
     """
     times, series = _thinned(np.asarray(at_h, dtype=float), np.asarray(values, dtype=float))
     if len(times) < LEAST_SAMPLES:
@@ -88,7 +88,7 @@ def trend(at_h: Sequence[float], values: Sequence[float], confidence: float = CO
 
 
 def _thinned(times: Numbers, series: Numbers) -> tuple[Numbers, Numbers]:
-    """Means of stretches of equal length, where there are more samples than are compared."""
+    """Means of stretches of equal length if there are more than MOST_SAMPLES samples."""
     size = math.ceil(len(times) / MOST_SAMPLES)
     if size <= 1:
         return times, series
@@ -97,7 +97,7 @@ def _thinned(times: Numbers, series: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _slope(times: Numbers, series: Numbers, parts: NDArray[np.intp]) -> float:
-    """The weighted median of the slopes between samples of one part."""
+    """The weighted median of the slopes between samples of the same part."""
     left, right = np.triu_indices(len(times), 1)
     same = parts[left] == parts[right]
     apart = (times[right] - times[left])[same]
@@ -108,10 +108,10 @@ def _slope(times: Numbers, series: Numbers, parts: NDArray[np.intp]) -> float:
 
 
 def _cuts(times: Numbers, series: Numbers) -> list[int]:
-    """Where a new level begins: as many jumps as each explain enough beside a common slope and the others.
+    """Where new levels begin: as many jumps as each explain enough, given a common slope and the other jumps.
 
-    Jumps are added one by one, each where it explains most, and moved once the others are known: one that goes up and
-    one that comes back show themselves only together.
+    Jumps are added one by one, each where it explains most, and moved once the others are known, since a jump up and
+    the jump back down are visible only together.
     """
     count = len(times)
     edge = max(3, count // _EDGE)
@@ -131,7 +131,7 @@ def _cuts(times: Numbers, series: Numbers) -> list[int]:
 
 
 def _best(series: Numbers, design: Numbers, jumps: Numbers) -> int:
-    """Which jump explains most of what a design leaves."""
+    """The jump that explains most of what a design leaves unexplained."""
     basis = np.linalg.qr(design)[0]
     free = jumps - basis @ (basis.T @ jumps)
     power = np.einsum("ij,ij->j", free, free)
@@ -140,7 +140,7 @@ def _best(series: Numbers, design: Numbers, jumps: Numbers) -> int:
 
 
 def _all_stand(series: Numbers, line: Numbers, jumps: Numbers) -> bool:
-    """Whether every jump is large beside the noise that all of them leave."""
+    """Whether every jump is large compared with the noise that remains."""
     design = np.column_stack([line, jumps])
     fitted, _, rank, _ = np.linalg.lstsq(design, series, rcond=None)
     rest = _clipped(series - design @ fitted)
@@ -153,14 +153,14 @@ def _all_stand(series: Numbers, line: Numbers, jumps: Numbers) -> bool:
 
 
 def _running_median(series: Numbers) -> Numbers:
-    """What outliers are measured from before anything is known of slope and steps."""
+    """The level from which outliers are measured while slope and steps are still unknown."""
     width = max(5, len(series) // 10 | 1)
     padded = np.pad(series, width // 2, mode="edge")
     return np.asarray(np.median(np.lib.stride_tricks.sliding_window_view(padded, width), axis=1))
 
 
 def _clipped(series: Numbers, around: Numbers | None = None) -> Numbers:
-    """Outliers drawn in to three standard deviations, by the median absolute deviation; nothing where that is 0."""
+    """Clip outliers to three standard deviations (from the median absolute deviation; if that is 0, clip nothing)."""
     middle = np.zeros_like(series) if around is None else around
     rest = series - middle
     sigma = _MAD_TO_SIGMA * float(np.median(np.abs(rest - np.median(rest))))
@@ -168,7 +168,7 @@ def _clipped(series: Numbers, around: Numbers | None = None) -> Numbers:
 
 
 def _inflation(rest: Numbers) -> float:
-    """By how much autocorrelation makes the variance of a mean larger; never below 1."""
+    """The factor by which autocorrelation raises the variance of a mean; never below 1."""
     count, power = len(rest), float(rest @ rest)
     if power <= 0:
         return 1.0

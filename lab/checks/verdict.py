@@ -1,4 +1,4 @@
-"""Verdicts and how several become one."""
+"""Verdicts, and how several are merged into one."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """What a check can say. Inconclusive is a value of its own, never rounded to either side."""
+    """The possible outcomes of a check. Inconclusive is never turned into a pass or a failure."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -18,7 +18,7 @@ _RANK = {Outcome.FAIL: 0, Outcome.INCONCLUSIVE: 1, Outcome.PASS: 2}
 
 @dataclass(frozen=True)
 class Verdict:
-    """outcome; reason: one line; derivation: the facts and figures that it rests on."""
+    """outcome; reason: one line; derivation: the facts and figures behind it."""
 
     outcome: Outcome
     reason: str
@@ -26,7 +26,7 @@ class Verdict:
 
 
 def merge(verdicts: Iterable[Verdict]) -> Verdict:
-    """Fail beats inconclusive beats pass; the first of the worst gives the reason. No verdicts: inconclusive."""
+    """The worst outcome wins: fail, inconclusive, pass. Its first verdict gives the reason. Of none: inconclusive."""
     ordered = sorted(verdicts, key=lambda verdict: _RANK[verdict.outcome])
     if not ordered:
         return Verdict(Outcome.INCONCLUSIVE, "nothing was checked")

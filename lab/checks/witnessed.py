@@ -1,4 +1,4 @@
-"""Observations that count only when the thing under test really took place: without its witnesses, inconclusive."""
+"""Judges observations together with witnesses: if none shows that the load was real, the verdict is inconclusive."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,10 @@ from cephlab.lab.history.history import Event
 
 
 def witnessed(events: Sequence[Event]) -> Verdict:
-    """Judge observations beside events of kind `witness` ({what, got, least}: numbers); no witness is inconclusive.
+    """Judge observations and events of kind `witness` ({what, got, least}: numbers). No witness: inconclusive.
 
-    A witness below its least is too: the load was not real, so observations that hold show nothing. Wrong ones do.
+    A witness below its least is also inconclusive: without a real load, observations that hold prove nothing. An
+    observation that does not hold still fails.
     """
     return merge((observations(events), witnesses(events)))
 
@@ -20,10 +21,10 @@ def witnesses(events: Sequence[Event]) -> Verdict:
     """Judge the witnesses alone."""
     seen = [event.data for event in events if event.kind == "witness"]
     if not seen:
-        return Verdict(Outcome.INCONCLUSIVE, "nothing witnessed that the load was real")
+        return Verdict(Outcome.INCONCLUSIVE, "no witness shows that the load was real")
     lines = tuple(f"{data['what']}: {data['got']:g}, at least {data['least']:g} wanted" for data in seen)
-    # Not `got < least`, which is false for NaN.
+    # Not `got < least`: that is false for NaN.
     missing = [line for line, data in zip(lines, seen, strict=True) if not data["got"] >= data["least"]]
     if missing:
-        return Verdict(Outcome.INCONCLUSIVE, f"not exercised: {missing[0]}", tuple(missing))
+        return Verdict(Outcome.INCONCLUSIVE, f"the load was not real: {missing[0]}", tuple(missing))
     return Verdict(Outcome.PASS, how_many(len(seen), "witness of the load", "witnesses of the load"), lines)

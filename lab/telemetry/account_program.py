@@ -1,7 +1,7 @@
-"""Reads what processes have spent, by the kernel that runs them: a line of JSON in, a line out.
+"""Reads what processes have used, from the kernel that runs them: a line of JSON in, a line of JSON out.
 
-It runs on hosts (Python 3.9 and later), so it imports nothing of the lab. The lab imports it to read processes of this
-machine in the same way.
+It runs on hosts (Python 3.9 and later), so it imports nothing from the lab. The lab imports it to read processes of
+this machine in the same way.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ _ADDRESS_OF = 0x8915  # SIOCGIFADDR, netdevice(7)
 
 
 def clock_s(pid: int) -> float:
-    """CPU seconds of a process with all its threads, also ended ones, to the nanosecond (/proc/PID/stat: to 10 ms).
+    """CPU seconds of a process and all its threads, ended ones included, in ns (/proc/PID/stat: in steps of 10 ms).
 
     The clock of clock_getcpuclockid(3), numbered as in include/linux/posix-timers.h, make_process_cpuclock.
     """
@@ -28,20 +28,20 @@ def clock_s(pid: int) -> float:
 
 
 def texts_of(pid: int, proc: Path = PROC) -> dict[str, Any]:
-    """`stat` and `io` of a process, and of each thread its `stat` and how often it went to sleep by itself."""
+    """`stat` and `io` of a process; for each thread its `stat` and its number of voluntary context switches."""
     base = proc / str(pid)
     tasks = []
     for entry in os.scandir(base / "task"):
         try:
             stat, status = Path(entry.path, "stat").read_text(), Path(entry.path, "status").read_text()
         except OSError:
-            continue  # a thread may end between the list and the look
+            continue  # a thread may end after it was listed
         tasks.append([stat, int(status.rpartition("\nvoluntary_ctxt_switches:")[2].split()[0])])
     return {"stat": (base / "stat").read_text(), "io": (base / "io").read_text(), "tasks": tasks}
 
 
 def tree(pid: int, proc: Path = PROC) -> list[int]:
-    """A process and everything below it, now; OSError when it has ended."""
+    """A process and all its descendants, now; OSError if it has ended."""
     (proc / str(pid) / "stat").read_text()
     children: dict[int, list[int]] = {}
     for child in _pids(proc):
@@ -74,7 +74,7 @@ def _pids(proc: Path) -> list[int]:
 
 
 def networks_of(pids: list[int], proc: Path = PROC) -> dict[str, str]:
-    """Network namespace of these processes -> counters of its interfaces."""
+    """Network namespace of these processes -> counters of the interfaces in it."""
     networks: dict[str, str] = {}
     for pid in pids:
         networks.setdefault(namespace_of(pid, proc), (proc / str(pid) / "net/dev").read_text())
@@ -83,11 +83,11 @@ def networks_of(pids: list[int], proc: Path = PROC) -> dict[str, str]:
 
 def namespace_of(pid: int | str, proc: Path = PROC) -> str:
     """The network namespace of a process."""
-    return os.readlink(proc / str(pid) / "ns/net")  # noqa: PTH115 - the link is no path
+    return os.readlink(proc / str(pid) / "ns/net")  # noqa: PTH115 - the target of the link is not a path
 
 
 def interface_of(address: str) -> str:
-    """The interface with an IPv4 address; empty where there is none."""
+    """The interface that has an IPv4 address; empty if there is none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
             try:
@@ -100,7 +100,7 @@ def interface_of(address: str) -> str:
 
 
 def read(request: dict[str, Any]) -> dict[str, Any]:
-    """All counters of some processes at one moment: first all clocks, which takes microseconds, then the rest."""
+    """All counters of some processes at one moment: first all CPU clocks, within microseconds, then the rest."""
     began = time.monotonic()
     pids = request["pids"]
     at_s = time.time()
@@ -124,7 +124,7 @@ def read(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def find(request: dict[str, Any]) -> list[int]:
-    """Pids of a process and all below it, found by its pid or by a mark in their environment."""
+    """Pids of a process and its descendants, found by its pid or by a mark in their environment."""
     if "pid" in request:
         return tree(request["pid"])
     return holding("environ", request["mark"].encode())
@@ -136,7 +136,7 @@ def adopt(request: dict[str, Any]) -> None:
 
 
 def ask_socket(request: dict[str, Any]) -> Any:
-    """Ceph's own counters by its admin socket: JSON and a zero byte go out, a length and the answer come back."""
+    """Ceph's own counters from its admin socket: send JSON and a zero byte, receive a length and the answer."""
     with socket.socket(socket.AF_UNIX) as asked:
         asked.connect(request["socket"])
         asked.sendall(b'{"prefix": "perf dump"}' + bytes(1))
@@ -150,7 +150,7 @@ ADOPTED: set[int] = set()
 
 
 def own_s() -> float:
-    """CPU of this program so far, of the Python agent that carries its lines, and of adopted programs of the lab."""
+    """CPU seconds so far of this program, of the Python agent that relays its lines, and of adopted programs."""
     total_s = time.process_time()
     parent = os.getppid()
     for pid in {parent, *ADOPTED} - {0}:
@@ -158,7 +158,7 @@ def own_s() -> float:
             if pid != parent or (PROC / str(pid) / "comm").read_text().startswith("python"):
                 total_s += clock_s(pid)
         except OSError:
-            continue  # it is out of sight, or has ended
+            continue  # it is not visible, or has ended
     return total_s
 
 

@@ -1,4 +1,4 @@
-"""Who accounts for processes: this machine's kernel, or a host's own, which is read there for all at one moment."""
+"""Kernels that account for processes: that of this machine, or that of a host, read by a program on that host."""
 
 import json
 import time
@@ -20,7 +20,7 @@ PROGRAM = Path(__file__).with_name("account_program.py")
 _ANSWER_S = 60.0
 
 Trees = Mapping[Role, Sequence[int]]
-"""Role -> pids, as the kernel that runs them counts."""
+"""Role -> pids, as numbered by the kernel that runs them."""
 
 Packets = Mapping[str, int]
 
@@ -29,9 +29,9 @@ Packets = Mapping[str, int]
 class Account:
     """What a kernel accounted to roles up to one moment. at_s: that moment, by this machine's clock.
 
-    busy_s: CPU seconds of all that it runs; boot: which kernel it is; ahead_s: how far the host's clock is ahead of
-    this machine's; clock_s: the roles' CPU by the kernel's own clocks; machine_s: CPU of the virtual machine that the
-    kernel runs in, if that is a process here; `usage` then holds shares of it.
+    busy_s: CPU seconds of everything the kernel runs; boot: its boot ID; ahead_s: how far the clock of the host is
+    ahead of this machine's clock; clock_s: CPU seconds of the roles by the clocks of that kernel; machine_s: CPU
+    seconds of the virtual machine that the kernel runs in, if that is a process here: `usage` then holds shares of it.
     """
 
     at_s: float
@@ -48,7 +48,7 @@ class Accountant(Protocol):
     """A kernel that accounts for processes."""
 
     def pids(self, process: HostProcess) -> tuple[int, ...]:
-        """A process and all below it, now."""
+        """A process and all its descendants, now."""
         ...
 
     def read(self, trees: Trees) -> Account: ...
@@ -70,12 +70,12 @@ class Here:
 
 
 def busy_cpu_s() -> float:
-    """CPU seconds that the CPUs of this machine were not idle, since it was started."""
+    """CPU seconds for which the CPUs of this machine were busy since it booted."""
     return accounting.busy_of((accounting.PROC / "stat").read_text().partition("\n")[0])
 
 
 def _packets_here(pids: Sequence[int]) -> dict[str, int]:
-    """Packets of processes in network namespaces of their own; hosts on loopback have none."""
+    """Packets of processes that have their own network namespace; hosts on loopback have none."""
     with suppress(OSError):
         own = namespace_of("self")
         return _summed([text for space, text in networks_of(list(pids)).items() if space != own], "")
@@ -87,7 +87,7 @@ def _summed(texts: Sequence[str], interface: str) -> dict[str, int]:
 
 
 class Teller:
-    """A program on a host that reads counters. It keeps running: an interpreter for every look would be a load."""
+    """A program on a host that reads counters. It keeps running, since a new interpreter per reading would cost CPU."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -97,7 +97,7 @@ class Teller:
         self._adopted: list[str] = []
 
     def ask(self, what: str, **more: Any) -> Any:
-        """Ask the program; LabBroken where the host cannot answer."""
+        """Ask the program; LabBroken if the host cannot answer."""
         if self._channel is None or not self._channel.alive():
             self._ended_s += self._told_s
             self._told_s = 0.0
@@ -108,10 +108,11 @@ class Teller:
         answer = json.loads(self._channel.ask(line, timeout_s=_ANSWER_S))
         self._told_s = float(answer["own_s"])
         if str(answer.get("error", "")).startswith("PermissionError"):
-            what = f"this user may not read what is spent on {self.host.name}"
-            raise Unavailable(what, answer["error"], "enter it as root, or as the user that its daemons run as")
+            what = f"this user may not read the resource usage of processes on {self.host.name}"
+            raise Unavailable(what, answer["error"], "log in as root, or as the user that the daemons run as")
         if "error" in answer:
-            raise LabBroken(f"what is spent on {self.host.name} cannot be read", answer["error"], "has it ended?")
+            what = f"the resource usage of a process on {self.host.name} cannot be read"
+            raise LabBroken(what, answer["error"], "check whether the process has ended")
         return answer["ok"]
 
     def adopt(self, script: str) -> None:
@@ -121,7 +122,7 @@ class Teller:
             self.ask("adopt", script=script)
 
     def spent_s(self) -> float:
-        """CPU seconds of the program, of what carries its lines there, and of what it adopted."""
+        """CPU seconds of the program, of what relays its lines on the host, and of the programs it adopted."""
         here = pid_here(self._channel)
         return self._ended_s + (clock_s(here) if here else self._told_s)
 
@@ -133,19 +134,19 @@ class Teller:
 
 
 def pid_here(channel: Channel | None) -> int:
-    """Pid of a channel's program if it is a living process of this machine, else 0."""
+    """Pid of the program of a channel if it is a running process of this machine, else 0."""
     pid = int(getattr(channel, "pid", 0))
     return pid if pid and channel is not None and channel.alive() else 0
 
 
 @dataclass
 class There:
-    """A host's own kernel. machine_s: CPU seconds of its virtual machine so far, if that is a process here.
+    """The kernel of a host. machine_s: CPU seconds of its virtual machine so far, if that is a process here.
 
-    networked: whether its interfaces serve its roles alone. A guest's clocks run on while its machine waits for a CPU
-    here, so on a busy machine they show too much: guests with ten times as much work as CPUs counted four times too
-    much. What this machine accounts to the guest's machine is right, and includes the guest's kernel. Roles, and the
-    lab's own programs in the guest, share it by their clocks.
+    networked: whether the interfaces of the host serve only its roles. The CPU clocks of a guest keep running while its
+    virtual machine waits for a CPU here, so on a busy machine they show too much: four times too much in guests that
+    had ten times as much work as CPUs. The CPU time that this machine accounts to the virtual machine is right, and it
+    includes the guest kernel. It is divided among the roles and the lab's own programs in proportion to their clocks.
     """
 
     teller: Teller
@@ -162,7 +163,7 @@ class There:
         pids = self.teller.ask("find", **known_by(process))
         if not pids:
             name = self.teller.host.name
-            raise LabBroken(f"a process on {name} cannot be accounted for: it is not found there", f"{process.ref}")
+            raise LabBroken(f"a process was not found on {name}, so it cannot be accounted for", f"{process.ref}")
         return tuple(pids)
 
     def read(self, trees: Trees) -> Account:
@@ -171,7 +172,7 @@ class There:
         address = self.teller.host.address if self.networked else ""
         asked = self.now()
         answer = self.teller.ask("read", pids=pids, address=address)
-        # The way there is taken to be as long as the way back, as NTP does.
+        # Assume equal delay in both directions, as NTP does.
         at_s = asked + max(0.0, self.now() - asked - answer["took_s"]) / 2
         units = KernelUnits(1 / answer["ticks_s"], answer["page_bytes"])
         usage = {role: _usage(answer, role_pids, units) for role, role_pids in trees.items()}
@@ -190,7 +191,7 @@ class There:
         return replace(account, at_s=asked, usage=shares, machine_s=machine_s)
 
     def _share(self, usage: Mapping[Role, Usage], machine_s: float) -> dict[Role, Usage]:
-        """Each role's usage, plus its share of the machine's CPU time since the last look."""
+        """The usage of each role, with its share of the CPU time of the machine since the last reading."""
         spent_s = machine_s - self._machine_before_s
         rose = {role: now.since(self._before[role]) for role, now in usage.items() if role in self._before}
         lab_s = self.teller.spent_s() - self._lab_before_s
@@ -212,7 +213,7 @@ class There:
 
 
 def _added(before: Usage, now: Usage, part: Usage, own_s: float) -> Usage:
-    """`now`, but with the CPU of `before` and `own_s` more, which is split as `part` is."""
+    """`now`, but with the CPU time of `before` plus `own_s`, split in the same ratio as `part`."""
     user = part.user_s / part.cpu_s if part.cpu_s > 0 else 1.0
     ticks_s = sum(part.threads.values())
     scale = own_s / ticks_s if ticks_s > 0 else 0.0

@@ -1,4 +1,4 @@
-"""What the kernel accounts to a process tree: CPU by clock and by thread, storage I/O, resident memory."""
+"""Reads what the kernel accounts to a process tree: CPU time, also by thread, storage I/O, resident memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class KernelUnits:
-    """What a kernel counts in: seconds of a clock tick, bytes of a page."""
+    """The units a kernel counts in: seconds per clock tick, bytes per page."""
 
     tick_s: float
     page_bytes: int
@@ -35,16 +35,16 @@ _NUMBER = re.compile(r"[-:_]?\d+$")
 _LOOKS = 20
 _SPENT = ("cpu_s", "user_s", "system_s", "read_bytes", "write_bytes", "switches")
 _COLUMNS = {"received_bytes": 0, "received_packets": 1, "sent_bytes": 8, "sent_packets": 9}
-"""Of /proc/PID/net/dev (proc_pid_net(5))."""
+"""Columns of /proc/PID/net/dev (proc_pid_net(5))."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Counters since the processes began; the difference of two is what was spent between them.
+    """Counters since the processes began; the difference of two is what was used in between.
 
-    cpu_s: exact; user_s, system_s: the kernel's split of cpu_s; read_bytes, write_bytes: at the storage layer, not in
-    caches; resident_bytes: now; switches: how often a thread went to sleep by itself; threads: name without its number
-    -> CPU seconds, by clock ticks.
+    cpu_s: exact; user_s, system_s: cpu_s as split by the kernel; read_bytes, write_bytes: at the storage layer, not in
+    caches; resident_bytes: now; switches: voluntary context switches; threads: thread name without its number -> CPU
+    seconds, in clock ticks.
     """
 
     cpu_s: float = 0.0
@@ -57,7 +57,7 @@ class Usage:
     threads: Mapping[str, float] = field(default_factory=dict)
 
     def since(self, before: Usage) -> Usage:
-        """What was spent after `before`; resident memory is that of now."""
+        """What was used after `before`; resident memory is the current one."""
         threads = {name: spent - before.threads.get(name, 0.0) for name, spent in self.threads.items()}
         return replace(self, **{key: getattr(self, key) - getattr(before, key) for key in _SPENT}, threads=threads)
 
@@ -70,15 +70,15 @@ def together(usages: Iterable[Usage]) -> Usage:
 
 
 def tree(pid: int) -> tuple[int, ...]:
-    """A process and everything below it, now; LabBroken when it has ended."""
+    """A process and all its descendants, now; LabBroken if it has ended."""
     with _must_exist(pid):
         return tuple(account_program.tree(pid))
 
 
 def usage_of_trees(trees: Mapping[Role, Sequence[int]], *, proc: Path = PROC) -> dict[Role, Usage]:
-    """The counters of several trees at one moment: first all clocks, which takes microseconds, then the rest.
+    """The counters of several trees at one moment: first all CPU clocks, within microseconds, then the rest.
 
-    LabBroken when a process has ended, because its share would be lost.
+    LabBroken if a process has ended, because its share would be lost.
     """
     clocks = {pid: _clock_s(pid) for pids in trees.values() for pid in pids}
     return {role: together(_usage(pid, clocks[pid], proc) for pid in pids) for role, pids in trees.items()}
@@ -89,7 +89,7 @@ def _must_exist(pid: int) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise LabBroken(f"process {pid} cannot be accounted for", str(error), "has it ended?") from error
+        raise LabBroken(f"process {pid} cannot be accounted for", str(error), "check whether it has ended") from error
 
 
 def _clock_s(pid: int) -> float:
@@ -103,7 +103,7 @@ def _usage(pid: int, cpu_s: float, proc: Path) -> Usage:
 
 
 def whole_s(pid: int, *, proc: Path = PROC) -> float:
-    """CPU seconds of a process and all below it, also of those that have ended (in steps of 10 ms).
+    """CPU seconds of a process and all its descendants, ended ones included (those in steps of 10 ms).
 
     A machine of User-Mode Linux has a process for each of its programs, which come and go.
     """
@@ -111,8 +111,8 @@ def whole_s(pid: int, *, proc: Path = PROC) -> float:
         try:
             return sum(_clock_s(process) + _ended_children_s(process, proc) for process in tree(pid))
         except LabBroken:
-            tree(pid)  # LabBroken if the process itself has ended; else it was one below it: look again
-    raise LabBroken(f"process {pid} cannot be accounted for", "the processes below it change all the time")
+            tree(pid)  # LabBroken if the process itself has ended; else a descendant has: read again
+    raise LabBroken(f"process {pid} cannot be accounted for", "its child processes change all the time")
 
 
 def _ended_children_s(pid: int, proc: Path) -> float:
@@ -124,7 +124,7 @@ def _ended_children_s(pid: int, proc: Path) -> float:
 def parse_usage(stat: str, io: str, *, cpu_s: float | None = None, units: KernelUnits = HERE) -> Usage:
     """Usage from the text of /proc/PID/stat and /proc/PID/io (proc_pid_stat(5), proc_pid_io(5)).
 
-    cpu_s: a finer figure for the whole, to which user and system time are scaled.
+    cpu_s: a more exact total, to which user and system time are scaled.
     """
     fields = stat.rpartition(")")[2].split()
     user_s, system_s = int(fields[11]) * units.tick_s, int(fields[12]) * units.tick_s
@@ -143,7 +143,7 @@ def parse_usage(stat: str, io: str, *, cpu_s: float | None = None, units: Kernel
 
 
 def of_texts(texts: Mapping[str, Any], cpu_s: float, units: KernelUnits = HERE) -> Usage:
-    """Usage from what `account_program.texts_of` gave, here or on a host. cpu_s: the process's clock."""
+    """Usage from the output of `account_program.texts_of`, here or on a host. cpu_s: CPU clock of the process."""
     spent: dict[str, float] = defaultdict(float)
     switches = 0
     for stat, slept in texts["tasks"]:
@@ -156,7 +156,7 @@ def of_texts(texts: Mapping[str, Any], cpu_s: float, units: KernelUnits = HERE) 
 
 
 def busy_of(line: str, units: KernelUnits = HERE) -> float:
-    """CPU seconds that a kernel's CPUs were not idle, from the first line of its /proc/stat (proc_stat(5))."""
+    """CPU seconds for which the CPUs of a kernel were busy, from the first line of its /proc/stat (proc_stat(5))."""
     user, nice, system, _idle, _iowait, *rest = (int(word) for word in line.split()[1:])
     return (user + nice + system + sum(rest[:3])) * units.tick_s
 
@@ -167,7 +167,7 @@ def thread_kind(name: str) -> str:
 
 
 def interface_counters(text: str, only: str = "") -> dict[str, int]:
-    """Bytes and packets, received and sent, of /proc/PID/net/dev: all interfaces but loopback, or `only` one."""
+    """Bytes and packets, received and sent, of /proc/PID/net/dev: all interfaces but loopback, or only `only`."""
     counted = dict.fromkeys(_COLUMNS, 0)
     for line in text.splitlines()[2:]:
         name, _, figures = line.partition(":")

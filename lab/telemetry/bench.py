@@ -1,4 +1,4 @@
-"""Puts steady load on a cluster and reads the meter at the ends of batches, or of passes, until there are enough."""
+"""Puts steady load on a cluster and reads the meter at the ends of batches or passes, until there are enough."""
 
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,28 +22,28 @@ from cephlab.lab.telemetry.statistics import Stop
 from cephlab.lab.workloads.fio import FioResult, Progress
 
 LEAST_OPERATIONS = 50
-"""In one batch; with fewer, single requests across its ends change the cost by percents."""
+"""Least operations in a batch: with fewer, single requests that cross its ends change the cost by percents."""
 
 LARGEST_SHARE = 0.05
-"""Of the harness's CPU relative to what is measured; batches grow until it is less, while there is time."""
+"""Largest CPU time of the harness as a share of the measured one. Batches grow to get below it, if there is time."""
 
 _ENOUGH = 1.5
-"""Requests of the primary must exceed LEAST_OPERATIONS by this factor: they differ from the clients' operations."""
+"""Requests at the primary must exceed LEAST_OPERATIONS by this factor: they are not exactly the client operations."""
 
 _MARGIN_S = 30.0
 _APPEAR_S = 60.0
 LOG_LAG_S = 0.5
 
 Rates = Mapping[Role, Mapping[Resource, float]]
-"""What a role spends per second at rest."""
+"""Cost of each role per second at rest."""
 
 Done = Callable[[float, float], float]
-"""Operations between two moments, in seconds since the epoch."""
+"""(begin, end), in seconds since the epoch -> operations between them."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """The meter and the reference at one moment."""
+    """The readings of the meter and the reference work at one moment."""
 
     reading: Reading
     pace: ReferencePace
@@ -82,7 +82,7 @@ class Bench:
         return per_operation(rest, {}, lambda began_s, ended_s: ended_s - began_s)
 
     def load(self, load: Load, idle: Rates, stop: Stop) -> Loaded:
-        """Batches of the plan's operation, until `stop` has a reason."""
+        """Take batches of the plan's operation until `stop` gives a reason to end."""
         start = self.meter.requests()
         longest_s = self.plan.ramp_s + max(stop.budget_s, stop.least * self.plan.batch_s)
         with self.running(load, longest_s) as running:
@@ -104,20 +104,20 @@ class Bench:
                 reason = stop.reason(costs, looks[-1].reading.at_s - looks[0].reading.at_s) or self.clients.enough()
                 self.say(
                     f"{load}, batch {len(costs)}: {rough[-1].operations / rough[-1].seconds:.0f}/s, "
-                    f"{costs[-1] * 1e6:.0f} us of CPU an operation"
+                    f"{costs[-1] * 1e6:.0f} us of CPU per operation"
                 )
             self.outlast(looks[-1], load)
             return self.loaded(looks, running, load, idle, reason)
 
     def too_short(self, before: Look, after: Look, stop: Stop) -> bool:
-        """Whether a batch has too few operations, or too much harness CPU, and there is time for a longer one."""
+        """Whether a batch has too few operations or too much CPU time of the harness, and a longer one still fits."""
         used = spent(before.reading, after.reading, in_memory=self.in_memory)
         if after.requests - before.requests < _ENOUGH * LEAST_OPERATIONS:
             return used.seconds < stop.budget_s
         return used.harness_s > LARGEST_SHARE * used.cpu_s and used.seconds < stop.budget_s / stop.least
 
     def outlast(self, last: Look, load: Load) -> None:
-        """Continue until the clients' logs reach beyond the last look."""
+        """Continue until the logs of the clients reach beyond the last look."""
         clocks.Deadline.after(_APPEAR_S * self.cluster.patience, self.clock).wait(
             self.meter.requests,
             lambda requests: requests > last.requests + load.in_flight,
@@ -146,7 +146,7 @@ class Bench:
 
     @contextmanager
     def running(self, load: Load, longest_s: float) -> Iterator[list[LoadClient]]:
-        """Clients that load for as long as the block lasts, and longest_s at most, when nothing waits for the CPU."""
+        """Clients that generate load while the block runs, for longest_s at most (times the cluster's patience)."""
         running: list[LoadClient] = []
         self.clients.ready()
         runtime_s = (longest_s + _MARGIN_S) * self.cluster.patience
@@ -159,7 +159,7 @@ class Bench:
                 client.kill()
 
     def ramp(self, running: Sequence[LoadClient], start: float) -> None:
-        """Wait until requests arrive, and then as long as the plan wants."""
+        """Wait until requests arrive, then for the ramp time of the plan."""
         self.arrive(running, start, LEAST_OPERATIONS)
         self.meter.follow(running)
         self.clock.sleep(self.plan.ramp_s)
@@ -178,19 +178,19 @@ class Bench:
         )
 
     def must_run(self, running: Sequence[LoadClient]) -> None:
-        """LabBroken when a client has ended, DaemonDied when a daemon has."""
+        """LabBroken if a client has ended, DaemonDied if a daemon has."""
         for client in running:
             if not client.process.alive():
                 raise LabBroken("a client ended before it was asked to", client.words())
         self.cluster.check_daemons()
 
     def batch(self, before: Look, after: Look, load: Load, idle: Rates, done: Done) -> Batch:
-        """The batch between two looks; LabBroken when it has too few operations."""
+        """The batch between two looks; LabBroken if it has too few operations."""
         used = spent(before.reading, after.reading, in_memory=self.in_memory)
         operations = done(*used.times)
         if operations < LEAST_OPERATIONS:
             raise LabBroken(
-                f"only {operations:.0f} operations in {used.seconds:.1f} s: too few to say what one costs",
+                f"only {operations:.0f} operations in {used.seconds:.1f} s: too few for the cost of one operation",
                 f"at least {LEAST_OPERATIONS} wanted",
                 "measure with longer batches, or on a quieter machine",
             )
@@ -212,7 +212,7 @@ def ended(running: Sequence[LoadClient]) -> tuple[FioResult, ...]:
 
 
 def operations_of(logs: Sequence[Progress], ahead_s: Sequence[float] = ()) -> Done:
-    """Operations of all clients, by their logs. ahead_s: how far each one's clock is ahead of this machine's."""
+    """Operations of all clients, from their logs. ahead_s: how far the clock of each is ahead of this machine's."""
     clocks_ahead = ahead_s or [0.0] * len(logs)
     return lambda began_s, ended_s: sum(
         log.between(began_s + ahead, ended_s + ahead) for log, ahead in zip(logs, clocks_ahead, strict=True)
@@ -220,7 +220,7 @@ def operations_of(logs: Sequence[Progress], ahead_s: Sequence[float] = ()) -> Do
 
 
 def per_operation(used: Spent, idle: Rates, done: Done) -> dict[Role, dict[Resource, float]]:
-    """Costs of one operation: what was spent, less what the same time costs at rest."""
+    """Costs of one operation: what was used, minus what the same time costs at rest."""
     costs_of = {
         role: _share(costs, idle.get(role, {}), used.usage_times.get(role, used.times), done)
         for role, costs in used.costs.items()
@@ -238,14 +238,14 @@ def _share(
 
 
 def counted(before: Look, after: Look) -> Done:
-    """Operations by the primary's count alone, until fio's log is available."""
+    """Operations as counted by the primary alone, for use until the log of fio is available."""
     began, ended = before.reading.ceph_at_s[Role.PRIMARY], after.reading.ceph_at_s[Role.PRIMARY]
     rate = max(1.0, after.requests - before.requests) / (ended - began)
     return lambda left, right: rate * (right - left)
 
 
 def batching(used: Spent, operations: float, done: Done) -> dict[str, float]:
-    """How often threads slept and stores committed per operation, and how many CPUs others used."""
+    """How often threads slept and stores committed per operation, and how many CPUs other programs used."""
     switches = sum(used.usage[role].switches for role in WORKING if role in used.usage)
     syncs = sum(
         changed.get("bluestore.kv_sync_lat", 0.0) / done(*used.ceph_times[role]) for role, changed in used.ceph.items()
@@ -254,16 +254,16 @@ def batching(used: Spent, operations: float, done: Done) -> dict[str, float]:
 
 
 _PASS_SHARE = 0.5
-"""Share of a pass after which the second look begins. The look must end before the pass."""
+"""Share of a pass after which the second look begins. It must end before the pass does."""
 
 _LEAST_S, _MOST_S = 0.1, 0.3
-"""Between two looks at the progress of a pass: half of the time that it seems to need, as its speed may change."""
+"""Limits of the pause between two progress checks of a pass: half of the estimated time, as its speed may change."""
 
 _LONGEST_S = 600.0
 
 
 def load_in_passes(bench: Bench, load: Load, idle: Rates, stop: Stop) -> Loaded:
-    """One batch per pass, until `stop` has a reason. Operations are the requests that the primary counts."""
+    """Take one batch per pass until `stop` gives a reason to end. Operations are requests counted by the primary."""
     looks: list[tuple[Look, Look]] = []
     batches: list[Batch] = []
     results: list[FioResult] = []
@@ -277,7 +277,7 @@ def load_in_passes(bench: Bench, load: Load, idle: Rates, stop: Stop) -> Loaded:
         reason = stop.reason(costs, sum(batch.seconds for batch in batches))
         bench.say(
             f"{load}, pass {len(costs)}: {batches[-1].operations / batches[-1].seconds:.0f}/s, "
-            f"{costs[-1] * 1e6:.0f} us of CPU an operation"
+            f"{costs[-1] * 1e6:.0f} us of CPU per operation"
         )
     parts = [spent(before.reading, after.reading, in_memory=bench.in_memory) for before, after in looks]
     operations = sum(batch.operations for batch in batches)
@@ -294,12 +294,12 @@ def load_in_passes(bench: Bench, load: Load, idle: Rates, stop: Stop) -> Loaded:
 
 
 def _counted(looks: Sequence[tuple[Look, Look]], parts: Sequence[Spent], role: Role) -> float:
-    """Operations in the times of a role's own counters."""
+    """Operations within the times at which the counters of a role were read."""
     return sum(counted(*pair)(*part.ceph_times[role]) for pair, part in zip(looks, parts, strict=True))
 
 
 def one_pass(bench: Bench, load: Load) -> tuple[Look, Look, tuple[FioResult, ...]]:
-    """Two looks at one pass, and its clients' results; LabBroken when they did not read everything once."""
+    """Two looks at one pass, and the results of its clients; LabBroken if they did not read every object once."""
     plan, meter = bench.plan, bench.meter
     objects = plan.image_bytes // plan.operation.block_bytes * load.clients
     at_start = meter.requests()

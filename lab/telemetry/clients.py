@@ -24,17 +24,17 @@ BUCKET = "measured"
 WHOLE_POOL = "measured"
 PUT = "put"
 LEFT = 0.25
-"""Share of the objects that is left when deleting ends: Ceph counts them with a delay of seconds."""
+"""Deleting ends when less than this share of the objects is left: Ceph's object count lags by seconds."""
 
 FULL_PERCENT = 60.0
 """How full an OSD may become by puts: Ceph warns at 85 (mon_osd_nearfull_ratio)."""
 
 
 class Clients(Protocol):
-    """The clients of a plan's load. By default they use no new space and talk to the OSDs directly."""
+    """The clients of a plan's load. By default they use no new space and connect to the OSDs directly."""
 
     def start(self, number: int, depth: int, runtime_s: float) -> LoadClient:
-        """Start one client, with `depth` requests in flight, for runtime_s unless it is ended before."""
+        """Start one client, with `depth` requests in flight, for runtime_s unless it is stopped earlier."""
         ...
 
     def ready(self) -> None:
@@ -50,7 +50,7 @@ class Clients(Protocol):
         return {}
 
     def lent(self, lenders: Mapping[str, Host] | None) -> Clients:
-        """The same clients, running the programs of other hosts; SpecError where that is impossible."""
+        """The same clients, running the programs of other hosts; SpecError if that is impossible."""
         ...
 
 
@@ -118,7 +118,7 @@ class ObjectClients(Clients):
             )
 
     def enough(self) -> str | None:
-        """New objects fill the disks, which become slower and at last refuse writes. Deleted ones run out."""
+        """New objects fill the disks, which get slower and finally refuse writes. Objects to delete run out."""
         if self.plan.operation.name == s3.DELETE:
             known = {pool["name"]: pool["stats"] for pool in self.cluster.client.mon("df")["pools"]}
             left = int(known[OBJECT_POOL]["objects"])
@@ -132,16 +132,16 @@ class ObjectClients(Clients):
     def lent(self, lenders: Mapping[str, Host] | None) -> Clients:
         if lenders is not None:
             raise SpecError(
-                "a gateway's clients run no programs of Ceph's",
-                "so both sides cannot run the same programs, and their cost is no yardstick",
-                "measure each image by itself and `cephlab compare` the two",
+                "the clients of a gateway run no programs of Ceph",
+                "so the two sides cannot run the same Ceph client, whose cost would be the yardstick",
+                "measure each image alone, then `cephlab compare` the two",
             )
         return self
 
 
 @dataclass(frozen=True)
 class PassClients(Clients):
-    """rados bench, each reading its own objects of one pool from the first to the last, and then ending."""
+    """rados bench clients: each reads its own objects of one pool from first to last, then ends."""
 
     cluster: Cluster
     plan: Plan
@@ -153,11 +153,11 @@ class PassClients(Clients):
         raise SpecError(
             "whole objects are read in passes, which do not run side by side",
             "each pass of rados bench ends by itself",
-            "measure each image by itself and `cephlab compare` the two",
+            "measure each image alone, then `cephlab compare` the two",
         )
 
     def job(self, number: int, mode: str, depth: int, seconds: float) -> BenchJob:
-        """rados bench of a client, to write its objects or to read them."""
+        """The rados bench job of a client, to write its objects or to read them."""
         plan = self.plan
         return BenchJob(
             pool=WHOLE_POOL,
@@ -171,7 +171,7 @@ class PassClients(Clients):
 
 
 def job_of(plan: Plan) -> S3Job:
-    """The job of a plan. Its bucket has as many objects as image_bytes holds, at least those in flight; puts: none."""
+    """The job of a plan. Its bucket has as many objects as fit image_bytes, at least those in flight; for puts 0."""
     operation = plan.operation
     fitting = plan.image_bytes // operation.block_bytes
     if operation.name != s3.DELETE:

@@ -1,4 +1,4 @@
-"""Compares two sets of demands: what became dearer, judged by intervals, and what cannot be judged."""
+"""Compares two sets of demands: which costs rose, judged by their intervals, and which cannot be judged."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ TRAFFIC_SPREAD = 0.005
 docs/regression.md; TRAFFIC_SPREAD is the largest difference of two runs of the block suite."""
 
 ALONE = 1 - (1 - CONFIDENCE) / 10
-"""Confidence of the interval of one role, or of what it moves: there are about ten, which together may err once in
+"""Confidence of the interval of one role or one kind of traffic: there are about ten, which together may err once in
 100 comparisons."""
 
 EARLY = 0.999
@@ -37,13 +37,13 @@ _LEAST_AMOUNT = {
     Resource.WIRE_SENT_BYTES: 1024.0,
     Resource.WIRE_RECEIVED_BYTES: 1024.0,
 }
-"""Resources that are judged, and from which amount per operation on. Below it, heartbeats and reports dominate, which
-come by time and not by operation."""
+"""Resources that are judged -> least amount per operation. Below it, heartbeats and reports dominate, whose cost
+depends on time, not on operations."""
 
 
 @dataclass(frozen=True)
 class CostChange:
-    """One cost on both sides. outcome: None where it is only shown; least: the ratio that must be detected."""
+    """One cost on both sides. outcome: None if it is only shown; least: the ratio that must be detected."""
 
     what: str
     before: float
@@ -70,13 +70,13 @@ class Compared:
 
 
 def compare(before: Sequence[Measurement], after: Sequence[Measurement]) -> list[Compared]:
-    """Compare operation by operation; one that only one side has is inconclusive."""
+    """Compare operation by operation; an operation that only one side has is inconclusive."""
     left, right = _by_operation(before), _by_operation(after)
     return [_one(operation, left.get(operation), right.get(operation)) for operation in {**left, **right}]
 
 
 def settled(before: Sequence[Batch], after: Sequence[Batch], calibrated: bool) -> str | None:
-    """Why two measurements side by side may end early, as the verdict on the OSDs' CPU is clear, or None.
+    """Why two parallel measurements may end early (the verdict on the CPU of the OSDs is clear), or None.
 
     Source of the rule, by which the last start keeps its whole confidence: Haybittle 1971; Peto et al. 1976.
     """
@@ -90,10 +90,10 @@ def settled(before: Sequence[Batch], after: Sequence[Batch], calibrated: bool) -
 
 
 def _cpu_costs(batches: Sequence[Batch], roles: Sequence[Role], by_client: bool) -> list[float]:
-    """CPU seconds of an operation, batch by batch. by_client: for each second that the client spends on it.
+    """CPU seconds of an operation, batch by batch. by_client: relative to the CPU time of the client.
 
-    A client that runs the same program on both sides does the same work. What makes it dearer on one side (shared
-    caches, how many requests each wake-up handles) makes the OSDs of that side dearer by as much.
+    A client that runs the same program on both sides does the same work. Whatever raises its cost on one side (shared
+    caches, the number of requests that a wake-up handles) raises the cost of the OSDs there by the same factor.
     """
     costs = [cost_of(batch.costs, roles, CPU) for batch in batches]
     if not by_client:
@@ -103,7 +103,7 @@ def _cpu_costs(batches: Sequence[Batch], roles: Sequence[Role], by_client: bool)
 
 
 def _explaining(both: Covariates, *, pair: bool, by_client: bool) -> Covariates:
-    """Covariates to take out of a cost: none where it is divided by the client's; no pace in a pair, which has one."""
+    """Covariates to remove from a cost: none if it is divided by the client's cost; in a pair not the common pace."""
     if by_client:
         return {}, {}
     return _kept(both, ("switches",)) if pair else both
@@ -126,7 +126,7 @@ def _by_operation(measured: Sequence[Measurement]) -> dict[Operation, Measuremen
 def _one(operation: Operation, before: Measurement | None, after: Measurement | None) -> Compared:
     if before is None or after is None:
         side = "the first" if before is None else "the second"
-        words = f"{operation_text(operation)}: {side} has not measured it"
+        words = f"{operation_text(operation)}: {side} side did not measure it"
         return Compared(operation, (), Verdict(Outcome.INCONCLUSIVE, words))
     why_not = incomparable(before, after)
     changes = tuple(_changes(before, after, judged=why_not is None))
@@ -137,9 +137,9 @@ def incomparable(before: Measurement, after: Measurement) -> str | None:
     """Why a difference would say nothing about Ceph, or None."""
     old, new = before.demand, after.demand
     if old.arch is not new.arch:
-        return f"{old.arch} beside {new.arch}: shown, not judged"
+        return f"{old.arch} compared with {new.arch}: shown, not judged"
     if old.emulated or new.emulated:
-        return "emulated, the processors or the kernel: its CPU says nothing of Ceph"
+        return "the processors or the kernel are emulated: CPU time says nothing about Ceph"
     for key, named in (("cpu", "CPU"), ("provider", "provider"), ("disks", "disks")):
         left, right = before.conditions.get(key), after.conditions.get(key)
         if left != right:
@@ -150,10 +150,10 @@ def incomparable(before: Measurement, after: Measurement) -> str | None:
 def _verdict(operation: Operation, changes: Sequence[CostChange], why_not: str | None) -> Verdict:
     name = operation_text(operation)
     if why_not is not None:
-        outcome = Outcome.PASS if "beside" in why_not else Outcome.INCONCLUSIVE
+        outcome = Outcome.PASS if "not judged" in why_not else Outcome.INCONCLUSIVE
         return Verdict(outcome, f"{name}: {why_not}", tuple(change.line for change in changes))
     if not changes:
-        return Verdict(Outcome.INCONCLUSIVE, f"{name}: no cost of it has two batches on both sides")
+        return Verdict(Outcome.INCONCLUSIVE, f"{name}: none of its costs has two batches on both sides")
     judged = [change for change in changes if change.outcome is not None]
     return merge(
         Verdict(change.outcome, f"{name}, {change.line}", (f"{name}, {change.line}; {RULE}",))
@@ -172,13 +172,13 @@ def _changes(before: Measurement, after: Measurement, *, judged: bool) -> Iterat
         values = [_cpu_costs(side.batches, roles, by_client) for side in (before, after)]
         beside = _explaining(both, pair=bool(starts), by_client=by_client)
         ratio = _ratio(values, starts, beside, CPU_SPREAD, CONFIDENCE if roles == OSD_ROLES else ALONE)
-        # The client, by which the others are measured, is not judged itself.
+        # The client is the yardstick for the others, so it is not judged.
         counts = judged and _cpu(before.demand, roles) >= LEAST_SHARE * whole and by_client == same
         # Replicas alone differ by more from start to start than primary and replicas together.
         same_to = SAME if roles == OSD_ROLES else FOUND
         rule = _Rule(counts, only_fails=roles != OSD_ROLES, found=FOUND if starts else STORED, same=same_to)
         shown = [_cpu_costs(side.batches, roles, False) for side in (before, after)]
-        words = f"CPU of {name}, beside the client's" if by_client else f"CPU of {name}"
+        words = f"CPU of {name}, relative to the client" if by_client else f"CPU of {name}"
         yield from _change(words, shown, ratio, Resource.CPU_USER_S, rule)
     for role in WORKING:
         for resource, least in _LEAST_AMOUNT.items():
@@ -187,11 +187,11 @@ def _changes(before: Measurement, after: Measurement, *, judged: bool) -> Iterat
             values = [
                 [cost_of(batch.costs, (role,), (resource,)) for batch in side.batches] for side in (before, after)
             ]
-            # A commit writes one log block for all that it holds; nothing else changes what an operation moves.
-            # Instructions depend on how often threads wake up, and not on the neighbours.
+            # A commit writes one log block for all its operations; nothing else changes the traffic of an operation.
+            # Instructions depend on how often threads wake up, but not on the load of neighbours.
             kept = ("syncs",) if resource in _ON_DEVICE else ("switches",) if resource in _EXECUTED else ()
             ratio = _ratio(values, starts, _kept(both, kept), TRAFFIC_SPREAD, ALONE if starts else CONFIDENCE)
-            # How many requests a commit holds differs between two sides by percents, whatever they run.
+            # The number of requests per commit differs by percents between two sides, whatever they run.
             rule = _Rule(judged, only_fails=True, same=FOUND) if starts else _Rule(judged)
             yield from _change(f"{NAMES[resource]} by {role}", values, ratio, resource, rule)
 
@@ -205,7 +205,7 @@ CPU_GROUPS: Mapping[str, tuple[Role, ...]] = {
 
 
 def _common_starts(before: Measurement, after: Measurement) -> list[int]:
-    """The start that each batch belongs to, of two measurements side by side; empty for others."""
+    """The daemon start that each batch belongs to, for two parallel measurements; empty for others."""
     pair = before.conditions.get(PAIR)
     if pair is None or pair != after.conditions.get(PAIR):
         return []
@@ -220,7 +220,7 @@ def _ratio(
     spread: float,
     confidence: float = CONFIDENCE,
 ) -> Ratio | None:
-    """after / before, by pairs where the sides ran side by side; None for fewer than two batches or a cost of 0."""
+    """after / before, in pairs if both sides ran in parallel; None for fewer than two batches or a cost of 0."""
     before, after = values
     if len(before) < 2 or len(after) < 2 or min((*before, *after)) <= 0:
         return None
@@ -232,7 +232,7 @@ def _ratio(
 @dataclass(frozen=True)
 class _Rule:
     """How a cost is judged. found: the ratio that must be detected; same: ratios up to this one count as equal;
-    only_fails: the cost is judged only if it surely rose, as an uncertain part says nothing of the whole."""
+    only_fails: the cost is judged only if it surely rose, since an uncertain part says nothing about the whole."""
 
     judged: bool
     only_fails: bool = False

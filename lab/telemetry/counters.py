@@ -7,7 +7,7 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.telemetry.demand import Resource
 
 Counters = Mapping[str, float]
-"""`section.name` -> value; of an average, `section.name` is its count and `section.name.sum` its sum in seconds."""
+"""`section.name` -> value. For an average, `section.name` is its count and `section.name.sum` its sum in seconds."""
 
 Number = TypeVar("Number", int, float)
 
@@ -17,7 +17,7 @@ EXPLAINING = ("bluestore.", "bluefs.", "rocksdb.", "osd.", "msgr.")
 def flatten(dump: Mapping[str, Any]) -> dict[str, float]:
     """A perf dump as one level. All workers of the messenger become one section `msgr`.
 
-    Pacific's counters of BlueStore have the name of their section in front, which later releases have not.
+    Pacific prefixes the BlueStore counters with the name of their section; later releases do not.
     """
     numbers: dict[str, float] = {}
     for section, counters in dump.items():
@@ -30,7 +30,7 @@ def flatten(dump: Mapping[str, Any]) -> dict[str, float]:
 
 
 def of_osds(cluster: Cluster, osds: Iterable[int] | None = None) -> dict[int, dict[str, float]]:
-    """The counters of each OSD, or of some of them, since it started."""
+    """The counters of every OSD, or of those given, since it started."""
     wanted = cluster.osd_ids() if osds is None else osds
     return {osd: flatten(cluster.client.tell(f"osd.{osd}", "perf dump")) for osd in wanted}
 
@@ -44,7 +44,7 @@ def _entries(name: str, value: Any) -> list[tuple[str, float]]:
 
 
 def since(now: Counters, before: Counters) -> dict[str, float]:
-    """What was counted after `before`; what did not change is left out."""
+    """What was counted after `before`; counters that did not change are left out."""
     changes = {key: value - before.get(key, 0.0) for key, value in now.items()}
     return {key: change for key, change in changes.items() if change}
 
@@ -59,7 +59,7 @@ def total(dumps: Iterable[Mapping[str, Number]]) -> dict[str, Number]:
 
 
 def traffic(changed: Counters) -> dict[Resource, float]:
-    """Device requests as BlueStore issues them, and what the messenger moved, from an OSD's counters.
+    """Device requests as issued by BlueStore, and the bytes moved by the messenger, from the counters of an OSD.
 
     Writes: each blob written in place (`write_big_blobs`, `write_small_new`) that was not deferred, each deferred
     write issued, each request of BlueFS. Reads: each read that waited for the device, and those of BlueFS that went

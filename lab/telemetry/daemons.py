@@ -1,4 +1,4 @@
-"""What each daemon has spent and holds at one moment: CPU, memory, threads, files, its log, an OSD's database."""
+"""Reads what each daemon has used and holds now: CPU, memory, threads, files, its log, the database of an OSD."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from cephlab.lab.services.mon import MON
 from cephlab.lab.telemetry import accounting, counters
 
 _USER_HZ = 100.0
-"""Clock ticks a second in /proc/PID/stat, of every architecture that the lab has (proc_pid_stat(5))."""
+"""Clock ticks per second in /proc/PID/stat, on every architecture of the lab (proc_pid_stat(5))."""
 _ASK_S = 60.0
 
 
 @dataclass(frozen=True)
 class DaemonReading:
-    """One daemon now. cpu_s: since it began; log_bytes: of its log and what it printed.
+    """One daemon now. cpu_s: since it started; log_bytes: size of its log and its output.
 
-    Of an OSD: accounted, bytes that it says it allocated; counters: see `counters.flatten`. Of a monitor: store_bytes,
-    what its store takes on the disk.
+    OSDs only: accounted: bytes that it reports as allocated; counters: see `counters.flatten`. Monitors only:
+    store_bytes: size of its store on disk.
     """
 
     footprint: Footprint
@@ -35,12 +35,12 @@ class DaemonReading:
 
     @property
     def beyond(self) -> int:
-        """Resident bytes that are not in its own accounts."""
+        """Resident bytes that the daemon itself does not account for."""
         return self.footprint.resident - self.accounted
 
 
 def read_daemons(cluster: Cluster) -> dict[str, DaemonReading]:
-    """Every daemon that can be read now, by its name: one that has ended or does not answer is not in it."""
+    """Daemon name -> reading; a daemon that has ended or does not answer is left out."""
     readings = {}
     for name, daemon in cluster.daemons.items():
         try:
@@ -71,14 +71,14 @@ def _cpu_s(daemon: Daemon) -> float:
 
 
 def sizes(daemon: Daemon, paths: Sequence[PurePosixPath]) -> list[int]:
-    """Bytes of files on a daemon's host; those that are not there are left out."""
+    """Sizes in bytes of files on the host of a daemon; missing files are left out."""
     done = daemon.host.run(["stat", "-c", "%s", *map(str, paths)], timeout_s=_ASK_S, check=False)
     return [int(word) for word in done.stdout.split()]
 
 
 def _store_bytes(daemon: Daemon) -> int:
     folder = MON.data(daemon.host, daemon.id) / "store.db"
-    # Files of the store come and go: `du` then ends with 1 and still gives the sum of the others.
+    # Files of the store come and go: `du` then exits with 1 but still prints the sum of the others.
     done = daemon.host.run(["du", "--summarize", "--bytes", str(folder)], timeout_s=_ASK_S, check=False)
     words = done.stdout.split()
     if not words:

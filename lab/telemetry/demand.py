@@ -9,7 +9,7 @@ from cephlab.lab.spec.arch import Arch
 
 
 class Role(StrEnum):
-    """Who pays. An operation has one primary OSD; the other OSDs of its PG are replicas, with copies or shards."""
+    """Who bears a cost. An operation has one primary OSD; the other OSDs of its PG (copies or shards) are replicas."""
 
     CLIENT = "client"
     PRIMARY = "osd.primary"
@@ -23,7 +23,7 @@ OSD_ROLES = (Role.PRIMARY, Role.REPLICA)
 
 
 class Resource(StrEnum):
-    """What is paid with, by its unit: seconds of CPU, counts, bytes. All per operation."""
+    """What an operation uses, named with its unit: CPU seconds, counts, bytes. All per operation."""
 
     CPU_USER_S = "cpu_user_s"
     CPU_SYSTEM_S = "cpu_system_s"
@@ -41,7 +41,7 @@ class Resource(StrEnum):
 CPU = (Resource.CPU_USER_S, Resource.CPU_SYSTEM_S)
 
 LARGEST = 1e9
-"""The upper end of an interval that has none."""
+"""Stands for the upper end of an interval without one."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +56,15 @@ class Interval:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Both ends of a ratio, as a figure takes them: the upper one may be infinite, which a history cannot hold."""
+        """Both ends of a ratio, for a figure: an infinite upper end becomes LARGEST, since a history cannot hold it."""
         return self.low, min(self.high, LARGEST)
 
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation that was measured. name: read, write, randread, randwrite, put, get ...; block_bytes: of one.
+    """An operation that was measured. name: read, write, randread, randwrite, put, get ...; block_bytes: its size.
 
-    depth: requests in flight of each client; clients: how many at once.
+    depth: requests in flight per client; clients: how many at once.
     """
 
     name: str
@@ -87,14 +87,14 @@ class Operation:
 
 @dataclass(frozen=True)
 class Demand:
-    """Costs of one client operation by role and resource; those of the replicas are of ALL of them together.
+    """Costs of one client operation by role and resource; those of the replicas are for ALL of them together.
 
-    arch: of the OSDs, all of one architecture; emulated: processors, or a kernel by User-Mode Linux, which say nothing
-    of real hardware. memory_bytes: resident, per role and daemon. image: key or digest. core_speed: of the machine, on
-    the scale of docs/model-steps.md; 0: unknown. counters: Ceph's own per operation (`bluestore.write_big` ...), to
-    explain costs only. threads: role -> thread name without its number (`tp_osd_tp`, `msgr-worker`, `bstore_kv_sync`)
+    arch: of the OSDs, all of one architecture; emulated: with emulated processors, or a kernel of User-Mode Linux,
+    which say nothing about real hardware. memory_bytes: resident, per role and daemon. image: key or digest.
+    core_speed: of the machine, on the scale of docs/model-steps.md; 0: unknown. counters: Ceph's own, per operation
+    (`bluestore.write_big` ...), only to explain costs. threads: role -> thread name without its number (`tp_osd_tp`, `msgr-worker`, `bstore_kv_sync`)
     -> CPU seconds per operation in all threads of that name, from which the model derives the limits of thread pools;
-    where primary and replica cannot be measured apart, it is split between them as their CPU is.
+    if primary and replica cannot be measured apart, it is divided between them in proportion to their CPU time.
     """
 
     operation: Operation
@@ -114,6 +114,6 @@ class Demand:
         return sum(cost[key].mean for key in CPU if key in cost)
 
     def of(self, role: Role, resource: Resource) -> float:
-        """Mean cost; 0 where it was not measured."""
+        """Mean cost; 0 if it was not measured."""
         interval = self.costs.get(role, {}).get(resource)
         return interval.mean if interval else 0.0

@@ -1,4 +1,4 @@
-"""Demand files: measured demands and the batches behind them, as versioned JSON; and the baselines among them."""
+"""Demand files: measured demands and their batches as versioned JSON. Baselines are demand files too."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -19,18 +19,18 @@ _SHORT = 12
 SCHEMA = 1
 KIND = "cephlab-demands"
 PAIR = "beside"
-"""Condition of two measurements that were made side by side: the same text in both, and in no other."""
+"""Condition of two measurements made in parallel: the same text in both, and in no other measurement."""
 
 CALIBRATED = "calibrated by the client"
-"""Condition of such a pair whose clients ran the same programs."""
+"""Condition of such a pair if its clients ran the same programs."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A stretch of steady load. operations: how many were done; costs: per operation, without the cost at rest.
+    """A period of steady load. operations: how many completed; costs: per operation, without the cost at rest.
 
-    depth: in flight; reference: kind of reference work -> CPU seconds that one round of it took during the load;
-    batching: how much work each wake-up did, per operation (`switches`, `syncs`), and how many CPUs other programs used
+    depth: requests in flight; reference: kind of reference work -> CPU seconds per round of it during the load;
+    batching: wake-ups and commits per operation (`switches`, `syncs`), and how many CPUs other programs used
     (`others`). start: which start of the daemons it belongs to, counted from 0.
     """
 
@@ -48,7 +48,7 @@ class Measurement:
     """A demand and the batches that it was computed from.
 
     stopped: why no more batches were taken; conditions: where and how (cpu model, provider, tool's command line);
-    lower: batches at a lower load, which the demand's intervals leave out.
+    lower: batches at a lower load, which are not part of the demand's intervals.
     """
 
     demand: Demand
@@ -85,12 +85,12 @@ def event_of(measured: Measurement) -> dict[str, Any]:
 
 
 def measured_in(events: Iterable[Event]) -> tuple[Measurement, ...]:
-    """Every measurement of a history; SpecError on one of another schema."""
+    """Every measurement of a history; SpecError if one has another schema."""
     raw = [event.data["measured"] for event in events if event.kind == EVENT]
     try:
         return _ADAPTER.validate_python(raw)
     except ValidationError as error:
-        raise SpecError("the history's demands are of another cephlab", explain(error), "run it again") from None
+        raise SpecError("the demands in the history were written by another version of cephlab", explain(error), "run it again") from None
 
 
 def load(path: Path) -> tuple[Demand, ...]:
@@ -99,7 +99,7 @@ def load(path: Path) -> tuple[Demand, ...]:
 
 
 def load_measurements(path: Path) -> tuple[Measurement, ...]:
-    """Read a demand file; SpecError when it is missing, has another kind or schema, or an unknown key."""
+    """Read a demand file; SpecError if it is missing, has another kind or schema, or an unknown key."""
     try:
         raw = json.loads(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
@@ -111,7 +111,7 @@ def load_measurements(path: Path) -> tuple[Measurement, ...]:
         raise SpecError(f"{path} is not a demand file", f"kind: got {got!r}, wanted {KIND!r}")
     if raw.get("schema") != SCHEMA:
         raise SpecError(
-            f"{path} was made by another cephlab",
+            f"{path} was made by another version of cephlab",
             f"schema: got {raw.get('schema')!r}, wanted {SCHEMA}",
             "measure again",
         )
@@ -141,9 +141,9 @@ def store_baseline(home: Home, measured: Measurement) -> Path:
 
 
 def find_baseline(home: Home, demand: Demand) -> Measurement | None:
-    """The baseline of the same image, else the newest of the release and architecture.
+    """The baseline of the same image, else the newest one of the release and architecture.
 
-    The first shows what changed around Ceph (the lab, the machine, options), the second what a new build changed.
+    The first shows changes around Ceph (the lab, the machine, options), the second those of a new build.
     """
     own = baseline_path(home, demand)
     others = sorted(

@@ -1,4 +1,4 @@
-"""Demands as text: titles, units and rows of tables, for commands and reports alike."""
+"""Demands as text: titles, units and table rows, for commands and reports."""
 
 import math
 from collections.abc import Iterator
@@ -23,14 +23,14 @@ NAMES = {
 
 
 def operation_text(operation: Operation) -> str:
-    """`randwrite 4 KiB at depth 16 on 3 copies`, with the number of clients where there are several."""
+    """`randwrite 4 KiB at depth 16 on 3 copies`, with the number of clients if there are several."""
     clients = f" by {operation.clients} clients" if operation.clients > 1 else ""
     size = size_text(operation.block_bytes)
     return f"{operation.name} {size} at depth {operation.depth} on {operation.protection}{clients}"
 
 
 def title(demand: Demand) -> str:
-    """What was measured, on what."""
+    """What was measured, and on what."""
     emulated = ", emulated" if demand.emulated else ""
     return f"{operation_text(demand.operation)}: {demand.release} {demand.arch}{emulated} ({demand.image[:12]})"
 
@@ -61,7 +61,7 @@ def amount(value: float, resource: Resource) -> str:
 
 
 def seconds_text(value: float) -> str:
-    """Microseconds, or milliseconds from ten of them on."""
+    """Microseconds, or milliseconds from 10 ms on."""
     return f"{value * 1e3:.2f} ms" if abs(value) >= 1e-2 else f"{value * 1e6:.1f} us"
 
 

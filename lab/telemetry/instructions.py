@@ -1,4 +1,4 @@
-"""Counts the instructions that threads retire, by the processor's own counters, where a machine has and shows them."""
+"""Counts the instructions that threads retire, with the hardware counters of the processor if it exposes them."""
 
 import ctypes
 import errno
@@ -23,11 +23,11 @@ _SIZE = 64  # PERF_ATTR_SIZE_VER0
 _ANY_CPU, _NO_GROUP = -1, -1
 
 Open = Callable[[int], int]
-"""Thread id -> file descriptor of its counter; OSError where there is none."""
+"""Thread id -> file descriptor of its counter; OSError if there is none."""
 
 
 def open_counter(thread: int) -> int:
-    """The counter of a thread and of all that it starts from now on (perf_event_open(2))."""
+    """The counter of a thread and of all threads that it starts from now on (perf_event_open(2))."""
     number = _CALLS.get(platform.machine())
     if number is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
@@ -41,7 +41,7 @@ def open_counter(thread: int) -> int:
 
 @cache
 def obstacle(opened: Open = open_counter) -> str | None:
-    """Why instructions cannot be counted here, or None: most virtual machines show no counters to their guests."""
+    """Why instructions cannot be counted here, or None. Most hypervisors expose no counters to their guests."""
     try:
         os.close(opened(0))
     except OSError as error:
@@ -50,13 +50,13 @@ def obstacle(opened: Open = open_counter) -> str | None:
 
 
 class Instructions:
-    """Counts instructions of all threads of some processes from now on, also of threads that they start later."""
+    """Counts the instructions of all threads of some processes from now on, threads started later included."""
 
     def __init__(self, pids: Iterable[int], *, opened: Open = open_counter, proc: Path = Path("/proc")) -> None:
         self._files: list[int] = []
         try:
             for thread in [int(task.name) for pid in pids for task in (proc / str(pid) / "task").iterdir()]:
-                # A thread may end between the list and the look.
+                # A thread may end after it was listed.
                 with suppress(ProcessLookupError):
                     self._files.append(opened(thread))
         except OSError as error:
@@ -65,7 +65,7 @@ class Instructions:
             raise LabBroken("instructions cannot be counted", str(error), hint) from error
 
     def read(self) -> float:
-        """How many by now, scaled where the kernel had to share the counters."""
+        """Instructions so far, scaled if the kernel had to share the counters."""
         return sum(_scaled(os.read(file, 24)) for file in self._files)
 
     def close(self) -> None:
@@ -74,6 +74,6 @@ class Instructions:
 
 
 def _scaled(raw: bytes) -> float:
-    """Value, nanoseconds enabled and running -> value for the whole of the time."""
+    """(value, ns enabled, ns running) as bytes -> value scaled to the whole time."""
     value, enabled, running = struct.unpack("<QQQ", raw)
     return float(value * enabled / running) if running else 0.0

@@ -46,9 +46,9 @@ def measure(
     conditions: Mapping[str, str] | None = None,
     clock: Clock = SYSTEM,
 ) -> Measurement:
-    """Measure one operation on a cluster that does nothing else, and remove afterwards what was made for it.
+    """Measure one operation on a cluster that does nothing else, then remove everything created for it.
 
-    Raises SpecError when the cluster's shape does not fit, LabBroken when the load was not real.
+    Raises SpecError if the shape of the cluster does not fit, LabBroken if the load was not real.
     """
     with ExitStack() as undo:
         clients = undo.enter_context(prepared(cluster, plan, say))
@@ -60,7 +60,7 @@ def measure(
         put = partial(load_in_passes, bench) if plan.passes else bench.load
         loaded = put(plan.load, idle, plan.stop)
         low = put(plan.low, idle, plan.stop) if plan.low else None
-    linear = "not asked: one load only"
+    linear = "not checked: one load only"
     if low:
         linear = linearity(low.main_costs(), loaded.main_costs(), low_load=str(plan.low), high_load=str(plan.load))
     return Measurement(
@@ -75,7 +75,7 @@ def measure(
 
 @contextmanager
 def metering(cluster: Cluster, clients: Clients) -> Iterator[Meter]:
-    """A meter of all roles of a cluster under load, for the length of a block."""
+    """A meter of all roles of a cluster under load, for the duration of a block."""
     count = None if obstacle() else Instructions
     meter = Meter(cluster, {**roles_of(cluster), **clients.serving()}, count=count)
     try:
@@ -86,9 +86,9 @@ def metering(cluster: Cluster, clients: Clients) -> Iterator[Meter]:
 
 @contextmanager
 def steady(cluster: Cluster, clock: Clock) -> Iterator[Reference]:
-    """Keep CPUs awake and run the reference work beside a load, if the cluster runs on this machine.
+    """Keep CPUs awake and run the reference work during a load, if the cluster runs on this machine.
 
-    For machines elsewhere both would be useless: then there is neither, and batches have no reference.
+    For a cluster elsewhere both would be useless: then neither runs, and batches have no reference.
     """
     reference = Reference(clock)
     with ExitStack() as undo:
@@ -99,7 +99,7 @@ def steady(cluster: Cluster, clock: Clock) -> Iterator[Reference]:
 
 
 def roles_of(cluster: Cluster) -> dict[Role, list[Daemon]]:
-    """The daemons of each role, while the first OSD is the primary of every PG."""
+    """The daemons of each role, given that the first OSD is the primary of every PG."""
     first, *rest = cluster.osd_ids()
     return {
         Role.PRIMARY: [cluster.daemon(f"osd.{first}")],
@@ -111,13 +111,13 @@ def roles_of(cluster: Cluster) -> dict[Role, list[Daemon]]:
 
 @contextmanager
 def prepared(cluster: Cluster, plan: Plan, say: Say) -> Iterator[Clients]:
-    """Clients for the length of a block, with a pool whose primary is the first OSD, and with the data they read."""
+    """Clients for the duration of a block, with the data that they read and a pool whose primary is the first OSD."""
     operation = plan.operation
     if operation.shards != len(cluster.osd_ids()):
         raise SpecError(
             f"{operation.shards} copies or shards cannot be told apart on {how_many(len(cluster.osd_ids()), 'OSD')}",
-            "every OSD must hold one of each PG",
-            f"measure on {how_many(operation.shards, 'OSD')}, each on a node of its own",
+            "every OSD must hold one copy or shard of each PG",
+            f"measure on {how_many(operation.shards, 'OSD')}, each on its own node",
         )
     prepare = _objects if plan.objects else _whole_objects if plan.passes else _images
     with prepare(cluster, plan, say) as clients:
@@ -152,7 +152,7 @@ def _objects(cluster: Cluster, plan: Plan, say: Say) -> Iterator[Clients]:
     ):
         job = job_of(plan)
         say(f"making a bucket of {how_many(job.objects, 'object')} of {job.object_bytes} bytes")
-        if plan.operation.name != s3.DELETE:  # what is deleted is put anew before each load
+        if plan.operation.name != s3.DELETE:  # objects to delete are put again before each load
             s3.fill(cluster.hosts[plan.nodes[0]], serving, job, patience=cluster.patience)
         yield ObjectClients(cluster, plan, serving)
 
@@ -173,7 +173,7 @@ def _images(cluster: Cluster, plan: Plan, say: Say) -> Iterator[Clients]:
         images = tuple(BlockImage(POOL, f"image{number}", plan.image_bytes) for number in range(len(plan.nodes)))
         for node, target in zip(plan.nodes, images, strict=True):
             image.create(cluster, node, target, *more)
-            say(f"writing an image of {plan.image_bytes >> 20} MiB {image.PASSES} times over")
+            say(f"writing an image of {plan.image_bytes >> 20} MiB {image.PASSES} times")
             image.precondition(cluster, node, target)
             if "read" in operation.name or MIX.fullmatch(operation.name):
                 image.require_written(cluster, node, target)
@@ -183,7 +183,7 @@ def _images(cluster: Cluster, plan: Plan, say: Say) -> Iterator[Clients]:
 def demand_of(cluster: Cluster, plan: Plan, loaded: Loaded, image_key: str) -> Demand:
     """The demand of a load.
 
-    The cost of S3 clients is left out: they are the lab's own program, and other S3 clients cost something else.
+    The cost of S3 clients is left out: they are a program of the lab, and the cost of other S3 clients differs.
     """
     ours = {Role.CLIENT} if plan.objects else set()
     osds = roles_of(cluster)[Role.PRIMARY] + roles_of(cluster)[Role.REPLICA]
@@ -210,7 +210,7 @@ def demand_of(cluster: Cluster, plan: Plan, loaded: Loaded, image_key: str) -> D
 
 
 def intervals(batches: tuple[Batch, ...]) -> dict[Role, dict[Resource, Interval]]:
-    """Intervals over the batches, for each resource of each role that every batch has."""
+    """Intervals over the batches, for each role and resource that every batch has."""
     first = batches[0].costs
     return {
         role: {
@@ -224,7 +224,7 @@ def intervals(batches: tuple[Batch, ...]) -> dict[Role, dict[Resource, Interval]
 
 
 def explaining(loaded: Loaded) -> dict[str, float]:
-    """Ceph's counters per operation, primary and replicas together, of the sections that explain a cost."""
+    """Ceph's counters per operation that explain a cost, primary and replicas together."""
     shares = [
         {name: value / loaded.ceph_operations[role] for name, value in changed.items()}
         for role, changed in loaded.whole.ceph.items()
@@ -235,7 +235,7 @@ def explaining(loaded: Loaded) -> dict[str, float]:
 
 
 def not_native(cluster: Cluster) -> str | None:
-    """Why the CPU time of a cluster's OSDs says nothing of hardware, or None."""
+    """Why the CPU time of the OSDs of a cluster says nothing about real hardware, or None."""
     hosts = [cluster.daemon(f"osd.{osd}").host for osd in cluster.osd_ids()]
     return next((why for host in hosts if (why := cpu_time_distortion(host))), None)
 
@@ -263,15 +263,15 @@ def conditions_of(cluster: Cluster, plan: Plan, loaded: Loaded) -> dict[str, str
 
 
 def _accounting(cluster: Cluster, whole: Spent) -> dict[str, str]:
-    """Whose clocks a measurement used, and of which machine where that is not this one."""
+    """Whose clocks a measurement used, and on which machine, if that is not this one."""
     here = runs_here(cluster)
     host = cluster.daemon(f"osd.{cluster.osd_ids()[0]}").host
     conditions = {
         "accounted_by": accounted_by(cluster),
-        "kept_awake": "this machine's CPUs" if here else "none, being elsewhere",
+        "kept_awake": "this machine's CPUs" if here else "none: the cluster runs elsewhere",
     }
     if has_own_kernel(host):
-        conditions["instructions"] = f"not counted: {host.name} has a kernel of its own"
+        conditions["instructions"] = f"not counted: {host.name} has its own kernel"
         conditions["host kernel"] = host.facts().kernel
     else:
         conditions["instructions"] = (obstacle() or "counted") if here else f"not counted: {host.name} is elsewhere"

@@ -1,4 +1,4 @@
-"""Reads what every role of a cluster has spent so far; the difference of two readings is what the load between cost."""
+"""Reads what every role of a cluster has used so far; the difference of two readings is the cost of the load."""
 
 import os
 import time
@@ -26,11 +26,11 @@ from cephlab.lab.workloads.fio import FioResult, Progress
 COUNT = "osd.op"
 
 THIS_MACHINE = "this machine"
-"""Key of this machine's kernel."""
+"""Key of the kernel of this machine."""
 
 
 class Metered(Protocol):
-    """A process on a host whose costs count for a role."""
+    """A process on a host whose cost counts towards a role."""
 
     @property
     def name(self) -> str: ...
@@ -41,7 +41,7 @@ class Metered(Protocol):
 
 
 class LoadClient(Protocol):
-    """A running load. socket: its Ceph admin socket on the host, None where it is no client of Ceph's."""
+    """A running load. socket: its Ceph admin socket on the host, None if it is not a Ceph client."""
 
     @property
     def host(self) -> Host: ...
@@ -57,7 +57,7 @@ class LoadClient(Protocol):
 
 @dataclass
 class Meter:
-    """daemons: role -> the processes that play it; count: how to count instructions, None where that is impossible."""
+    """Reads counters. daemons: role -> its processes; count: counts instructions, None if that is impossible."""
 
     cluster: Cluster
     daemons: Mapping[Role, Sequence[Metered]]
@@ -75,7 +75,7 @@ class Meter:
             self._account(role, daemons)
 
     def _account(self, role: Role, players: Sequence[Metered | LoadClient]) -> None:
-        """Find the processes of a role, and who accounts for them."""
+        """Find the processes of a role, and the kernel that accounts for them."""
         for player in players:
             process = process_of(player)
             if process.pid:
@@ -99,7 +99,7 @@ class Meter:
         return known
 
     def _machine(self, host: Host) -> Callable[[], float] | None:
-        """What a host's machine has spent so far, where that is a process here."""
+        """CPU seconds of the virtual machine of a host so far, if that is a process here."""
         lab = _machines_here(self.cluster)
         return None if lab is None else lambda: accounting.whole_s(lab.machine_pid(host.name))
 
@@ -107,7 +107,7 @@ class Meter:
         return self._tellers.setdefault(host.name, Teller(host))
 
     def follow(self, clients: Sequence[LoadClient]) -> None:
-        """Account these to the client role from now on. Call it once all their threads and children have started."""
+        """Account these to the client role from now on. Call this once all their threads and children have started."""
         self._clients = tuple(clients)
         self._account(Role.CLIENT, clients)
 
@@ -128,11 +128,11 @@ class Meter:
         self._tellers.clear()
 
     def ahead_s(self, host: Host) -> float:
-        """How far a host's clock was ahead of this machine's at the last reading."""
+        """How far the clock of a host was ahead of this machine's clock at the last reading."""
         return self._ahead_s.get(host.name, 0.0)
 
     def read(self) -> Reading:
-        """All counters now: each kernel's in one go, then Ceph's."""
+        """All counters now: those of each kernel at once, then those of Ceph."""
         accounts = {name: self._kernels[name].read(trees) for name, trees in self._trees.items() if trees}
         self._ahead_s.update({name: account.ahead_s for name, account in accounts.items()})
         counted = {role: counter.read() for role, counter in self._counted.items()}
@@ -175,7 +175,7 @@ class Meter:
         asks: dict[Role, list[Callable[[], dict[str, float]]]] = {
             role: [partial(self._osd_counters, daemon) for daemon in self.daemons.get(role, ())] for role in OSD_ROLES
         }
-        # Monitors do not know clients and gateways. Those are asked by their admin sockets; S3 clients have none.
+        # Monitors do not know clients and gateways: read their admin sockets. S3 clients have none.
         others: list[tuple[Role, Metered | LoadClient]] = [(Role.CLIENT, client) for client in self._clients]
         others += [(Role.GATEWAY, gateway) for gateway in self.daemons.get(Role.GATEWAY, ())]
         for role, player in others:
@@ -190,7 +190,7 @@ class Meter:
         return counters.flatten(self._teller(host).ask("socket", socket=str(socket)))
 
     def _harness_s(self) -> float:
-        """CPU of this process, of the programs that it talks to, and of the lab's own clients of the cluster."""
+        """CPU seconds of this process, of the programs it talks to, and of the lab's own clients of the cluster."""
         total_s = clock_s(os.getpid())
         for client in self.cluster.clients.values():
             pid = pid_here(client.channel)
@@ -223,44 +223,44 @@ def runs_here(cluster: Cluster) -> bool:
 
 
 def accounted_by(cluster: Cluster) -> str:
-    """Whose clocks say what a cluster's daemons have spent, for a reader."""
+    """Whose clocks measure the CPU time of the daemons of a cluster, as text for a reader."""
     if _processes_here(cluster):
         return "this machine's kernel"
     if _machines_here(cluster) is not None:
-        return "this machine's kernel, to the machines that its guests are"
+        return "this machine's kernel, for each virtual machine"
     return "the kernel of each host"
 
 
 def require_metered(cluster: Cluster, shards: int) -> None:
-    """Unavailable for a cluster whose roles cannot be told apart, or of which a daemon's process is not known.
+    """Unavailable if the roles of a cluster cannot be told apart, or if the process of a daemon is not known.
 
     shards: OSDs that one operation reaches.
     """
     osds = len(cluster.osd_ids())
     if osds != shards:
         raise Unavailable(
-            f"what an operation costs its primary and its replicas cannot be told apart on {osds} OSDs",
+            f"the costs of primary and replicas cannot be told apart on {osds} OSDs",
             f"every OSD must hold one of the {shards} copies or shards",
             f"measure on a cluster of {shards} OSDs",
         )
     for daemon in cluster.daemons.values():
         if daemon.accounted() is None:
             raise Unavailable(
-                f"what {daemon.name} costs cannot be measured",
-                f"which process of {daemon.host.name} it is, is not known",
-                "daemons of a cluster that exists are measured where systemd keeps them, in no container",
+                f"the cost of {daemon.name} cannot be measured",
+                f"its process on {daemon.host.name} is not known",
+                "in an existing cluster only daemons that systemd runs outside of containers can be measured",
             )
 
 
 def process_of(player: Metered | LoadClient) -> HostProcess:
-    """The process that plays a role; LabBroken where it is not known."""
+    """The process that plays a role; LabBroken if it is not known."""
     process = player.accounted() if isinstance(player, Daemon) else player.process
     if process is None:
         name = getattr(player, "name", "a client")
-        raise LabBroken(f"{name} cannot be accounted for: its process is not known", f"host: {player.host.name}")
+        raise LabBroken(f"the process of {name} is not known: it cannot be accounted for", f"host: {player.host.name}")
     return process
 
 
 def busy_elsewhere_s(accounts: Iterable[Account]) -> float:
-    """CPU seconds of all that ran on several kernels; a kernel that several hosts share counts once."""
+    """CPU seconds of everything that ran on several kernels; a kernel shared by several hosts counts once."""
     return sum({account.boot: account.busy_s for account in accounts}.values())

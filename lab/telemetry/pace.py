@@ -1,4 +1,4 @@
-"""The machine's pace during a measurement: fixed work beside it shows how it changes, and the CPUs are kept awake."""
+"""Tracks the pace of the machine during a measurement by fixed reference work, and keeps its CPUs awake."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cephlab.lab.base.clock import SYSTEM, Clock
 
 PERIOD_S = 0.1
 _HASHED_BYTES = 48 << 10
-_TABLE_WORDS = 2 << 20  # 16 MiB of 64-bit words: more than a core's own caches hold
+_TABLE_WORDS = 2 << 20  # 16 MiB of 64-bit words: more than fits in the caches of a core
 _GATHERED = 8192
 _CALLS = 40
 _TAIL_BYTES = 4096
@@ -28,13 +28,13 @@ _TAIL_BYTES = 4096
 
 @dataclass(frozen=True)
 class ReferencePace:
-    """CPU seconds and rounds of each kind of work since the reference began."""
+    """Rounds done, and CPU seconds of each kind of work, since the reference work began."""
 
     rounds: int
     seconds: Mapping[str, float]
 
     def since(self, before: ReferencePace) -> dict[str, float]:
-        """CPU seconds of one round of each kind; empty without a round."""
+        """CPU seconds per round of each kind of work; empty if there was no round."""
         rounds = self.rounds - before.rounds
         if not rounds:
             return {}
@@ -44,8 +44,8 @@ class ReferencePace:
 class Reference:
     """A thread that regularly does a fixed amount of arithmetic, memory access and system calls.
 
-    Neighbours on the same core or cache, a lower clock, or a hypervisor that takes time make all work dearer; fixed
-    work shows by how much. It takes about 1 % of one core.
+    All work costs more CPU time when neighbours share the core or cache, the clock drops, or a hypervisor takes time.
+    Fixed work shows by how much. It takes about 1 % of one core.
     """
 
     def __init__(self, clock: Clock = SYSTEM) -> None:
@@ -101,7 +101,7 @@ def _timed(work: Callable[[], object]) -> float:
     return time.thread_time() - began
 
 
-# It takes only idle time, and ends with the process that started it, however that ends.
+# It uses only idle CPU time, and ends with the process that started it, however that ends.
 _AWAKE = """
 import os, sys
 os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
@@ -119,10 +119,11 @@ while os.getppid() == parent:
 
 @contextmanager
 def kept_awake() -> Iterator[None]:
-    """Keep the CPUs of this machine from sleeping inside the block.
+    """Keep the CPUs of this machine from sleeping during the block.
 
-    Waking a CPU costs the waker, in a virtual machine tens of microseconds. So operations that pass through a dozen
-    threads cost twice as much on a quiet machine as on a busy one. CPUs of servers under load do not sleep.
+    Waking a CPU costs CPU time of the thread that wakes it, tens of microseconds in a virtual machine. So operations
+    that pass through a dozen threads cost twice as much on a quiet machine as on a busy one. The CPUs of servers under
+    load do not sleep.
     """
     with tempfile.TemporaryDirectory(prefix="cephlab-awake-") as folder:
         argv = [sys.executable, "-S", "-c", _AWAKE, str(os.getpid())]

@@ -11,25 +11,25 @@ from cephlab.lab.spec.layout import DEFAULT_SETUP, CephSetup
 
 Say = Callable[[str], None]
 UNASKED = frozenset({Capability.THIS_MACHINE})
-"""Capabilities without which `auto` does not choose a provider for a measurement."""
+"""Capabilities that a provider must have for `auto` to choose it for a measurement."""
 
 MACHINE, ELSEWHERE = "machine", "elsewhere"
-"""Condition of a demand that was measured on hosts elsewhere."""
+"""Condition of a demand that was measured on hosts other than this machine."""
 
 CLIENT = "client"
 CONTROL = "control"
 GATEWAY = "gateway"
 MEMORY_DISK_BYTES = 2 << 30
-"""What each OSD uses at most: BlueStore writes to fresh places, so in time it uses the whole disk."""
+"""Size of each disk: BlueStore always writes to free space, so in time an OSD uses its whole disk."""
 
 LIKE_A_CLUSTER = {
-    # Otherwise BlueStore takes a file for a rotating disk and writes small writes twice.
+    # Otherwise BlueStore treats a file as a rotating disk and writes small writes twice.
     "bluestore_debug_enforce_settings": "ssd",
     # The lab's 64 MiB would evict metadata that a real OSD holds.
     "bluestore_cache_size": str(512 << 20),
     "osd_op_num_shards": "2",
     "ms_async_op_threads": "3",
-    # Scrubs start at any time, and are no part of an operation.
+    # Scrubs start at any time and are not part of an operation.
     "osd_scrub_min_interval": "86400",
     "osd_scrub_max_interval": "604800",
     "osd_scrub_load_threshold": "0",
@@ -39,8 +39,8 @@ LIKE_A_CLUSTER = {
 
 @dataclass(frozen=True)
 class MeasuringLayout:
-    """How many daemons and clients. in_memory: disks that answer at once, so that the CPU is the limit, as in a
-    cluster with fast devices; held_bytes: what each disk must hold.
+    """How many daemons and clients. in_memory: disks in memory, so that the CPU is the limit, as in a cluster with
+    fast devices; held_bytes: bytes that each disk must hold.
     """
 
     osds: int = 3

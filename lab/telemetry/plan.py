@@ -1,4 +1,4 @@
-"""What to measure, and the results of one load."""
+"""The plan of a measurement, and the results of one load."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from cephlab.lab.workloads.fio import FioResult
 
 LEAST_OBJECTS = 200
 MIX = re.compile(r"randrw([1-9][0-9])")
-"""Random reads and writes of an image; the number is the share of reads in per cent."""
+"""Random reads and writes of an image; the number is the percentage of reads."""
 
 BLOCK_OPERATIONS = ("randwrite", "randread", "write", "read", "randrw70")
 SEQ = "seq"
@@ -22,12 +22,12 @@ SEQ = "seq"
 
 OPERATIONS = (*BLOCK_OPERATIONS, *s3.OPERATIONS, SEQ)
 WORKING = (Role.PRIMARY, Role.REPLICA, Role.CLIENT, Role.GATEWAY)
-"""Roles that an operation passes through; the others only have background work."""
+"""Roles that an operation passes through; the other roles only do background work."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """A number of clients. depth: requests in flight of each."""
+    """A number of clients. depth: requests in flight per client."""
 
     depth: int
     clients: int = 1
@@ -42,13 +42,12 @@ class Load:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure. operation.depth: requests in flight of each client; low: a second, lower load.
+    """What to measure. operation.depth: requests in flight per client; low: a second, lower load.
 
-    nodes: one for each client; image_bytes: of a client's image, of the objects that a client reads in passes, or of
-    all objects behind a gateway, of which there are at most most_objects, but for those that are to be deleted;
-    gateway: the gateway's node. batch_s, ramp_s,
-    idle_s: length of a batch, of the load before the first batch, and of the rest before all; client_options: ceph
-    options of the clients.
+    nodes: one for each client; gateway: node of the gateway. image_bytes: size of the image of a client, of the objects
+    that a client reads in passes, or of all objects behind a gateway. There are at most most_objects of the latter,
+    except when they are to be deleted. batch_s, ramp_s, idle_s: length of a batch, of the load before the first batch,
+    and of the idle time before all load; client_options: ceph options of the clients.
     """
 
     operation: Operation
@@ -71,11 +70,11 @@ class Plan:
             )
         if len(self.nodes) != self.operation.clients:
             raise SpecError(
-                f"{self.operation.clients} clients on {len(self.nodes)} nodes", "each has a node of its own"
+                f"{self.operation.clients} clients on {len(self.nodes)} nodes", "each client needs its own node"
             )
         if self.objects != bool(self.gateway):
             raise SpecError(
-                f"{self.operation.name} and the node {self.gateway!r}", "those of objects take a gateway's node"
+                f"{self.operation.name} with the gateway node {self.gateway!r}", "only object operations need one"
             )
         if self.operation.name == s3.DELETE and len(self.nodes) > 1:
             raise SpecError(f"{len(self.nodes)} clients that delete", "each would delete what another one has deleted")
@@ -88,34 +87,34 @@ class Plan:
         if self.passes and self.image_bytes // self.operation.block_bytes < LEAST_OBJECTS:
             raise SpecError(
                 f"{self.image_bytes} bytes are too few objects of {self.operation.block_bytes} bytes for a batch",
-                f"at least {LEAST_OBJECTS} wanted, as all are read once for each",
+                f"at least {LEAST_OBJECTS} wanted, since a batch reads each object once",
                 "measure with a larger --size",
             )
         if self.low is not None and self.low.clients > len(self.nodes):
-            raise SpecError("the lower load has more clients than there are", f"{self.low}; nodes: {len(self.nodes)}")
+            raise SpecError("the lower load has more clients than nodes", f"{self.low}; nodes: {len(self.nodes)}")
 
     @property
     def objects(self) -> bool:
-        """Whether it is an operation on objects, through a gateway."""
+        """Whether the operation is on objects, through a gateway."""
         return self.operation.name in s3.OPERATIONS
 
     @property
     def passes(self) -> bool:
-        """Whether a load ends once everything was read, so that each batch needs a new one."""
+        """Whether a load ends once everything is read, so that each batch needs a new load."""
         return self.operation.name == SEQ
 
     @property
     def load(self) -> Load:
-        """The load that the demand is of."""
+        """The load for which the demand is computed."""
         return Load(self.operation.depth, self.operation.clients)
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """One load from its ramp to its end. whole: spent from the first batch's beginning to the last one's end.
+    """One load from its ramp to its end. whole: used between the beginning of the first batch and the end of the last.
 
-    operations: fio's own count of that time; ceph_operations: of the slightly different time of each role's counters;
-    requests: that the primary answered; results: of each client.
+    operations: as counted by fio in that time; ceph_operations: the same in the slightly different time of the counters
+    of each role; requests: answered by the primary; results: of each client.
     """
 
     batches: tuple[Batch, ...]
@@ -128,7 +127,7 @@ class Loaded:
 
     @property
     def latency_mean_s(self) -> float:
-        """Over all operations of all clients."""
+        """Mean latency over all operations of all clients."""
         waited_s = sum(result.latency_mean_s * result.operations for result in self.results)
         return waited_s / max(1, sum(result.operations for result in self.results))
 
@@ -138,7 +137,7 @@ class Loaded:
 
 
 def main_cost(costs: Mapping[Role, Mapping[Resource, float]]) -> float:
-    """CPU seconds in all roles that work for an operation."""
+    """CPU seconds of an operation in all roles that it passes through."""
     return cost_of(costs, WORKING, CPU)
 
 

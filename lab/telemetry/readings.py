@@ -1,4 +1,4 @@
-"""Counters at one moment, and what was spent between two: per role its usage, Ceph's counters and each resource."""
+"""Counters at one moment, and what was used between two moments: usage, Ceph's counters and resources of each role."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,9 +12,9 @@ from cephlab.lab.telemetry.demand import OSD_ROLES, Resource, Role
 class Reading:
     """Counters at one moment. at_s: seconds since the epoch; harness_s: CPU of cephlab and its helpers, on hosts too.
 
-    busy_s: CPU seconds of everything that ran on the kernels that were read; instructions: of roles that have them
-    counted. usage_at_s, ceph_at_s: when each role's counters in `usage` and `ceph` were read, as the middle of the
-    request, which takes a while on a busy machine; `at_s` where not given. clock_s, machine_s: see `Account`.
+    busy_s: CPU seconds of everything that ran on the kernels that were read; instructions: of roles for which they are
+    counted. usage_at_s, ceph_at_s: when the counters of each role in `usage` and `ceph` were read, as the middle of the
+    request, which takes a while on a busy machine; `at_s` if not given. clock_s, machine_s: see `Account`.
     """
 
     at_s: float
@@ -32,11 +32,11 @@ class Reading:
 
 @dataclass(frozen=True)
 class Spent:
-    """What was spent between two readings: per role its usage, Ceph's counters and each resource.
+    """What was used between two readings: usage, Ceph's counters and resources of each role.
 
-    times: beginning and end; usage_times, ceph_times: the same for each role's counters of the kernel and of Ceph,
-    which are read at other moments; usage_times are `times` where not given. costs, ceph_costs: resources as the kernel
-    and as Ceph counts them. clock_s, machine_s: see `Account`.
+    times: beginning and end; usage_times, ceph_times: the same for the kernel's and Ceph's counters of each role,
+    which are read at other moments; usage_times are `times` if not given. costs, ceph_costs: resources as counted by
+    the kernel and by Ceph. clock_s, machine_s: see `Account`.
     """
 
     times: tuple[float, float]
@@ -57,17 +57,17 @@ class Spent:
 
     @property
     def others_s(self) -> float:
-        """CPU seconds of everything that is neither measured nor cephlab's."""
+        """CPU seconds of everything that is neither measured nor part of cephlab."""
         return max(0.0, self.busy_s - self.cpu_s - self.harness_s)
 
     @property
     def cpu_s(self) -> float:
-        """Of all measured roles together."""
+        """CPU seconds of all measured roles together."""
         return sum(usage.cpu_s for usage in self.usage.values())
 
 
 def spent(before: Reading, after: Reading, *, in_memory: bool = False) -> Spent:
-    """What was spent between two readings of one meter.
+    """What was used between two readings of one meter.
 
     in_memory: the disks are in memory. The kernel counts no I/O there, so BlueStore's own counters are used.
     """
@@ -100,9 +100,9 @@ def spent(before: Reading, after: Reading, *, in_memory: bool = False) -> Spent:
 
 
 def summed(parts: Sequence[Spent]) -> Spent:
-    """Several stretches as one, as long as all together, without costs: those belong to each stretch."""
+    """Several periods as one, as long as all together, without costs: those belong to each period."""
     began, seconds = parts[0].times[0], sum(part.seconds for part in parts)
-    roles, asked = parts[0].usage, parts[0].ceph
+    roles, ceph_roles = parts[0].usage, parts[0].ceph
     resident = {role: parts[-1].usage[role].resident_bytes for role in roles}
     return Spent(
         times=(began, began + seconds),
@@ -110,7 +110,7 @@ def summed(parts: Sequence[Spent]) -> Spent:
         usage={
             role: replace(together(part.usage[role] for part in parts), resident_bytes=resident[role]) for role in roles
         },
-        ceph={role: counters.total(part.ceph.get(role, {}) for part in parts) for role in asked},
+        ceph={role: counters.total(part.ceph.get(role, {}) for part in parts) for role in ceph_roles},
         costs={},
         ceph_costs={},
         harness_s=sum(part.harness_s for part in parts),
@@ -129,12 +129,12 @@ def _kernel_costs(role: Role, used: Usage, *, in_memory: bool) -> dict[Resource,
 
 
 def _ceph_costs(role: Role, changed: Mapping[str, float], *, in_memory: bool) -> dict[Resource, float]:
-    told = [Resource.WIRE_SENT_BYTES, Resource.WIRE_RECEIVED_BYTES]
+    counted = [Resource.WIRE_SENT_BYTES, Resource.WIRE_RECEIVED_BYTES]
     if role in OSD_ROLES:
-        told += [Resource.DEVICE_READS, Resource.DEVICE_WRITES]
-        told += [Resource.DEVICE_READ_BYTES, Resource.DEVICE_WRITE_BYTES] if in_memory else []
+        counted += [Resource.DEVICE_READS, Resource.DEVICE_WRITES]
+        counted += [Resource.DEVICE_READ_BYTES, Resource.DEVICE_WRITE_BYTES] if in_memory else []
     moved = counters.traffic(changed)
-    return {resource: moved[resource] for resource in told}
+    return {resource: moved[resource] for resource in counted}
 
 
 def _packets(before: Mapping[str, int], after: Mapping[str, int]) -> dict[Resource, float]:

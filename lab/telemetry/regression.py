@@ -1,4 +1,4 @@
-"""How much dearer something became between two measurements, without what the machine's changing speed explains."""
+"""Estimates by how much a cost rose between two measurements, without the part due to the machine's changing speed."""
 
 import math
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from cephlab.lab.telemetry.demandfile import Batch
 CONFIDENCE = 0.98
 """Two-sided: one false regression in a hundred (lab/checks/regression.py)."""
 _LEAST_LEFT = 6
-"""Degrees of freedom that must be left; with fewer, covariates are dropped from the last on."""
+"""Degrees of freedom that must remain; with fewer, covariates are dropped, the last one first."""
 
 Covariates = tuple[dict[str, list[float]], dict[str, list[float]]]
-"""Of both sides, see `covariates`."""
+"""The covariates of both sides, see `covariates`."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,14 @@ class Ratio:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Both ends, as a figure takes them: the upper one may be infinite, which a history cannot hold."""
+        """Both ends, for a figure: an infinite upper end becomes LARGEST, since a history cannot hold it."""
         return self.low, min(self.high, LARGEST)
 
 
 def covariates(batches: Sequence[Batch]) -> dict[str, list[float]]:
-    """What changes a cost without being part of it: the work of each wake-up and commit, and the machine's own pace.
+    """What changes a cost without being part of it: work per wake-up and per commit, and the pace of the machine.
 
-    Logarithms, one value a batch; only covariates that every batch has.
+    Logarithms, one value per batch; only covariates that every batch has.
     """
     logs: dict[str, list[float]] = {}
     for name in ("switches", "syncs"):
@@ -52,7 +52,7 @@ def covariates(batches: Sequence[Batch]) -> dict[str, list[float]]:
 
 
 def pace_moved(beside: Covariates) -> float:
-    """Difference of the mean logarithm of the machine's own pace; 0 where a side did not measure it."""
+    """Difference of the mean logarithm of the pace of the machine; 0 if a side did not measure it."""
     before, after = (side.get("pace", ()) for side in beside)
     return float(np.mean(after) - np.mean(before)) if len(before) and len(after) else 0.0
 
@@ -68,7 +68,7 @@ def ratio(
     """after / before by analysis of covariance on logarithms: one slope for both sides, one step between them.
 
     before, after: costs of batches, all above 0. spread: standard deviation of the logarithm from one deployment to the
-    next, which the batches of one cannot show; it enters twice.
+    next, which the batches of a single deployment cannot show; it enters twice.
     Source: analysis of covariance, e.g. Montgomery, Design and Analysis of Experiments, chapter 15.
     """
     count = len(before) + len(after)
@@ -78,7 +78,7 @@ def ratio(
     for name in names:
         column = np.asarray([*beside[0][name], *beside[1][name]])
         columns.append(column - column.mean())
-    # If the machine itself became slower by so much, the result is uncertain by as much.
+    # If the machine itself became slower, the result is uncertain by as much.
     doubt = 2 * spread**2 + pace_moved(beside) ** 2
     step, low, high = _fitted(np.column_stack(columns), np.log([*before, *after]), 1, confidence, doubt)
     return Ratio(math.exp(step), math.exp(low), math.exp(high))
@@ -91,11 +91,11 @@ def paired(
     *,
     confidence: float = CONFIDENCE,
 ) -> Ratio:
-    """after / before of two clusters that ran side by side: a straight line through the starts, at equal covariates.
+    """after / before of two clusters that ran in parallel: a straight line through the starts, at equal covariates.
 
-    before, after: costs of batches of the same stretches of time, one for each start of the daemons, all above 0. The
-    logarithm of each start's ratio is fitted to the difference of its covariates; the step is its value where they do
-    not differ, the interval is Student's t, and infinite for one start.
+    before, after: costs of batches of the same periods, one for each start of the daemons, all above 0. The logarithm
+    of the ratio of each start is fitted to the difference of its covariates; the step is its value where they do not
+    differ. The interval is Student's t, infinite for a single start.
     Source: regression on concomitant variables in paired comparisons, e.g. Montgomery, as for `ratio`.
     """
     target = np.log(np.asarray(after)) - np.log(np.asarray(before))
@@ -109,9 +109,9 @@ def paired(
 def _fitted(
     design: NDArray[np.float64], target: NDArray[np.float64], column: int, confidence: float, doubt: float = 0.0
 ) -> tuple[float, float, float]:
-    """A column's coefficient by least squares with its interval, infinite where too few values are left.
+    """The least-squares coefficient of a column with its interval, infinite if too few values remain.
 
-    doubt: variance of the coefficient that the values cannot show.
+    doubt: additional variance of the coefficient that the values cannot show.
     """
     fitted, _, rank, _ = np.linalg.lstsq(design, target, rcond=None)
     step, left = float(fitted[column]), len(target) - int(rank)

@@ -1,4 +1,4 @@
-"""Measures two clusters side by side under equal load: what the machine does to both cancels in their ratio."""
+"""Measures two clusters in parallel under equal load, so that effects of the machine cancel in their ratio."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Side:
 
 @dataclass(frozen=True)
 class Starts:
-    """How often the OSDs of both sides are restarted, and for how long both are loaded after each start.
+    """How often the OSDs of both sides are restarted, and how long both are loaded after each start.
 
-    An OSD costs a little more or less from one start to the next (memory layout, placement of threads); only several
-    starts show by how much. least, most: starts; load_s: of each, which makes one batch.
+    The cost of an OSD varies a little from start to start (memory layout, placement of threads); only several starts
+    show by how much. least, most: number of starts; load_s: seconds of load after each, which make one batch.
     """
 
     least: int = 6
@@ -42,13 +42,13 @@ class Starts:
 
     @classmethod
     def within(cls, budget_s: float) -> Starts:
-        """As many starts as fit into so many seconds of load."""
+        """As many starts as fit into `budget_s` seconds of load."""
         usual = cls()
         return replace(usual, most=max(usual.least, int(budget_s / usual.load_s)))
 
 
 Decide = Callable[[Sequence[Batch], Sequence[Batch], bool], str | None]
-"""Batches of both sides so far, and whether their clients are the same -> why these are enough, or None."""
+"""(batches of each side so far, whether their clients are the same) -> why these are enough, or None."""
 
 
 def measure_beside(
@@ -60,9 +60,9 @@ def measure_beside(
     say: Say,
     conditions: Mapping[str, str] | None = None,
 ) -> tuple[Measurement, Measurement]:
-    """Measure one operation on two idle clusters at the same time, and remove afterwards what was made for it.
+    """Measure one operation on two idle clusters at the same time, then remove everything created for it.
 
-    Raises SpecError when a cluster's shape does not fit, LabBroken when the load was not real.
+    Raises SpecError if the shape of a cluster does not fit, LabBroken if the load was not real.
     """
     before, after = sides
     loaded_by_side: tuple[list[Loaded], list[Loaded]] = ([], [])
@@ -95,7 +95,7 @@ def measure_beside(
 
 
 def calibrated(before: Side, after: Side) -> bool:
-    """Whether the clients of both sides run the same programs, so that a difference in their cost is the machine's."""
+    """Whether the clients of both sides run the same programs, so that only the machine makes their costs differ."""
     return before.image_key == after.image_key or lent(before, after) != NOTHING_LENT
 
 
@@ -104,9 +104,9 @@ NOTHING_LENT: tuple[Lenders, Lenders] = (None, None)
 
 
 def lent(before: Side, after: Side) -> tuple[Lenders, Lenders]:
-    """For each side the hosts whose programs its clients run, where images differ and the others can be reached.
+    """For each side the hosts whose programs its clients run, if the images differ and the hosts share a network.
 
-    Both run those of the later release, or else of the old side: Reef's programs do not read Tentacle's keys.
+    Both run those of the later release, or of the old side if neither is later: Reef cannot read Tentacle's keys.
     """
     if before.image_key == after.image_key:
         return NOTHING_LENT
@@ -128,7 +128,7 @@ def start_anew(clusters: Sequence[Cluster]) -> None:
 
 
 def load_both(benches: Sequence[Bench], plan: Plan, load_s: float, rest: Sequence[Rates]) -> list[Loaded]:
-    """Put the plan's load on all clusters at once, and read each one's counters at its beginning and end."""
+    """Put the plan's load on all clusters at once, and read the counters of each at its beginning and end."""
     before = [bench.meter.requests() for bench in benches]
     with ExitStack() as undo:
         running = [
@@ -150,7 +150,7 @@ def load_both(benches: Sequence[Bench], plan: Plan, load_s: float, rest: Sequenc
 
 
 def numbered(loaded: Loaded, start: int) -> Loaded:
-    """The same load, with the number of its start in every batch."""
+    """The same load, with the number of its daemon start in every batch."""
     return replace(loaded, batches=tuple(replace(batch, start=start) for batch in loaded.batches))
 
 
@@ -162,19 +162,19 @@ def batches_of(loads: Sequence[Loaded]) -> tuple[Batch, ...]:
 def enough(starts: Starts, done: int, decided: str | None) -> str | None:
     """Why no more starts are wanted, or None."""
     if done >= starts.most:
-        return decided or f"all {done} starts were made"
+        return decided or f"all {done} starts are done"
     return f"{decided}, after {done} starts" if decided and done >= starts.least else None
 
 
 def measurement_of(
     side: Side, plan: Plan, loads: Sequence[Loaded], reason: str, conditions: Mapping[str, str]
 ) -> Measurement:
-    """One measurement of all batches; figures of a whole load are those of the last one."""
+    """One measurement of all batches; figures of a whole load are those of the last load."""
     last = replace(loads[-1], batches=batches_of(loads))
     return Measurement(
         demand=demand_of(side.cluster, plan, last, side.image_key),
         batches=last.batches,
         stopped=reason,
-        linearity="not asked: one load only",
+        linearity="not checked: one load only",
         conditions={**conditions, **conditions_of(side.cluster, plan, last)},
     )

@@ -1,4 +1,4 @@
-"""From batches to intervals: Student's t, when to stop, whether cost is linear in load, and where a curve bends."""
+"""Statistics of batches: Student's t intervals, when to stop, whether cost is linear in load, the knee of a curve."""
 
 import math
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from cephlab.lab.telemetry.demand import Interval
 
 CONFIDENCE = 0.95
 LEAST_BATCHES = 5
-"""With fewer, the t quantile alone makes the interval too wide to be of use."""
+"""With fewer batches, the t quantile alone makes the interval too wide to be useful."""
 
 LEAST_OF_A_MEAN = 2
-"""One value alone has no spread."""
+"""A single value has no spread."""
 
 
 def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
-    """Mean with its two-sided t interval; of one value alone it is infinite."""
+    """Mean with its two-sided t interval; of a single value it is infinite."""
     if not len(values):
         raise ValueError("an interval needs at least one value")
     stddev = float(np.std(values, ddof=1)) if len(values) >= LEAST_OF_A_MEAN else 0.0
@@ -34,7 +34,7 @@ def interval_of(mean: float, stddev: float, count: int, confidence: float = CONF
 
 
 def ratio_of(over: Interval, under: Interval) -> Interval:
-    """One mean over another, both at their worst ends: wider than the ratio's own interval."""
+    """One mean divided by another, from their worst ends: wider than the exact interval of the ratio."""
     value = over.mean / under.mean if under.mean > 0 else math.inf
     low = max(0.0, over.low) / under.high if under.high > 0 else 0.0
     high = over.high / under.low if under.low > 0 else math.inf
@@ -42,7 +42,7 @@ def ratio_of(over: Interval, under: Interval) -> Interval:
 
 
 def ratio_of_means(over: Sequence[float], under: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
-    """Mean of `over` / mean of `under` with its interval; the upper end is infinite where `under` may be 0.
+    """Mean of `over` / mean of `under` with its interval; the upper end is infinite if `under` may be 0.
 
     Source: Fieller, Some problems in interval estimation, Journal of the Royal Statistical Society B 16 (1954).
     """
@@ -63,7 +63,7 @@ def ratio_of_means(over: Sequence[float], under: Sequence[float], confidence: fl
 
 
 def width(interval: Interval) -> float:
-    """Half the interval as a share of the mean; infinite where the mean is 0."""
+    """Half the interval as a share of the mean; infinite if the mean is 0."""
     return (interval.high - interval.mean) / abs(interval.mean) if interval.mean else math.inf
 
 
@@ -82,21 +82,21 @@ class Stop:
             if share <= self.narrow:
                 return f"narrow enough: within {share:.1%} after {len(values)} batches ({self.narrow:.1%} wanted)"
             if spent_s >= self.budget_s:
-                return f"the budget of {self.budget_s:g} s is spent: within {share:.1%} ({self.narrow:.1%} wanted)"
+                return f"the budget of {self.budget_s:g} s is used up: within {share:.1%} ({self.narrow:.1%} wanted)"
         return None
 
 
 LINEAR = 0.10
-"""An operation whose costs at both loads differ by less than this is linear in load. Regressions are judged by the
-same step."""
+"""An operation is linear in load if its costs at both loads differ by less than this. The same step is used to judge
+regressions."""
 
 
 def linearity(low: Sequence[float], high: Sequence[float], *, low_load: str, high_load: str) -> str:
-    """Whether an operation costs the same at two loads, as a sentence, by Welch's interval of high / low on logarithms.
+    """Whether an operation costs the same at two loads, in words, from Welch's interval of high / low on logarithms.
 
-    Linear: the whole interval is within LINEAR of 1. Not linear: it does not contain 1. Otherwise it cannot be told.
+    Linear: the whole interval is within LINEAR of 1. Not linear: it does not contain 1. Otherwise it is open.
     """
-    from scipy import stats  # a second, which other commands need not wait for
+    from scipy import stats  # takes a second to import, so other commands should not wait for it
 
     low_mean, high_mean = interval(low), interval(high)
     bounds = stats.ttest_ind(np.log(high), np.log(low), equal_var=False).confidence_interval(CONFIDENCE)
@@ -109,7 +109,7 @@ def linearity(low: Sequence[float], high: Sequence[float], *, low_load: str, hig
         return f"linear in load within {LINEAR:.0%}: {shown}"
     if least > 0 or most < 0:
         return f"not linear in load: {shown}"
-    return f"whether it is linear in load cannot be told: {shown}"
+    return f"cannot tell whether it is linear in load: {shown}"
 
 
 _LEAST_POINTS = 4
@@ -117,12 +117,12 @@ _LEAST_POINTS = 4
 
 
 def knee(loads: Sequence[float], rates: Sequence[float]) -> float | None:
-    """The load at the knee of a rising, concave curve (Satopaa et al. 2011, Kneedle); None where it has none."""
-    from kneed import KneeLocator  # brings all of scipy.signal
+    """The load at the knee of a rising, concave curve (Satopaa et al. 2011, Kneedle); None if it has none."""
+    from kneed import KneeLocator  # imports all of scipy.signal
 
     if len(loads) < _LEAST_POINTS:
         return None
-    # Noise would make dents, and each dent a knee of its own.
+    # Noise would make dents, and each dent would count as a knee.
     risen = [max(rates[: number + 1]) for number in range(len(rates))]
     bend = KneeLocator(list(loads), risen, curve="concave", direction="increasing").knee
     return None if bend is None else float(bend)

@@ -1,4 +1,4 @@
-"""What a cluster's Prometheus keeps: series over a scenario's time for the report, and all of it for the archive."""
+"""Reads the Prometheus of a cluster: series over the time of a scenario for the report, all data for the archive."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from cephlab.lab.services.prometheus import EVERY_S, PROMETHEUS
 
 PROGRAM = Path(__file__).with_name("tsdb_program.py")
 POINTS = 300
-"""Most points of a line."""
+"""Largest number of points in a line."""
 _WINDOW_S = 30
 DOWN = "targets that are down"
 _CPU = 'avg by (mode) (sum by (node, mode) (rate(node_cpu_seconds_total{mode!="idle"}[$w])))'
@@ -24,8 +24,8 @@ _TIMEOUT_S = 180.0
 
 @dataclass(frozen=True)
 class Query:
-    """panel: what it shows, with its unit; expr: PromQL, `$w` is the window of rates; label: of its lines, formatted
-    with the labels of each.
+    """panel: its title, with the unit; expr: PromQL, `$w` is the window of rates; label: of its lines, formatted with
+    the labels of each.
     """
 
     panel: str
@@ -38,8 +38,8 @@ def _latency(kind: str) -> str:
     return f"1000 * sum(rate({of}_sum[$w])) / sum(rate({of}_count[$w]))"
 
 
-def _network(way: str) -> str:
-    return f"avg(sum by (node) (rate(node_network_{way}_bytes_total[$w])))"
+def _network(direction: str) -> str:
+    return f"avg(sum by (node) (rate(node_network_{direction}_bytes_total[$w])))"
 
 
 def _hits() -> str:
@@ -69,12 +69,12 @@ QUERIES = (
     Query("power of processors by rapl, W", "sum by (node) (rate(node_rapl_package_joules_total[$w]))", "{node}"),
     Query(DOWN, "(1 - up) > 0", "{job} of {node}"),
 )
-"""What the report draws. What a machine does not have gives no line."""
+"""The queries that the report draws. A metric that a machine does not have gives no line."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A line. points: (seconds since the epoch, value); what is no number is left out."""
+    """A line. points: (seconds since the epoch, value); values that are not numbers are left out."""
 
     panel: str
     label: str
@@ -82,7 +82,7 @@ class Drawn:
 
 
 class Reached(Protocol):
-    """A machine that a Prometheus runs on, as far as it is needed here."""
+    """A machine that a Prometheus runs on, with the calls needed here."""
 
     def run(self, argv: Sequence[str], /, *, timeout_s: float, stdin: bytes) -> Result: ...
 
@@ -93,7 +93,7 @@ class Reached(Protocol):
 
 @dataclass(frozen=True)
 class Server:
-    """A Prometheus that runs. api: address of its API on its machine; data: the folder there with its store `tsdb`."""
+    """A running Prometheus. api: address of its API on its machine; data: the folder there with its store `tsdb`."""
 
     machine: Reached
     api: str
@@ -114,14 +114,14 @@ class _Here:
 
 
 def server_of(cluster: Cluster) -> Server | None:
-    """The Prometheus that watches a cluster, if one runs: on a node, or on this machine for one that exists."""
+    """The Prometheus that watches a cluster, if one runs: on a node, or on this machine for an existing cluster."""
     watcher = cluster.watcher if isinstance(cluster, AttachedCluster) else None
     if watcher is not None:
         return Server(_Here(), watcher.api, watcher.data)
-    for each in cluster.daemons.values():
-        if each.kind == PROMETHEUS.kind and each.alive():
-            api = f"http://{each.host.address}:{PROMETHEUS.listens(each.id)}/api/v1"
-            return Server(each.host, api, PROMETHEUS.data(each.host, each.id))
+    for daemon in cluster.daemons.values():
+        if daemon.kind == PROMETHEUS.kind and daemon.alive():
+            api = f"http://{daemon.host.address}:{PROMETHEUS.listens(daemon.id)}/api/v1"
+            return Server(daemon.host, api, PROMETHEUS.data(daemon.host, daemon.id))
     return None
 
 
@@ -130,23 +130,23 @@ def drawn(server: Server, began_s: float, ended_s: float) -> list[Drawn]:
     step_s = max(float(EVERY_S), (ended_s - began_s) / POINTS)
     window = f"{math.ceil(max(_WINDOW_S, 4 * step_s))}s"
     queries = [query.expr.replace("$w", window) for query in QUERIES]
-    asked = {"queries": queries, "start": began_s, "end": ended_s, "step": step_s}
-    answer = _run(server, ["ranges", server.api], json.dumps(asked).encode())
+    request = {"queries": queries, "start": began_s, "end": ended_s, "step": step_s}
+    answer = _run(server, ["ranges", server.api], json.dumps(request).encode())
     return list(lines(json.loads(answer)))
 
 
 def lines(results: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[Drawn]:
-    """The answers to QUERIES, in their order, as lines; one without a number is none."""
+    """The answers to QUERIES, in the same order, as lines; a line without any number is left out."""
     for query, result in zip(QUERIES, results, strict=True):
-        for each in result:
-            numbers = ((float(at_s), float(value)) for at_s, value in each["values"])
+        for series in result:
+            numbers = ((float(at_s), float(value)) for at_s, value in series["values"])
             points = tuple((at_s, value) for at_s, value in numbers if math.isfinite(value))
             if points:
-                yield Drawn(query.panel, query.label.format(**each["metric"]), points)
+                yield Drawn(query.panel, query.label.format(**series["metric"]), points)
 
 
 def snapshot(server: Server) -> bytes:
-    """All that it kept, as a gzipped tar file with a folder `tsdb`."""
+    """All data of a Prometheus, as a gzipped tar file with a folder `tsdb`."""
     target = server.data / "snapshot.tar.gz"
     _run(server, ["snapshot", server.api, str(server.data / "tsdb"), str(target)])
     content = server.machine.read(target)

@@ -1,4 +1,4 @@
-"""Runs beside a Prometheus for lab/telemetry/tsdb.py: answers queries, or makes a snapshot of its store."""
+"""Runs on the machine of a Prometheus for lab/telemetry/tsdb.py: runs queries, or makes a snapshot of its store."""
 
 import io
 import json
@@ -12,7 +12,7 @@ TIMEOUT_S = 60
 
 
 def ask(url: str, fields: dict[str, Any]) -> Any:
-    """What the server's API answers to a form that is posted."""
+    """POST a form to the API of the server and return the data in its answer."""
     body = urllib.parse.urlencode(fields).encode()
     with urllib.request.urlopen(urllib.request.Request(url, body), timeout=TIMEOUT_S) as answer:
         return json.load(answer)["data"]
@@ -27,7 +27,7 @@ def ranges(base: str) -> None:
 
 
 def snapshot(base: str, store: str, target: str) -> None:
-    """Put the store as it is now into a tar file. It gets an empty `wal`, without which promtool refuses it."""
+    """Put the store as it is now into a tar file, with an empty `wal`, without which promtool refuses it."""
     name = ask(f"{base}/admin/tsdb/snapshot", {})["name"]
     with tarfile.open(target, "w:gz") as tar:
         tar.add(f"{store}/snapshots/{name}", "tsdb")

@@ -1,4 +1,4 @@
-"""Looks at what a cluster's machines take while it runs: by their kernels, and by their management controllers."""
+"""Reads the watts of the machines of a cluster while it runs, from their kernels and management controllers."""
 
 import json
 import threading
@@ -21,16 +21,16 @@ EVERY_S = 2.0
 _ASK_S = 30.0
 
 PLUG_CHIP = "power_meter/"
-"""Of the ACPI power meter, which measures the whole machine (Linux, Documentation/hwmon/acpi_power_meter.rst)."""
+"""Chip of the ACPI power meter, which measures the whole machine (Linux, Documentation/hwmon/acpi_power_meter.rst)."""
 CPU_LABEL = "cpu"
-"""What the labels of sensors of a processor begin with (Linux, Documentation/hwmon/smpro-hwmon.rst and xgene-hwmon)."""
+"""Labels of the sensors of a processor begin with this (Linux, Documentation/hwmon/smpro-hwmon.rst and xgene-hwmon)."""
 AT_THE_PLUG = (Source.METER, Source.BMC, Source.SENSORS)
-"""Whose word counts for a whole machine, the first that all machines have."""
+"""Sources for a whole machine, in order of preference: the first that all machines have is used."""
 
 
 @dataclass
 class WattMeter:
-    """The looks at one cluster's machines. unread: what could not be read, in sentences.
+    """Readings of the machines of one cluster. unread: what could not be read, in sentences.
 
     Nodes that share a kernel are one machine, called `machine`.
     """
@@ -42,12 +42,12 @@ class WattMeter:
     _counters: dict[str, tuple[float, dict[str, Counted]]] = field(default_factory=dict)
 
     def look(self) -> list[Reading]:
-        """What every machine says now. The first look at counters of energy says nothing yet."""
-        found: list[Reading] = []
+        """The watts of every machine now. The first look at energy counters gives no reading yet."""
+        readings: list[Reading] = []
         for name, host in self.hosts.items():
             try:
-                said = host.run(["python3", "-c", PROGRAM.read_text()], timeout_s=_ASK_S).stdout
-                found += self._of_kernel(name, json.loads(said))
+                output = host.run(["python3", "-c", PROGRAM.read_text()], timeout_s=_ASK_S).stdout
+                readings += self._of_kernel(name, json.loads(output))
             except (LabError, ValueError) as error:
                 self.unread.add(f"{name}: {error.what if isinstance(error, LabError) else error}")
         for bmc in self.bmcs:
@@ -57,21 +57,21 @@ class WattMeter:
             except LabError as error:
                 self.unread.add(f"{error.what}: {error.detail}".strip(": "))
                 continue
-            found.append(Reading((began_s + time.time()) / 2, watts, Source.BMC, Scope.MACHINE, bmc.node))
-        self.readings += found
-        return found
+            readings.append(Reading((began_s + time.time()) / 2, watts, Source.BMC, Scope.MACHINE, bmc.node))
+        self.readings += readings
+        return readings
 
-    def _of_kernel(self, node: str, said: Mapping[str, Any]) -> Iterator[Reading]:
-        self.unread |= {f"{node}: {sentence}" for sentence in said["unread"]}
-        at_s, scopes = float(said["at_s"]), defaultdict[Scope, float](float)
-        for label, watts in said["sensors"].items():
+    def _of_kernel(self, node: str, answer: Mapping[str, Any]) -> Iterator[Reading]:
+        self.unread |= {f"{node}: {sentence}" for sentence in answer["unread"]}
+        at_s, scopes = float(answer["at_s"]), defaultdict[Scope, float](float)
+        for label, watts in answer["sensors"].items():
             scope = scope_of(label)
             if scope is None:
-                self.unread.add(f"{node}: nobody knows what {label} measures")
+                self.unread.add(f"{node}: it is not known what the sensor {label} measures")
             else:
                 scopes[scope] += float(watts)
         yield from (Reading(at_s, watts, Source.SENSORS, scope, node) for scope, watts in scopes.items())
-        now = {zone: Counted(*counted) for zone, counted in said["rapl"].items()}
+        now = {zone: Counted(*counted) for zone, counted in answer["rapl"].items()}
         before_s, before = self._counters.get(node, (at_s, {}))
         if now and before and at_s > before_s:
             yield Reading(at_s, rapl_watts(before, now, at_s - before_s), Source.RAPL, Scope.CPU, node)
@@ -79,7 +79,7 @@ class WattMeter:
 
     @contextmanager
     def looking(self, every_s: float = EVERY_S) -> Iterator[None]:
-        """Look again and again beside whatever the block does, and once at its end."""
+        """Look regularly while the block runs, and once at its end."""
         over = threading.Event()
 
         def go_on() -> None:
@@ -97,23 +97,23 @@ class WattMeter:
             self.look()
 
     def energies(self, window: tuple[float, float], idle: tuple[float, float] | None = None) -> list[Energy]:
-        """Of each machine by each source, over a window of load; idle: one before it. What does not cover them is left
-        out, and `unread` says so.
+        """The energy of each machine by each source, over a window of load; idle: a window before it. Readings that do
+        not cover the windows are left out and named in `unread`.
         """
         groups: dict[tuple[str, Source, Scope], list[Reading]] = {}
         for reading in self.readings:
             groups.setdefault((reading.node, reading.source, reading.scope), []).append(reading)
-        found = []
+        energies = []
         for (node, source, scope), readings in groups.items():
             try:
-                found.append(energy(readings, window, idle))
+                energies.append(energy(readings, window, idle))
             except LabBroken as error:
                 self.unread.add(f"{node}: {scope} by {source}: {error.what}: {error.detail}")
-        return found
+        return energies
 
 
 def meter_of(cluster: Cluster, bmcs: Sequence[Bmc]) -> WattMeter:
-    """A meter of the machines of a cluster that have daemons; SpecError for a controller of a machine it has not."""
+    """A meter of the machines of a cluster that have daemons; SpecError for a controller of an unknown machine."""
     working = {node.name for node in cluster.spec.nodes if node.has_daemons}
     hosts = {name: host for name, host in cluster.hosts.items() if name in working}
     machines = {name: host for name, host in hosts.items() if has_own_kernel(host)}
@@ -122,22 +122,22 @@ def meter_of(cluster: Cluster, bmcs: Sequence[Bmc]) -> WattMeter:
     if unknown := sorted({bmc.node for bmc in bmcs} - machines.keys()):
         known = ", ".join(sorted(machines))
         raise SpecError(
-            "management controllers of machines that are not there", f"node: got {', '.join(unknown)}", known
+            "management controllers of unknown machines", f"node: got {', '.join(unknown)}", f"known: {known}"
         )
     return WattMeter(machines, bmcs)
 
 
 def scope_of(label: str) -> Scope | None:
-    """What a kernel's sensor, `chip/label`, measures; None where that is not known."""
+    """What a sensor of the kernel, `chip/label`, measures; None if that is not known."""
     if label.startswith(PLUG_CHIP):
         return Scope.MACHINE
     return Scope.CPU if label.partition("/")[2].lower().startswith(CPU_LABEL) else None
 
 
 def at_the_plug(energies: Sequence[Energy], machines: Sequence[str]) -> list[Energy]:
-    """One sound measurement for each machine as a whole, all by one source; empty where a machine has none."""
+    """One sound measurement of each whole machine, all from one source; empty if a machine has none."""
     for source in AT_THE_PLUG:
-        own = {each.node: each for each in energies if each.source is source and each.scope is Scope.MACHINE}
+        own = {item.node: item for item in energies if item.source is source and item.scope is Scope.MACHINE}
         if machines and all(name in own and own[name].measured for name in machines):
             return [own[name] for name in machines]
     return []

@@ -1,6 +1,6 @@
-"""Reads what a kernel says of power: a program of its own, since it runs on the hosts. It keeps to what Python 3.7 has.
+"""Reads the power readings of a kernel. A separate program, since it runs on the hosts; it works with Python 3.7.
 
-Printed as JSON: {at_s, sensors: {chip/label: W}, rapl: {package: [uJ, uJ where it begins again]}, unread: [sentences]}.
+Printed as JSON: {at_s, sensors: {chip/label: W}, rapl: {package: [uJ, uJ at which it wraps]}, unread: [sentences]}.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 def sensors(root: Path) -> dict[str, float]:
     """`chip/label` -> watts of each power sensor (hwmon, Documentation/hwmon/sysfs-interface.rst).
 
-    power*_average where there is one, else power*_input, both in microwatts. Empty where no chip measures power.
+    power*_average if there is one, else power*_input, both in microwatts. Empty if no chip measures power.
     """
     found: dict[str, float] = {}
     for chip in sorted(root.glob("class/hwmon/hwmon*")):
@@ -27,9 +27,9 @@ def sensors(root: Path) -> dict[str, float]:
 
 
 def rapl(root: Path) -> tuple[dict[str, list[int]], list[str]]:
-    """(package -> [its counter, where it begins again], what may not be read) (powercap, Documentation/power/powercap).
+    """(package -> [its counter, where it wraps], what may not be read) (powercap, Documentation/power/powercap).
 
-    Only whole packages, `intel-rapl:N`: their parts, `intel-rapl:N:M`, are in them.
+    Only whole packages, `intel-rapl:N`, which include their parts, `intel-rapl:N:M`.
     """
     found: dict[str, list[int]] = {}
     unread: list[str] = []
@@ -44,7 +44,7 @@ def rapl(root: Path) -> tuple[dict[str, list[int]], list[str]]:
 
 
 def text(path: Path) -> str:
-    """A file's stripped text; empty where it cannot be read."""
+    """The stripped text of a file; empty if it cannot be read."""
     try:
         return path.read_text().strip()
     except OSError:
@@ -52,7 +52,7 @@ def text(path: Path) -> str:
 
 
 def main(root: str) -> None:
-    """Print what the tree below `root` says now."""
+    """Print the current readings of the tree below `root`."""
     counters, unread = rapl(Path(root))
     told = {"at_s": time.time(), "sensors": sensors(Path(root)), "rapl": counters, "unread": unread}
     json.dump(told, sys.stdout)

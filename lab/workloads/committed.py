@@ -1,6 +1,6 @@
-"""Transactions whose acknowledgements outlive the server's power, and whether they are in the database afterwards.
+"""Commits database transactions through a power cut of the server, and checks afterwards which of them survived.
 
-Each writes one row into two tables; a transaction of which half is there is as wrong as one that is lost.
+Each transaction writes one row into two tables. Half a transaction is as wrong as a lost one.
 """
 
 import hashlib
@@ -22,12 +22,12 @@ _SHOWN = 5
 
 
 def value_of(number: int) -> str:
-    """What a transaction writes. It follows from its number, so that a made-up row is noticed."""
+    """The value that a transaction writes. It is derived from its number, so that a made-up row is noticed."""
     return hashlib.sha256(str(number).encode()).hexdigest()
 
 
 def statement(number: int) -> str:
-    """One transaction, in one line, that answers with its number when it is committed."""
+    """One transaction in one line. It answers with its number once it is committed."""
     rows = f"VALUES ({number}, '{value_of(number)}')"
     inserts = "; ".join(f"INSERT INTO {table} {rows}" for table in TABLES)
     return f"START TRANSACTION; {inserts}; COMMIT; SELECT {number};"
@@ -35,7 +35,7 @@ def statement(number: int) -> str:
 
 @dataclass(frozen=True)
 class LedgerFaults:
-    """What is wrong with a ledger that was read back, as numbers of transactions."""
+    """What is wrong with a ledger that was read back, by transaction number."""
 
     lost: tuple[int, ...]
     half: tuple[int, ...]
@@ -48,7 +48,7 @@ class LedgerFaults:
 
 
 def compare(begun: int, acknowledged: Sequence[int], tables: Sequence[Sequence[Sequence[str]]]) -> LedgerFaults:
-    """Compare acknowledgements with the tables. begun: how many were sent; tables: rows (number, value) of each."""
+    """Compare acknowledgements with the tables. begun: transactions sent; tables: rows (number, value) of each table."""
     held = [{int(number): value for number, value in rows} for rows in tables]
     everywhere = set(held[0]).intersection(*held[1:])
     anywhere = set(held[0]).union(*held[1:])
@@ -68,7 +68,7 @@ def compare(begun: int, acknowledged: Sequence[int], tables: Sequence[Sequence[S
 
 @dataclass
 class Ledger:
-    """Commits transactions and remembers them. clients: hosts that keep their power, one worker for each entry."""
+    """Commits transactions and remembers them. clients: hosts that keep their power, with one worker per entry."""
 
     database: MariaDb
     clients: Sequence[Host]
@@ -85,7 +85,7 @@ class Ledger:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Commit from every client until the block ends; clients end silently when the server goes away."""
+        """Commit from every client until the block ends; a client ends silently when the server goes away."""
         channels = [host.channel(self.database.remote_argv(USER)) for host in self.clients]
         workers = [threading.Thread(target=self._work, args=(channel,), daemon=True) for channel in channels]
         for worker in workers:
@@ -105,7 +105,7 @@ class Ledger:
             try:
                 answer = channel.ask(statement(number).encode(), timeout_s=_ANSWER_S)
             except (CommandFailed, CommandTimedOut):
-                return  # the server is gone: nobody knows whether this one was committed
+                return  # the server is gone: it is unknown whether this transaction was committed
             if answer == str(number).encode():
                 with self._lock:
                     self.acknowledged.append(number)
@@ -116,7 +116,7 @@ class Ledger:
             return self.begun - 1
 
     def read_back(self) -> LedgerFaults:
-        """What the server has now; CommandFailed where it cannot read its own tables."""
+        """What the server has now; CommandFailed if it cannot read its own tables."""
         tables = [self.database.query(f"SELECT number, value FROM {DATABASE}.{table}") for table in TABLES]
         return compare(self.begun, self.acknowledged, tables)
 

@@ -1,4 +1,4 @@
-"""fio on a host of the lab, against an RBD image or a RADOS pool: a job goes in, its result comes out."""
+"""Runs fio jobs on a host of the lab, against an RBD image, a RADOS pool or a device, and parses their results."""
 
 import json
 import signal
@@ -19,9 +19,9 @@ LOG = "log"
 
 @dataclass(frozen=True)
 class FioJob:
-    """A job of fio. pattern: fio's `rw`; runtime_s: 0 ends after size_bytes.
+    """A job of fio. pattern: fio's `rw`; runtime_s: 0 ends the job after size_bytes.
 
-    target: image for the engine `rbd`, a device's path for those that know nothing of Ceph, which go past its cache.
+    target: the image for the engine `rbd`; for engines that do not use Ceph the path of a device (direct I/O).
 
     options: ceph options of this client only (`rbd_cache`); more: further options of fio; timed: log when each
     operation ends (`RunningFio.progress`); client: its name in Ceph.
@@ -44,7 +44,7 @@ class FioJob:
     client: str = "client.admin"
 
     def settings(self) -> dict[str, str]:
-        """fio's options, except the name and where results go."""
+        """fio's options, without the job name and the output file."""
         ceph = {"clientname": self.client.removeprefix("client."), "pool": self.pool}
         device = {"filename": self.target, "direct": "1"}
         given: dict[str, str] = {
@@ -68,22 +68,22 @@ class FioJob:
         """fio's command line."""
         given = {"name": self.name, **self.settings(), "output-format": "json", "output": str(output)}
         if self.timed:
-            # One line for each operation: averages would be as coarse as the time that they are taken over.
+            # One line for each operation: averages would be only as fine as their interval.
             given |= {"write_iops_log": str(output.with_name(LOG)), "per_job_logs": "0", "log_unix_epoch": "1"}
         return ["fio", *(f"--{key}={value}" for key, value in given.items())]
 
     def file(self) -> str:
         """The job as a file for fio, without a log."""
-        # Threads, because a process of fio's own would leave the session of its server and outlive it.
+        # Threads, because a process forked by fio would leave the session of its server and outlive it.
         given = {**self.settings(), "thread": "1"}
         return "\n".join([f"[{self.name}]", *(f"{key}={value}" for key, value in given.items())]) + "\n"
 
 
 @dataclass(frozen=True)
 class Done:
-    """What one direction of a job did. latency_mean_s: as the submitter saw it.
+    """The result of one direction of a job. latency_mean_s: total latency, from submission to completion.
 
-    iops_stddev, iops_samples: of its rates, each over half a second. latency_p99_s: None where fio does not say.
+    iops_stddev, iops_samples: of IOPS samples over half a second each. latency_p99_s: None if fio does not report it.
     """
 
     operations: int
@@ -109,7 +109,8 @@ NOTHING = Done(0, 0, 0.0, 0.0, 0.0)
 class FioResult:
     """Both directions of a job; one that did nothing has zero operations.
 
-    began_s: when it began, by its host's clock, in seconds since the epoch; 0 where fio does not say (before 3.36).
+    began_s: when it began, by the clock of its host, in seconds since the epoch; 0 if fio does not report it (before
+    3.36).
     """
 
     read: Done
@@ -126,18 +127,18 @@ class FioResult:
 
     @property
     def latency_mean_s(self) -> float:
-        """Of the operations of both directions together; 0 without any."""
+        """Mean latency of the operations of both directions together; 0 without any."""
         both = sum(done.latency_mean_s * done.operations for done in (self.read, self.write))
         return both / self.operations if self.operations else 0.0
 
     @property
     def main(self) -> Done:
-        """The direction that did more."""
+        """The direction with more operations."""
         return max(self.read, self.write, key=lambda done: done.operations)
 
 
 def parse(text: bytes) -> FioResult:
-    """Read what `--output-format=json` wrote; LabBroken when it is not that, or fio itself reports an error."""
+    """Parse the output of `--output-format=json`; LabBroken if it is not JSON, or if fio reports an error."""
     words, job = split_output(text)
     if int(job["error"]) != 0:
         raise LabBroken(f"fio ended with error {job['error']}", words)
@@ -145,7 +146,7 @@ def parse(text: bytes) -> FioResult:
 
 
 def parse_each(text: bytes) -> dict[str, FioResult]:
-    """As `parse`, of several jobs that fio reports apart: result by name."""
+    """As `parse`, for several jobs that fio reports separately: job name -> result."""
     words, jobs = _split(text)
     if failed := [f"{job['jobname']} ended with error {job['error']}" for job in jobs if int(job["error"]) != 0]:
         raise LabBroken(f"{len(failed)} of {len(jobs)} jobs of fio failed", "\n".join([*failed, words]))
@@ -153,7 +154,7 @@ def parse_each(text: bytes) -> dict[str, FioResult]:
 
 
 def split_output(text: bytes) -> tuple[str, Mapping[str, Any]]:
-    """(warnings of librados and fio, the job) of what `--output-format=json` wrote; LabBroken without a job."""
+    """(warnings of librados and fio, the job) from the output of `--output-format=json`; LabBroken without a job."""
     words, jobs = _split(text)
     return words, jobs[0]
 
@@ -190,7 +191,7 @@ def _direction(job: Mapping[str, Any], name: str) -> Done:
 
 
 def _percentiles(side: Mapping[str, Any]) -> Mapping[str, Any]:
-    """fio's percentiles of the time to completion, in nanoseconds, by "99.000000"."""
+    """fio's percentiles of completion latency: "99.000000" -> nanoseconds."""
     return dict(side.get("clat_ns", {}).get("percentile", {}))
 
 
@@ -201,41 +202,41 @@ class Progress:
     times_s: Sequence[float]
 
     def between(self, began_s: float, ended_s: float) -> float:
-        """Operations that ended in a stretch of time; LabBroken where the log does not cover it."""
+        """Operations that ended within a period; LabBroken if the log does not cover it."""
         if not len(self.times_s) or began_s < self.times_s[0] or ended_s > self.times_s[-1]:
             raise LabBroken(
-                "fio's log does not cover what was measured",
-                f"asked for {began_s:.1f} to {ended_s:.1f}, logged {self.times_s[:1]} to {self.times_s[-1:]}",
+                "the log of fio does not cover the measured period",
+                f"wanted {began_s:.1f} to {ended_s:.1f}, logged {self.times_s[:1]} to {self.times_s[-1:]}",
             )
         return float(bisect_right(self.times_s, ended_s) - bisect_right(self.times_s, began_s))
 
 
 def parse_progress(text: str) -> Progress:
-    """Read fio's log of single operations: `time in ms, ...`, a line each, of all directions and jobs."""
+    """Parse fio's log of single operations: one line `time in ms, ...` for each, of all directions and jobs."""
     return Progress(sorted(int(line.partition(",")[0]) / 1000 for line in text.splitlines()))
 
 
 @dataclass(frozen=True)
 class RunningProgram:
-    """The running program of a load. process: what its cost is accounted to; log: file with what it prints."""
+    """The running program of a load. process: the process that is metered; log: the file with its output."""
 
     host: Host
     process: HostProcess
     log: PurePosixPath
 
     def await_end(self, timeout_s: float, program: str) -> None:
-        """Wait for its end; kill it and raise LabBroken, with what it printed, where it does not end in time."""
+        """Wait for it to end; if it does not end in time, kill it and raise LabBroken with its output."""
         if not self.process.wait(timeout_s):
             self.kill()
             raise LabBroken(f"{program} did not end within {timeout_s:g} s on {self.host.name}", self.words())
 
     def kill(self) -> None:
-        """End it without a result; does nothing when it has ended."""
+        """End it without a result; does nothing if it has ended."""
         self.process.signal(signal.SIGKILL)
 
     @contextmanager
     def killed_on_error(self) -> Iterator[Self]:
-        """It is killed where the block raises."""
+        """Kill it if the block raises."""
         try:
             yield self
         except BaseException:
@@ -243,7 +244,7 @@ class RunningProgram:
             raise
 
     def words(self) -> str:
-        """The end of what it printed."""
+        """The last 2000 characters of its output."""
         return self.host.read(self.log).decode(errors="replace")[-2000:] if self.host.exists(self.log) else ""
 
 
@@ -255,7 +256,7 @@ class RunningFio(RunningProgram):
     socket: PurePosixPath
 
     def finish(self, *, timeout_s: float = _END_S) -> FioResult:
-        """Wait for its end and read its result; LabBroken, with what it printed, when it failed."""
+        """Wait for it to end and read its result; LabBroken, with its output, if it failed."""
         self.await_end(timeout_s, "fio")
         if not self.host.exists(self.output):
             raise LabBroken(f"fio left no result on {self.host.name}", self.words())
@@ -270,9 +271,9 @@ class RunningFio(RunningProgram):
 
 
 def start(host: Host, job: FioJob, *, cluster_of: Host | None = None) -> RunningFio:
-    """Start a job on a host, with a ceph.conf and an admin socket of its own.
+    """Start a job on a host, with its own ceph.conf and admin socket.
 
-    cluster_of: a host of another cluster, which is loaded instead of the host's own.
+    cluster_of: a host of another cluster, which is loaded instead of the cluster of this host.
     """
     base = folder(host, "fio", job.name if cluster_of is None else "beside")
     socket = base / "s"
@@ -294,7 +295,7 @@ def folder(host: Host, *parts: str) -> PurePosixPath:
 
 
 def configure(host: Host, base: PurePosixPath, options: Mapping[str, str]) -> dict[str, str]:
-    """Write the host's ceph.conf with these options for a client; returns the environment that names it."""
+    """Write a copy of the host's ceph.conf with these client options; returns the environment that selects it."""
     lines = [
         host.read(conf.conf_path(host)).decode(),
         "[client]",
@@ -306,7 +307,7 @@ def configure(host: Host, base: PurePosixPath, options: Mapping[str, str]) -> di
 
 
 def _reaching(other: Host, host: Host, base: PurePosixPath) -> dict[str, str]:
-    """Options by which a client on one host reaches the cluster of another host."""
+    """Options with which a client on one host reaches the cluster of another host."""
     text = other.read(conf.conf_path(other)).decode()
     settings = dict(line.split(" = ", 1) for line in text.splitlines() if line.startswith(("fsid = ", "mon_host = ")))
     keyring = base / "keyring"

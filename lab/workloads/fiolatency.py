@@ -1,4 +1,4 @@
-"""Latency over time by fio's own histograms: of each window how many operations ended, their mean and percentiles."""
+"""Latency over time from fio's histogram log: operations completed in each window, their mean and percentiles."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from cephlab.lab.base.errors import LabBroken
 
 PREFIX = "latency"
 BINS = 29 * 64
-"""FIO_IO_U_PLAT_NR in fio's stat.h: groups times values of a group, since fio 3.0."""
+"""FIO_IO_U_PLAT_NR in fio's stat.h: number of groups times values per group, since fio 3.0."""
 _BITS = 6
 """FIO_IO_U_PLAT_BITS."""
 MEDIAN, P99 = 0.5, 0.99
@@ -20,7 +20,7 @@ MEDIAN, P99 = 0.5, 0.99
 
 @dataclass(frozen=True)
 class Window:
-    """A stretch of a job. began_s, ended_s: since the epoch; mean_s, p50_s, p99_s: NaN where nothing ended."""
+    """A period of a job. began_s, ended_s: since the epoch; mean_s, p50_s, p99_s: NaN if no operation ended in it."""
 
     began_s: float
     ended_s: float
@@ -31,12 +31,12 @@ class Window:
 
     @property
     def rate(self) -> float:
-        """Operations a second."""
+        """Operations per second."""
         return self.operations / (self.ended_s - self.began_s)
 
 
 def options(base: PurePosixPath, window_s: float) -> Mapping[str, str]:
-    """fio's options that make it log a histogram of each window. base: the folder for the log."""
+    """Options that make fio log a histogram for each window. base: the folder for the log."""
     return {
         "write_hist_log": str(base / PREFIX),
         "log_hist_msec": str(round(window_s * 1000)),
@@ -46,12 +46,12 @@ def options(base: PurePosixPath, window_s: float) -> Mapping[str, str]:
 
 
 def log_of(base: PurePosixPath) -> PurePosixPath:
-    """Where fio writes it."""
+    """The path of the histogram log."""
     return base / f"{PREFIX}_clat_hist.log"
 
 
 def bin_ns(index: int) -> float:
-    """The middle of a bin in nanoseconds, as `plat_idx_to_val` of fio's stat.c has it."""
+    """The middle of a bin in nanoseconds, as computed by `plat_idx_to_val` in fio's stat.c."""
     if index < 2 << _BITS:
         return float(index)
     shift = (index >> _BITS) - 1
@@ -62,11 +62,11 @@ _BIN_NS: NDArray[np.float64] = np.asarray([bin_ns(index) for index in range(BINS
 
 
 def windows(text: str, began_s: float, ended_s: float, window_s: float) -> tuple[Window, ...]:
-    """The windows of a job that ran from began_s to ended_s, since the epoch; empty ones fill what fio did not log.
+    """The windows of a job that ran from began_s to ended_s, since the epoch; empty windows fill what fio did not log.
 
-    text: fio's log, a line a window: `time in ms, direction, block size, BINS counts`. fio ends a window with the first
-    operation after its time, so they are a little longer than window_s. On a busy machine it may end two in the same
-    millisecond, which are one here. LabBroken for another form.
+    text: fio's log, one line per window: `time in ms, direction, block size, BINS counts`. fio ends a window with the
+    first operation after its time, so windows are a little longer than window_s. On a busy machine it may end two in
+    the same millisecond; they are merged here. LabBroken for any other format.
     """
     counted: dict[float, NDArray[np.float64]] = {}
     for line in text.splitlines():
@@ -83,7 +83,7 @@ def windows(text: str, began_s: float, ended_s: float, window_s: float) -> tuple
 
 
 def filled(known: Sequence[Window], began_s: float, ended_s: float, window_s: float) -> tuple[Window, ...]:
-    """The windows of a job from began_s to ended_s, with empty ones where none is known."""
+    """The windows of a job from began_s to ended_s, with empty windows in the gaps."""
     made: list[Window] = []
     for window in known:
         made += [*_empty(made[-1].ended_s if made else began_s, window.began_s, window_s), window]
@@ -91,11 +91,11 @@ def filled(known: Sequence[Window], began_s: float, ended_s: float, window_s: fl
 
 
 _ROUNDING = 1e-6
-"""Of times since the epoch, as a share of a window."""
+"""Rounding error of times since the epoch, as a share of a window."""
 
 
 def _empty(began_s: float, ended_s: float, window_s: float) -> list[Window]:
-    """Windows without an operation, where there is room for whole ones."""
+    """Windows without an operation: as many whole ones as fit."""
     count = math.floor((ended_s - began_s) / window_s + _ROUNDING) if ended_s > began_s else 0
     return [Window(began_s + i * window_s, began_s + (i + 1) * window_s, 0) for i in range(count)]
 
@@ -104,9 +104,9 @@ def _parsed(line: str) -> tuple[float, NDArray[np.float64]]:
     try:
         words = np.asarray(line.split(","), dtype=float)
     except ValueError as error:
-        raise LabBroken("fio's histogram log has another form", line[:200]) from error
+        raise LabBroken("the format of fio's histogram log is not known", line[:200]) from error
     if len(words) < BINS + 3:
-        raise LabBroken("fio's histogram log has another form", f"{len(words)} fields, {BINS + 3} wanted: {line[:200]}")
+        raise LabBroken("the format of fio's histogram log is not known", f"{len(words)} fields, {BINS + 3} wanted: {line[:200]}")
     return float(words[0]), words[-BINS:]
 
 

@@ -1,9 +1,9 @@
-"""Several fio jobs at one time: by fio's client/server where hosts reach each other's sockets, else side by side.
+"""Runs several fio jobs at the same time: with fio's client/server if the hosts reach each other's sockets, else apart.
 
-One fio, the client, starts jobs on several hosts at one moment, and gathers the results of each and all.
+One fio, the client, starts the jobs on several hosts at the same moment, and gathers the results of each and of all.
 
-A server of fio obeys everybody who reaches it. So each listens on a UNIX socket below the run's folder on its host,
-which only its user can enter, and the one client reaches it through ssh. A server ends with this process.
+A fio server obeys everybody who can connect. So each listens on a UNIX socket below the run's folder on its host, which
+only its user can enter, and the one client connects through ssh. A server ends with this process.
 """
 
 import json
@@ -25,14 +25,14 @@ Jobs = Sequence[tuple[Host, FioJob]]
 
 _EVERYONE = "All clients"
 _SHORT_S = 60.0
-_STARTED_S = 60.0  # of an emulated fio on a busy machine
+_STARTED_S = 60.0  # long enough for an emulated fio on a busy machine
 _WORDS = 2000
 _ENDED = re.compile(r"client <s(\d+)>: exited with|client: host=s(\d+) disconnected|client s(\d+) timed out")
 
 
 @runtime_checkable
 class Reaching(Protocol):
-    """A host from which UNIX sockets of others can be reached."""
+    """A host from which UNIX sockets of other hosts can be reached."""
 
     def reaching(self, other: Host, path: PurePosixPath, near: PurePosixPath) -> AbstractContextManager[None]:
         """While the block lasts, `near` on this host is a socket that leads to `path` on the other one."""
@@ -41,7 +41,7 @@ class Reaching(Protocol):
 
 @dataclass(frozen=True)
 class ClientReport:
-    """What a client of fio reported: of each job by its place among them, and of all together."""
+    """The report of a fio client: result of each job by its index, and of all jobs together."""
 
     results: Mapping[int, FioResult]
     failed: Mapping[int, str]
@@ -49,7 +49,7 @@ class ClientReport:
 
 
 def serves(hosts: Sequence[Host]) -> bool:
-    """Whether one client can run jobs on these hosts: they reach each other's sockets, and have one version of fio.
+    """Whether one client can run jobs on these hosts: they reach each other's sockets and have the same fio version.
 
     A client and a server of different versions refuse each other.
     """
@@ -63,7 +63,7 @@ def serves(hosts: Sequence[Host]) -> bool:
 
 
 def _by_client(jobs: Jobs, timeout_s: float) -> ClientReport:
-    """Run each job on its host, started by one client, to the end of the last. The client runs on the first host."""
+    """Run each job on its host, started by one client on the first host, and wait for the last to end."""
     lead = jobs[0][0]
     with ExitStack() as undo:
         base = fio.folder(lead, "fio", "client")
@@ -74,27 +74,27 @@ def _by_client(jobs: Jobs, timeout_s: float) -> ClientReport:
             lead.push(job.file().encode(), base / f"j{place}")
         output = base / "out.json"
         done = lead.run(client_argv(len(jobs), output), cwd=base, timeout_s=timeout_s, check=False)
-        said = lead.read(output).decode(errors="replace") if lead.exists(output) else ""
-    return parse(done.stdout + done.stderr + said, len(jobs))
+        written = lead.read(output).decode(errors="replace") if lead.exists(output) else ""
+    return parse(done.stdout + done.stderr + written, len(jobs))
 
 
 def client_argv(count: int, output: PurePosixPath) -> list[str]:
-    """The client's command line: servers are s0, s1 ... in its working directory, their jobs j0, j1 ...
+    """The command line of the client: servers are s0, s1 ... in its working directory, their jobs j0, j1 ...
 
-    It never asks for their progress: it would give up on a server that takes five seconds to answer.
+    It never asks for their progress, since it would give up on a server that takes five seconds to answer.
     """
-    each = [word for place in range(count) for word in (f"--client=sock:s{place}", f"j{place}")]
-    return ["fio", "--eta=never", "--output-format=json", f"--output={output}", *each]
+    clients = [word for place in range(count) for word in (f"--client=sock:s{place}", f"j{place}")]
+    return ["fio", "--eta=never", "--output-format=json", f"--output={output}", *clients]
 
 
 def server_argv(socket: PurePosixPath) -> list[str]:
-    """A server's command line: without `sock:` it would listen on every address of its host."""
+    """The command line of a server: without `sock:` it would listen on every address of its host."""
     return ["fio", f"--server=sock:{socket}"]
 
 
 def _serve(jobs: Jobs, undo: ExitStack) -> list[PurePosixPath]:
     """Start a server for each job; returns their sockets."""
-    # A server ignores the end of its input and is killed after a while: so close all of them at the same time.
+    # A server ignores the end of its input and is killed after a while, so close all servers at the same time.
     channels = undo.enter_context(_closing())
     sockets = []
     for place, (host, job) in enumerate(jobs):
@@ -121,19 +121,19 @@ def _closing() -> Iterator[list[Channel]]:
 def _wait_listening(host: Host, socket: PurePosixPath, channel: Channel) -> None:
     def listens() -> bool:
         if not channel.alive():
-            raise LabBroken(f"fio's server on {host.name} ended", str(socket))
+            raise LabBroken(f"the fio server on {host.name} ended", str(socket))
         return host.exists(socket)
 
-    clock.wait(listens, bool, what=f"fio's server on {host.name}", timeout_s=_STARTED_S, interval_s=0.05)
+    clock.wait(listens, bool, what=f"the fio server on {host.name}", timeout_s=_STARTED_S, interval_s=0.05)
 
 
 def parse(text: str, count: int) -> ClientReport:
-    """Read what a client wrote for `count` jobs: messages of all programs, then JSON; LabBroken without it."""
+    """Parse the output of a client for `count` jobs: messages of all programs, then JSON; LabBroken without JSON."""
     start = text.find("{\n")
     try:
         stats: Sequence[Mapping[str, Any]] = json.JSONDecoder().raw_decode(text[max(start, 0) :])[0]["client_stats"]
     except (json.JSONDecodeError, KeyError) as error:
-        raise LabBroken("fio's client wrote no result", text[-_WORDS:]) from error
+        raise LabBroken("the fio client wrote no result", text[-_WORDS:]) from error
     words = text[:start].strip()[-_WORDS:]
     ended = {int(number) for match in _ENDED.finditer(words) for number in match.groups() if number is not None}
     results, everyone = {}, None
@@ -148,10 +148,10 @@ def parse(text: str, count: int) -> ClientReport:
 
 @dataclass(frozen=True)
 class Together:
-    """Results of jobs that ran at one time, each by its place among them.
+    """Results of jobs that ran at the same time, each by its index.
 
-    failed: reasons of those without a result; everyone: fio's own sum of all, None where they ran side by side or one
-    failed.
+    failed: why a job has no result; everyone: the sum of all jobs as reported by fio, None if they ran without a fio
+    server or if one failed.
     """
 
     jobs: Jobs
@@ -160,20 +160,20 @@ class Together:
     everyone: FioResult | None = None
 
     def on(self, place: int) -> str:
-        """Name of a job's host."""
+        """Name of the host of a job."""
         return self.jobs[place][0].name
 
     def require(self) -> list[FioResult]:
-        """All results in the jobs' order; LabBroken names the hosts whose job failed."""
+        """All results in the order of the jobs; LabBroken names the hosts whose job failed."""
         if self.failed:
             names = ", ".join(self.on(place) for place in self.failed)
-            words = "\n".join(f"{self.on(place)}: {said}" for place, said in self.failed.items())
+            words = "\n".join(f"{self.on(place)}: {reason}" for place, reason in self.failed.items())
             raise LabBroken(f"fio failed on {names}", words)
         return [self.results[place] for place in range(len(self.jobs))]
 
 
 def run(jobs: Jobs, *, timeout_s: float) -> Together:
-    """Run each job on its host, all at one time, to the end of the last."""
+    """Run each job on its host, all at the same time, and wait for the last to end."""
     if len(jobs) > 1 and serves([host for host, _ in jobs]):
         report = _by_client(jobs, timeout_s)
         return Together(jobs, report.results, report.failed, report.everyone)

@@ -1,4 +1,4 @@
-"""fio as a second witness on RBD: it writes blocks with checksums, remembers which, and later reads all of them."""
+"""fio as a second, independent check on RBD: it writes blocks with checksums and later reads all of them back."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _VERIFY_S = 300.0
 
 @dataclass(frozen=True)
 class Witness:
-    """What fio writes: random blocks of an image, none twice, at a limited rate so that it lasts for a whole change.
+    """What fio writes: random blocks of an image, each once, at a limited rate so that they last for a whole change.
 
-    node: where it runs; rate_iops: at most; an image of size_bytes must not be full before the end. data_pool: where
-    the image keeps its data, if not in `pool`.
+    node: where it runs; rate_iops: largest rate; size_bytes: of the image, which must not be full before the end;
+    data_pool: the pool for the data of the image, if not `pool`.
     """
 
     pool: str
@@ -55,7 +55,7 @@ class Witness:
 
 @dataclass
 class FioVerify:
-    """Call prepare, then `running()` around what happens meanwhile, then verify, then clean."""
+    """Call prepare, then `running()` around the events to survive, then verify, then clean."""
 
     cluster: Cluster
     recorder: Recorder
@@ -67,7 +67,7 @@ class FioVerify:
         return str(self.cluster.hosts[self.witness.node].directory / "fioverify")
 
     def prepare(self) -> None:
-        """Make the image, and the folder for fio's state."""
+        """Create the image, and the folder for fio's state."""
         witness = self.witness
         host = self.cluster.hosts[witness.node]
         host.make_directory(host.directory / "fioverify")
@@ -75,12 +75,12 @@ class FioVerify:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """fio writes inside the block; its result is in the history afterwards."""
+        """Let fio write during the block; its result is in the history afterwards."""
         host = self.cluster.hosts[self.witness.node]
         job = self.witness.job(self._folder, do_verify="0", rate_iops=str(self.witness.rate_iops))
         before = self._objects()
         with fio.start(host, job).killed_on_error() as running:
-            # fio only covers what happens after its first write.
+            # fio covers only events after its first write.
             clock.wait(
                 self._objects,
                 lambda now: now > before,
@@ -95,14 +95,14 @@ class FioVerify:
         self.written = self._note("writing", read_tally(self._output(running, _STOP_S)), running).written
 
     def verify(self) -> None:
-        """Read back every block that fio had written, and observe that each is whole."""
+        """Read back every block that fio wrote, and observe that each one is intact."""
         host = self.cluster.hosts[self.witness.node]
-        # fio 3.41 would read back some that it had drawn and not written, when it was told to stop.
+        # When told to stop, fio 3.41 has chosen blocks that it did not write, and would read those back too.
         count = str(max(1, self.written))
         job = self.witness.job(self._folder, verify_only="1", verify_state_load="1", number_ios=count)
         running = fio.start(host, job)
         tally = self._note("reading back", read_tally(self._output(running, _VERIFY_S)), running)
-        # fio stops in the middle of up to _DEPTH operations. Its state marks those as maybe not written.
+        # fio stops during up to _DEPTH operations. Its state marks those as possibly not written.
         least = max(1, self.written - _DEPTH)
         self.recorder.witness("blocks that fio read back", got=tally.read, least=least)
 
@@ -118,14 +118,14 @@ class FioVerify:
         return running.host.read(running.output) if running.host.exists(running.output) else b""
 
     def _note(self, what: str, tally: Tally, running: RunningFio) -> Tally:
-        said = "" if tally.error == 0 else running.words()
-        self.recorder.observe(f"error that fio ended {what} with", got=tally.error, wanted=0, said=said)
+        words = "" if tally.error == 0 else running.words()
+        self.recorder.observe(f"error that fio ended {what} with", got=tally.error, wanted=0, said=words)
         return tally
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What fio did. error: errno; EILSEQ, 84, is a block that does not hold what was written."""
+    """What fio did. error: errno; EILSEQ (84) means a block with other content than was written."""
 
     error: int
     written: int
@@ -133,6 +133,6 @@ class Tally:
 
 
 def read_tally(text: bytes) -> Tally:
-    """Read what `--output-format=json` wrote, of a job that may have failed; LabBroken where there is nothing."""
+    """Parse the output of `--output-format=json` of a job that may have failed; LabBroken if there is none."""
     _, job = fio.split_output(text)
     return Tally(int(job["error"]), int(job["write"]["total_ios"]), int(job["read"]["total_ios"]))

@@ -1,4 +1,4 @@
-"""Runs GoogleTest programs on a host: one result for every case, also after a crash or a hang."""
+"""Runs GoogleTest programs on a host and returns one result for every case, even after a crash or a hang."""
 
 import json
 import re
@@ -19,7 +19,7 @@ _LINE = re.compile(r"^\[ +(RUN|OK|FAILED|SKIPPED) +\] ([\w./]+)(?:,.*?)?(?: \((\
 
 
 class CaseResult(StrEnum):
-    """How a case ended. UNFINISHED: the program stopped while the case ran; MISSING: before the case began."""
+    """How a case ended. UNFINISHED: the program stopped while the case ran; MISSING: it stopped before the case began."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -43,7 +43,7 @@ class Case:
 
 @dataclass(frozen=True)
 class GtestRun:
-    """One run of a program. code: its status, None when it was killed for taking too long; tail: its last lines."""
+    """One run of a program. code: its exit status, None if it was killed after its timeout; tail: its last lines."""
 
     program: str
     cases: tuple[Case, ...]
@@ -52,9 +52,9 @@ class GtestRun:
 
     @property
     def ending(self) -> str:
-        """How the program ended, for a reader."""
+        """How the program ended, as text for a reader."""
         if self.code is None:
-            return "it did not end in its time"
+            return "it did not end in time"
         return f"it was killed by signal {-self.code}" if self.code < 0 else f"it ended with status {self.code}"
 
 
@@ -65,7 +65,7 @@ def list_cases(host: Host, program: str, *, env: Mapping[str, str], select: str 
 
 
 def parse_list(text: str) -> tuple[str, ...]:
-    """Read what --gtest_list_tests prints: a suite's name and a dot, below it the indented names of its cases."""
+    """Parse the output of --gtest_list_tests: the name of a suite and a dot, below it the indented names of its cases."""
     names, suite = [], ""
     for line in text.splitlines():
         name = line.partition("#")[0].rstrip()
@@ -90,12 +90,12 @@ class Call:
 
 
 def run_gtest(host: Host, call: Call, wanted: Sequence[str]) -> GtestRun:
-    """Run a program's cases and account for every wanted one."""
+    """Run the cases of a program and account for every wanted one."""
     argv, report = [call.program, f"--gtest_filter={call.select}", f"--gtest_output=json:{call.report}"], call.report
     host.remove(report)
     env = preloading(call.preload, call.env)
     code, stdout, tail = run_cases(host, argv, env=env, timeout_s=call.timeout_s, cwd=call.cwd)
-    # The report is written only at the end. After a crash there is only what the program had printed.
+    # The report is written only at the end. After a crash there is only the output of the program.
     written = host.read(report) if host.exists(report) else b""
     host.remove(report)
     cases = parse_report(written) if written else parse_output(stdout)
@@ -106,7 +106,7 @@ def run_gtest(host: Host, call: Call, wanted: Sequence[str]) -> GtestRun:
 def run_cases(
     host: Host, argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float, cwd: PurePosixPath | None = None
 ) -> tuple[int | None, str, str]:
-    """Run a program of many cases: its status, None when it took too long; what it printed; the last lines of all."""
+    """Run a program of many cases. Returns (exit status, None after the timeout; stdout; last lines of all output)."""
     code: int | None
     try:
         ended = host.run(argv, env=env, timeout_s=timeout_s, check=False, cwd=cwd)
@@ -117,7 +117,7 @@ def run_cases(
 
 
 def parse_report(text: bytes) -> list[Case]:
-    """Read a report that --gtest_output=json wrote; cases that were not selected are left out."""
+    """Parse a report of --gtest_output=json; cases that were not selected are left out."""
     suites: list[dict[str, Any]] = json.loads(text)["testsuites"]
     return [
         _reported(suite["name"], case) for suite in suites for case in suite["testsuite"] if case["status"] == "RUN"
@@ -131,12 +131,12 @@ def _reported(suite: str, case: Mapping[str, Any]) -> Case:
 
 
 def parse_output(text: str) -> list[Case]:
-    """Read the progress that a program printed: the last line about each case counts."""
+    """Parse the progress that a program printed: the last line about each case counts."""
     cases: dict[str, Case] = {}
-    for said, name, milliseconds in _LINE.findall(text):
+    for status, name, milliseconds in _LINE.findall(text):
         # The summary at the end names failed cases once more, without a time.
-        if said == "RUN" or (name in cases and milliseconds):
-            cases[name] = Case(name, _SAID[said], int(milliseconds or 0) / 1000)
+        if status == "RUN" or (name in cases and milliseconds):
+            cases[name] = Case(name, _SAID[status], int(milliseconds or 0) / 1000)
     return list(cases.values())
 
 
@@ -149,6 +149,6 @@ def _accounted(run: GtestRun, wanted: Sequence[str]) -> Iterator[Case]:
         elif case.result is CaseResult.UNFINISHED:
             yield replace(case, message=f"it was running when {run.program} stopped: {run.ending}")
         elif case.result is CaseResult.FAIL and not case.message:
-            yield replace(case, message=f"the report is lost: {run.ending}")
+            yield replace(case, message=f"there is no report: {run.ending}")
         else:
             yield case

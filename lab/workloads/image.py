@@ -1,4 +1,4 @@
-"""RBD images for measuring: made, written twice, and refused for reading while they are not full."""
+"""RBD images for measurements: creates them, writes them twice, and refuses to read them until they are full."""
 
 import errno
 import json
@@ -12,14 +12,14 @@ from cephlab.lab.workloads import fio
 from cephlab.lab.workloads.fio import FioJob
 
 PASSES = 2
-"""The usual count for solid state disks: the second pass finds no unused space."""
+"""The usual number for solid state disks: the second pass finds no unused space."""
 
 _BLOCK_BYTES = 4 << 20
 _DEPTH = 4
-_SLOWEST_BYTES_S = 2 << 20  # below that a deadline, not a measurement, ends the preconditioning
+_SLOWEST_BYTES_S = 2 << 20  # slower than this, preconditioning runs into its deadline
 _LEAST_S = 60.0
 _WATCHED_S = 90.0
-"""Three times what Ceph waits until a client that died watches an image no more (osd_client_watch_timeout)."""
+"""Three times the time after which Ceph drops the watch of a dead client (osd_client_watch_timeout)."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class BlockImage:
 
 
 def create(cluster: Cluster, node: str, image: BlockImage, *more: str) -> None:
-    """Make an image of 4 MiB objects, empty. more: options of `rbd create`."""
+    """Create an empty image of 4 MiB objects. more: options of `rbd create`."""
     cluster.tool(node, "rbd", "create", "--size", f"{image.size_bytes}B", *more, image.spec)
 
 
 def remove(cluster: Cluster, image: BlockImage) -> None:
-    """Remove an image, once nobody watches it any more; NotReached where somebody still does after 90 s."""
+    """Remove an image once it has no watchers; NotReached if it still has one after 90 s (times the patience)."""
 
     def removed() -> bool:
         try:
@@ -57,7 +57,7 @@ def remove(cluster: Cluster, image: BlockImage) -> None:
 
 
 def precondition(cluster: Cluster, node: str, image: BlockImage, *, passes: int = PASSES) -> None:
-    """Write the whole image sequentially, several times, from a node."""
+    """Write the whole image sequentially from a node, `passes` times."""
     timeout_s = max(_LEAST_S, image.size_bytes / _SLOWEST_BYTES_S) * cluster.patience
     for number in range(passes):
         job = FioJob(
@@ -75,17 +75,17 @@ def precondition(cluster: Cluster, node: str, image: BlockImage, *, passes: int 
 
 
 def written_bytes(cluster: Cluster, node: str, image: BlockImage) -> int:
-    """How much of an image was ever written, by its objects."""
+    """How many bytes of an image were ever written, judged by its objects."""
     usage = json.loads(cluster.tool(node, "rbd", "du", "--format", "json", image.spec))
     return int(usage["images"][0]["used_size"])
 
 
 def require_written(cluster: Cluster, node: str, image: BlockImage) -> None:
-    """SpecError unless all of the image was written: a read of the rest would not reach the data of any OSD."""
+    """SpecError unless the whole image was written: reads of the rest would not reach the data of any OSD."""
     written = written_bytes(cluster, node, image)
     if written < image.size_bytes:
         raise SpecError(
             f"reading {image.spec} would measure nothing: it was not written",
             f"written {written} of {image.size_bytes} bytes",
-            "write it over first (lab.workloads.image.precondition)",
+            "write the whole image first (lab.workloads.image.precondition)",
         )

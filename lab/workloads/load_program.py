@@ -1,8 +1,8 @@
-"""Runs on a host, under the image's Python: writes and reads unique values and logs every operation before and after.
+"""Runs on a host with the Python of the image: writes and reads unique values, logs each operation before and after it.
 
 A line of the log is `WORKER i MICROSECONDS ACT KEY VERSION` before an operation and `WORKER o MICROSECONDS OUTCOME
-VERSION NOTE` after it, each written through to the kernel at once, so that a killed client leaves what it knew.
-Times are of CLOCK_MONOTONIC. It needs only the image's own `rados` and `rbd` modules, and `cephfs` for files.
+VERSION NOTE` after it. Each line is passed to the kernel at once, so that the log of a killed client is complete.
+Times are of CLOCK_MONOTONIC. It needs only the `rados` and `rbd` modules of the image, and `cephfs` for files.
 """
 
 import errno
@@ -20,7 +20,7 @@ import rbd
 
 try:
     import cephfs
-except ImportError:  # only a load of files needs it
+except ImportError:  # only a load on files needs it
     cephfs = None
 
 REFUSED = {
@@ -33,18 +33,18 @@ REFUSED = {
     errno.EFBIG,
     errno.EMSGSIZE,
 }
-"""A write that ends with one of these was not done; after any other error it may have been."""
+"""A write that fails with one of these was not done; after any other error it may have been done."""
 
 POLL_S = 0.05
 FAILED = (rados.Error, rbd.Error, OSError, *((cephfs.Error,) if cephfs else ()))
-"""What an operation ends with that is not done."""
+"""Exceptions of operations that fail."""
 
 GIVE_UP = 2
 """How many final reads of a worker may fail before it stops reading."""
 
 
 def content(load, key, version, size):
-    """The value of one version: a header, then bytes that follow from the header."""
+    """The value of one version: a header, then bytes derived from the header."""
     head = b"%s %d %d %d\n" % (load.encode(), key, version, size)
     return head + hashlib.shake_128(head).digest(size - len(head))
 
@@ -64,7 +64,7 @@ def version_of(load, key, data):
 
 
 class Objects:
-    """Every key is an object, written whole."""
+    """Every key is an object, which is always written whole."""
 
     def __init__(self, cluster, config):
         self.io = cluster.open_ioctx(config["pool"])
@@ -110,14 +110,14 @@ class Blocks:
 
 
 class Device:
-    """Every key is a block of one block device, which all clients share; no page of it is kept in memory."""
+    """Every key is a block of one block device, which all clients share, without the page cache (O_DIRECT)."""
 
     def __init__(self, _cluster, config):
         self.file = os.open(config["device"], os.O_RDWR | os.O_DIRECT)
         self.size = config["sizes"][0]
 
     def write(self, key, data):
-        with mmap.mmap(-1, self.size) as page:  # the kernel takes aligned memory only
+        with mmap.mmap(-1, self.size) as page:  # O_DIRECT needs aligned memory
             page.write(data)
             os.pwrite(self.file, page, key * self.size)
 
@@ -127,7 +127,7 @@ class Device:
 
 
 class Files:
-    """Every key is a file of a file system. It is replaced as careful programs do: written beside, synced, renamed."""
+    """Every key is a file. It is replaced as careful programs do: write a new file, sync it, rename it."""
 
     def __init__(self, cluster, config):
         self.fs = cephfs.LibCephFS(rados_inst=cluster)
@@ -159,12 +159,12 @@ class Files:
             self.fs.close(fd)
 
     def close(self):
-        """From a client that is merely gone the MDS takes what it held only after a minute."""
+        """Unmount: from a client that just vanishes, the MDS takes back its capabilities only after a minute."""
         self.fs.shutdown()
 
 
 class OperationLog:
-    """A log whose lines the kernel has when `line` returns."""
+    """A log whose lines have reached the kernel when `line` returns."""
 
     def __init__(self, path):
         self.file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -212,7 +212,7 @@ def read(target, log, worker, key, act, config):
 
 
 def work(target, log, worker, config, stopping):
-    """Do operations until told to stop. Which ones depends on seed, client and worker alone.
+    """Do operations until told to stop. They depend only on seed, client and worker.
 
     No value is overwritten before it was read: otherwise a lost value would look like a replaced one.
     """
@@ -220,7 +220,7 @@ def work(target, log, worker, config, stopping):
     first = config["client"] * config["keys"]
     own = [key for key in range(first, first + config["keys"]) if key % config["workers"] == worker]
     version = config["first_version"]
-    # A client that lies about its writes does not read them either.
+    # A client that acknowledges early (before it writes) does not read its writes either.
     careful = not config["acknowledge_early"]
     unread = set(own) if careful else set()
     while not stopping.is_set():
@@ -241,7 +241,7 @@ def work(target, log, worker, config, stopping):
 
 
 def verify(target, log, worker, config, _stopping):
-    """Read every key once. After GIVE_UP failed reads the rest is left out, as each may take its whole timeout."""
+    """Read every key once. Stop after GIVE_UP failed reads, since each may take its whole timeout."""
     failed = 0
     for key in range(worker, config["clients"] * config["keys"], config["workers"]):
         failed += not read(target, log, worker, key, "f", config)
@@ -250,7 +250,7 @@ def verify(target, log, worker, config, _stopping):
 
 
 def size_chooser(config):
-    """version, key -> size: one of the sizes, by the seed; of a block always the same."""
+    """(version, key) -> size: one of the sizes, chosen by the seed; blocks have only one size."""
     sizes = config["sizes"]
     return lambda version, key: sizes[random.Random("%s/%d/%d" % (config["seed"], version, key)).randrange(len(sizes))]
 
@@ -281,7 +281,7 @@ def main():
     log.line("ended %d" % now_us())
     if config["kind"] == "files" and not any(thread.is_alive() for thread in threads):
         target.close()
-    # A thread that still waits for its operation would keep the interpreter alive; that outcome stays unknown.
+    # A thread that still waits for its operation would keep the interpreter alive; its outcome stays unknown.
     os._exit(0)
 
 

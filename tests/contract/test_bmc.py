@@ -85,7 +85,7 @@ def test_a_simulated_bmc_tells_its_watts(simulated: tuple[Bmc, Path], tmp_path: 
     watts.write_text("350\n")
     assert bmc_watts(bmc) == 350
     watts.unlink()
-    with pytest.raises(Unavailable, match="the BMC says no watts"):
+    with pytest.raises(Unavailable, match="the BMC reports no watts"):
         bmc_watts(bmc)
     (tmp_path / "password").write_text("wrong\n")
     with pytest.raises(Unavailable, match="the BMC of n0 does not answer"):

@@ -59,7 +59,7 @@ def test_a_requirement_is_held_to_what_was_measured(limits: Limits, outcome: Out
         [of(name, 225, Source.MODEL) for name in "abcd"],
         [of(name, 80, Source.RAPL, Scope.CPU) for name in "abcd"],
         [of("a", 225, Source.METER), *(of(name, 225) for name in "bcd")],
-        [*(of(name, 225) for name in "abc"), of("d", 225, trouble="has stopped: 10 equal readings in a row")],
+        [*(of(name, 225) for name in "abc"), of("d", 225, trouble="is stuck: 10 equal readings in a row")],
     ],
     ids=["a machine is missing", "a model", "processors alone", "sources mixed", "a sensor that stopped"],
 )

@@ -102,7 +102,7 @@ def test_an_osd_that_logs_a_line_a_second_is_found() -> None:
 def test_a_client_that_stops_is_found(hours: float) -> None:
     verdict = judged(sound, hours, stops=0.8)
     assert verdict.outcome is Outcome.FAIL
-    assert "block writes: rate: stood at 0" in verdict.reason
+    assert "block writes: rate: stayed at or below 0" in verdict.reason
 
 
 def test_a_daemon_that_cannot_be_read_is_a_gap() -> None:

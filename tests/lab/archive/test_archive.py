@@ -124,12 +124,12 @@ JUDGED = (
     (
         (Ending.INCONCLUSIVE, (began(), saw(1), ENDED, UNSEEN)),
         Ending.INCONCLUSIVE,
-        "what it left behind could not be looked at: n1 is silent",
+        "the cluster could not be examined after the scenario: n1 is silent",
     ),
     (
         (Ending.FAIL, (began(), saw(1), ENDED, REFUSED)),
         Ending.FAIL,
-        "what it left behind could not be looked at: osd.0 refuses",
+        "the cluster could not be examined after the scenario: osd.0 refuses",
     ),
     ((Ending.FAIL, (began(), saw(1), CEPH)), Ending.FAIL, "osd.0 died"),
     ((Ending.FAIL, (began(), saw(1), LAB)), Ending.ERROR, "the lab broke: disk full"),

@@ -222,7 +222,7 @@ def test_a_change_is_told_in_percent_with_its_interval() -> None:
 
 def test_the_rule_is_told_with_its_figures() -> None:
     assert RULE == (
-        "fails when it is +6% or more and all of its interval is above 0, passes when all of it is below "
+        "fails if it is above +6% and its whole interval is above 0, passes if its whole interval is below "
         "+10% (CPU against a stored baseline: +25%)"
     )
 
@@ -271,9 +271,9 @@ def test_witnesses_are_told_and_those_that_are_missing_named() -> None:
     )
     missing = "faults: 0.5, at least 1 wanted"
     assert witnesses([witness(1), witness(0.5)]) == Verdict(
-        Outcome.INCONCLUSIVE, f"not exercised: {missing}", (missing,)
+        Outcome.INCONCLUSIVE, f"the load was not real: {missing}", (missing,)
     )
-    assert witnesses([]) == Verdict(Outcome.INCONCLUSIVE, "nothing witnessed that the load was real")
+    assert witnesses([]) == Verdict(Outcome.INCONCLUSIVE, "no witness shows that the load was real")
 
 
 # What a scenario left behind
@@ -292,7 +292,7 @@ def test_nothing_looked_at_is_no_verdict() -> None:
 def test_a_sound_aftermath_passes() -> None:
     verdict = aftermath([event("aftermath", **SOUND), observation(1, 2)])
     assert verdict == Verdict(
-        Outcome.PASS, "it left no crash, no dead daemon, no unexpected log line and a healthy cluster"
+        Outcome.PASS, "no crash, no dead daemon, no unexpected log line, and the cluster is healthy"
     )
 
 
@@ -340,6 +340,6 @@ def test_all_that_was_left_behind_is_counted_and_ten_lines_are_shown() -> None:
 @pytest.mark.parametrize(("blame", "outcome"), [("ceph", Outcome.FAIL), ("lab", Outcome.INCONCLUSIVE)])
 def test_a_look_around_that_failed_is_blamed_on_who_was_in_the_way(blame: str, outcome: Outcome) -> None:
     unseen = event("unseen", blame=blame, what="no answer", detail="one\ntwo")
-    reason = "what it left behind could not be looked at: no answer"
+    reason = "the cluster could not be examined after the scenario: no answer"
     assert aftermath([unseen]) == Verdict(outcome, reason, ("one", "two"))
     assert aftermath([unseen, event("aftermath", **SOUND)]) == Verdict(outcome, reason, ("one", "two"))

@@ -186,7 +186,7 @@ def test_a_band_is_as_wide_as_the_whole_time_allows() -> None:
     ]
     verdict = judge_series({"steps": False, "why": "as tried", **MEMORY}, samples)
     assert verdict.outcome is Outcome.PASS
-    assert verdict.reason == verdict.derivation[0] == "memory: all of it lies between 500 and 519.75 MiB"
+    assert verdict.reason == verdict.derivation[0] == "memory: all values lie between 500 and 519.75 MiB"
 
 
 def test_a_band_that_is_exactly_as_wide_as_allowed_passes() -> None:
@@ -310,7 +310,7 @@ def test_what_stays_within_its_allowance_says_between_what() -> None:
     wave = [500 + 9.8 * math.sin(number / 19) for number in range(120)]
     verdict = late(MEMORY, wave)
     assert verdict.outcome is Outcome.PASS
-    line = f"memory: all of it lies between {min(wave):.6g} and {max(wave):.6g} MiB"
+    line = f"memory: all values lie between {min(wave):.6g} and {max(wave):.6g} MiB"
     assert line in (verdict.reason, *verdict.derivation)
     assert any("120 samples over 0.992 h" in each for each in verdict.derivation)
 
@@ -343,7 +343,7 @@ def test_what_is_no_share_is_told_in_its_unit_and_a_share_with_its_median() -> N
 def test_a_stop_and_a_gap_are_in_the_derivation_too() -> None:
     stopped = late(RATE, [100.0] * 60 + [0.0] * 60)
     assert stopped.reason in stopped.derivation
-    assert stopped.reason == "rate: stood at 0 /s or below from 37800 s on"
+    assert stopped.reason == "rate: stayed at or below 0 /s from 37800 s on"
     missing = sparse({50, 51, 52})
     assert missing.reason in missing.derivation
 
@@ -360,4 +360,4 @@ def test_the_later_half_is_named_and_keeps_what_the_whole_said() -> None:
 
 def test_a_median_of_nothing_has_no_share() -> None:
     verdict = late({**RATE, "least": None}, [0.0] * 120)
-    assert verdict.reason == "cannot tell: rate: its median is 0, of which no share can be told"
+    assert verdict.reason == "cannot tell: rate: its median is 0, so a share of it means nothing"

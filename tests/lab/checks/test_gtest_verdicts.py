@@ -41,14 +41,14 @@ def test_cases_that_pass_are_counted_and_those_that_are_known_not_to() -> None:
         case("A.d", "skip"),
         code=1,
     )
-    said = f"{PROGRAM}: 1 of 4 cases passed, 2 known not to, 1 skipped"
+    said = f"{PROGRAM}: 1 of 4 cases passed, 2 known to fail, 1 skipped"
     assert found == Verdict(Outcome.PASS, said, (said, *OTHERS))
 
 
 def test_a_case_that_passes_although_it_is_known_not_to_is_told() -> None:
     found = program(case("A.a", "pass", known=WHY), case("A.b", "pass"))
     assert found.outcome is Outcome.PASS
-    assert found.derivation[1] == f"{PROGRAM}: A.a passes although it is listed as one that cannot ({WHY})"
+    assert found.derivation[1] == f"{PROGRAM}: A.a passes although it is listed as known to fail ({WHY})"
     assert len(found.derivation) == 3
 
 
@@ -75,7 +75,7 @@ def test_a_program_of_which_nothing_passed_is_doubt() -> None:
         Outcome.INCONCLUSIVE, f"{PROGRAM} ran no case: it ended with status 139", ("one", "two", *OTHERS)
     )
     known = program(case("A.a", "fail", known=WHY), code=1)
-    said = f"{PROGRAM}: 0 of 1 case passed, 1 known not to"
+    said = f"{PROGRAM}: 0 of 1 case passed, 1 known to fail"
     assert known.reason == f"{said}: it ended with status 1"
     assert known.derivation == (said, "one", "two", *OTHERS)
     assert known.outcome is Outcome.INCONCLUSIVE
@@ -84,5 +84,5 @@ def test_a_program_of_which_nothing_passed_is_doubt() -> None:
 def test_a_program_that_fails_although_its_cases_passed_fails() -> None:
     found = program(case("A.a", "pass"), code=1)
     assert found == Verdict(
-        Outcome.FAIL, f"{PROGRAM}: every case passed, and yet it ended with status 1", ("one", "two", *OTHERS)
+        Outcome.FAIL, f"{PROGRAM}: every case passed, but it ended with status 1", ("one", "two", *OTHERS)
     )

@@ -115,9 +115,9 @@ BAD: dict[str, tuple[tuple[Row, ...], str]] = {
     ),
     "what cannot be read any more": (
         (("w", 1, 2, 1, "o"), ("f", 9, 10, 0, "f")),
-        "lost: n0 at 9.000 s could not read back what had been acknowledged",
+        "lost: n0 at 9.000 s could not read back acknowledged data",
     ),
-    "a torn value": ((("w", 1, 2, 1, "o"), ("f", 9, 10, -1, "o")), "found what nobody wrote: torn"),
+    "a torn value": ((("w", 1, 2, 1, "o"), ("f", 9, 10, -1, "o")), "found data that nobody wrote: torn"),
     "a version nobody wrote": ((("w", 1, 2, 1, "o"), ("f", 9, 10, 7, "o")), "version 7, which nobody wrote"),
     "a refused write that is there": (
         (("w", 1, 2, 1, "o"), ("w", 3, 4, 2, "f"), ("f", 9, 10, 2, "o")),

@@ -58,7 +58,7 @@ def test_measuring_ends_when_it_is_clear_but_not_at_once_and_not_never() -> None
     assert enough(starts, 3, "settled") is None
     assert enough(starts, 4, None) is None
     assert enough(starts, 4, "settled") == "settled, after 4 starts"
-    assert enough(starts, 6, None) == "all 6 starts were made"
+    assert enough(starts, 6, None) == "all 6 starts are done"
 
 
 def test_the_budget_is_seconds_of_load() -> None:

@@ -84,7 +84,7 @@ def test_other_operations_are_named() -> None:
     other = replace(measured(2), demand=replace(measured(2).demand, operation=Operation("randread", 4096)))
     found = overall(compare([measured(1)], [other]))
     assert found.outcome is Outcome.INCONCLUSIVE
-    assert "has not measured it" in found.reason
+    assert "did not measure it" in found.reason
     assert overall([]).outcome is Outcome.INCONCLUSIVE
 
 
@@ -184,7 +184,7 @@ def test_a_client_that_is_the_same_shows_what_a_side_was_up_against() -> None:
     assert outcome(*sides) is Outcome.INCONCLUSIVE
     same = [replace(side, conditions={**side.conditions, CALIBRATED: "yes"}) for side in sides]
     assert outcome(*same) is Outcome.FAIL
-    assert "beside the client's" in overall(compare([same[0]], [same[1]])).reason
+    assert "relative to the client" in overall(compare([same[0]], [same[1]])).reason
     assert settled(same[0].batches, same[1].batches, True) == "CPU of the OSDs is settled: fail"
 
 
@@ -309,4 +309,4 @@ def test_an_operation_of_one_side_alone_is_a_line_and_no_empty_table(tmp_path: P
     demandfile.save(tmp_path / "b.json", [measured(2), other])
     shown = CliRunner().invoke(app, ["compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]).stdout
     assert shown.count("cost of one operation") == 1
-    assert "at depth 99 on 3 copies: the first has not measured it" in shown
+    assert "at depth 99 on 3 copies: the first side did not measure it" in shown

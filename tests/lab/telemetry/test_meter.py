@@ -92,7 +92,7 @@ def test_processes_are_found_by_their_mark_where_nobody_knows_their_number(
     marked = cast("HostProcess", SimpleNamespace(ref={"pid": 0, "token": f"mark-{tmp_path.name}"}, pid=0))
     kernel = There(teller)
     assert sorted(kernel.pids(marked)) == sorted(accounting.tree(process.ref["pid"]))
-    with pytest.raises(LabBroken, match="not found there"):
+    with pytest.raises(LabBroken, match="was not found on"):
         kernel.pids(cast("HostProcess", SimpleNamespace(ref={"token": "nobody"}, pid=0)))
     with pytest.raises(LabBroken, match="no pid and no mark"):
         known_by(cast("HostProcess", SimpleNamespace(ref={}, pid=0)))
@@ -114,7 +114,7 @@ def test_what_a_host_is_asked_for_is_the_harnesss_own(teller: Teller) -> None:
 def test_a_process_that_ended_is_trouble_and_one_that_is_hidden_is_named(
     teller: Teller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(LabBroken, match="what is spent on n0 cannot be read"):
+    with pytest.raises(LabBroken, match="the resource usage of a process on n0 cannot be read"):
         There(teller).read({Role.PRIMARY: (4_000_001,)})
     answer = b'{"error": "PermissionError: /proc/1/io", "own_s": 0.0}'
     channel = SimpleNamespace(ask=lambda _line, timeout_s: answer, alive=lambda: True, close=lambda: None)
@@ -216,7 +216,7 @@ def test_the_interface_of_an_address_is_found() -> None:
 def test_a_cluster_is_measured_where_roles_and_processes_can_be_told() -> None:
     daemon = SimpleNamespace(name="osd.0", host=SimpleNamespace(name="m0"), accounted=lambda: None)
     cluster = cast("Cluster", SimpleNamespace(osd_ids=lambda: [0, 1, 2], daemons={"osd.0": daemon}))
-    with pytest.raises(Unavailable, match=r"what osd\.0 costs cannot be measured"):
+    with pytest.raises(Unavailable, match=r"the cost of osd\.0 cannot be measured"):
         require_metered(cluster, 3)
     with pytest.raises(Unavailable, match="cannot be told apart on 3 OSDs"):
         require_metered(cluster, 2)

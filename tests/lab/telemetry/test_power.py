@@ -67,11 +67,11 @@ def test_watts_that_do_not_cover_the_load_are_refused() -> None:
 
 def test_sources_are_never_mixed() -> None:
     mixed = [*bmc([100.0, 101.0]), *bmc([100.0, 101.0], source=Source.METER)]
-    with pytest.raises(SpecError, match="different origins"):
+    with pytest.raises(SpecError, match="different sources"):
         energy(mixed, (0.0, 5.0))
-    with pytest.raises(SpecError, match="different origins"):
+    with pytest.raises(SpecError, match="different sources"):
         work_per_watt(Interval(1, 1, 1, 5), [of("a", 10), of("b", 10, Source.MODEL)])
-    with pytest.raises(SpecError, match="different origins"):
+    with pytest.raises(SpecError, match="different sources"):
         work_per_watt(Interval(1, 1, 1, 5), [of("a", 10), of("a", 10)])
     with pytest.raises(SpecError, match="different things"):
         disagreement(of("a", 10), of("a", 10, scope=Scope.CPU))

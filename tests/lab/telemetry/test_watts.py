@@ -50,7 +50,7 @@ def test_each_scope_is_read_by_itself(tmp_path: Path) -> None:
         (80.0, Scope.CPU, Source.SENSORS),
         (225.0, Scope.MACHINE, Source.SENSORS),
     }
-    assert looked.unread == {"a: nobody knows what smpro_hwmon/SoC power measures"}
+    assert looked.unread == {"a: it is not known what the sensor smpro_hwmon/SoC power measures"}
 
 
 def test_a_counter_says_watts_from_the_second_look_on(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_readings_that_do_not_cover_the_load_are_left_out_and_named() -> None:
     looked.readings = [Reading(at_s, 200 + at_s % 2, Source.BMC, Scope.MACHINE, "a") for at_s in range(0, 60, 5)]
     looked.readings += [Reading(at_s, 80, Source.SENSORS, Scope.CPU, "a") for at_s in (0, 10)]
     assert [each.source for each in looked.energies((10, 50), (0, 10))] == [Source.BMC]
-    assert next(iter(looked.unread)).startswith("a: CPU by sensors: watts do not cover the load")
+    assert next(iter(looked.unread)).startswith("a: CPU by sensors: the power readings do not cover the load")
 
 
 def test_what_a_sensor_measures_is_known_or_is_not_taken() -> None:
