@@ -1,4 +1,4 @@
-"""A disk that UEFI starts a machine from: a loader with a kernel, the kernel's modules, and an image as its root."""
+"""Makes a disk from which UEFI boots a machine: a loader with a kernel, kernel modules, and an image as its root."""
 
 import struct
 import uuid
@@ -15,11 +15,11 @@ from cephlab.lab.images.tools import Tools, call
 from cephlab.lab.spec.arch import Arch
 
 FORM = 1
-"""Raised when the same parts would make another disk: every disk is then made anew."""
+"""Incremented when the same parts would give a different disk, so that every disk is rebuilt."""
 
 ROOT = "cephlab-root"
 MODULES = "cephlab-modules"
-"""Names of partitions, by which the machine's first program finds them."""
+"""Names of partitions. The first program of the machine finds them by these."""
 
 _SECTOR = 512
 _TABLE_SECTORS = 34  # the protective record, the header, and 128 entries of 128 bytes
@@ -31,7 +31,7 @@ _ESP_SLACK = 8 << 20
 _ESP_TYPE = uuid.UUID("c12a7328-f81f-11d2-ba4b-00a0c93ec93b")
 _DATA_TYPE = uuid.UUID("0fc63daf-8483-4772-8e79-3d69d8477de4")
 _NAMES = uuid.UUID("9c1d4a0e-6d0c-5b0b-9a57-2f1c6a3de7b1")
-"""Makes a partition's id from its name: every disk of this form has the same."""
+"""Namespace for partition IDs, which are derived from the names: they are the same on every such disk."""
 
 _FIRMWARE_NAMES = {Arch.X86_64: "x64", Arch.AARCH64: "aa64"}
 _CONSOLES = {Arch.X86_64: "ttyS0", Arch.AARCH64: "ttyAMA0"}
@@ -39,7 +39,7 @@ _CONSOLES = {Arch.X86_64: "ttyS0", Arch.AARCH64: "ttyAMA0"}
 
 @dataclass(frozen=True)
 class DiskPart:
-    """A piece of a disk, in bytes."""
+    """A partition. begin, size: in bytes."""
 
     name: str
     kind: uuid.UUID
@@ -48,9 +48,9 @@ class DiskPart:
 
 
 def make(tools: Tools, image: Image, kernel: Kernel, initramfs: Path, *, size_bytes: int, scratch: Path) -> Path:
-    """The disk as a qcow2 file in `scratch`; sparse, and of that size to the machine. The root has what is left.
+    """Make the disk as a sparse qcow2 file in `scratch`. size_bytes: as the machine sees it; the root gets the rest.
 
-    Unavailable names the package of a missing tool, LabBroken an image or a kernel that does not fit.
+    Unavailable names the package of a missing tool; LabBroken an image or a kernel that does not fit.
     """
     esp = _boot_files(kernel, initramfs)
     held = sum(len(content) if isinstance(content, bytes) else content.stat().st_size for content in esp.values())
@@ -70,11 +70,12 @@ def make(tools: Tools, image: Image, kernel: Kernel, initramfs: Path, *, size_by
 
 
 def _boot_files(kernel: Kernel, initramfs: Path) -> Mapping[str, Path | bytes]:
-    """The partition that firmware reads: path -> content. Without a stored boot entry it starts EFI/BOOT."""
+    """The partition that the firmware reads: path -> content. Without a stored boot entry, firmware starts EFI/BOOT."""
     short = _FIRMWARE_NAMES[kernel.arch]
     loader = kernel.folder / f"root/usr/lib/systemd/boot/efi/systemd-boot{short}.efi"
     if not loader.is_file():
-        raise LabBroken(f"the kernel {kernel.name} has no loader for UEFI", str(loader), "name systemd-boot-efi for it")
+        hint = "add systemd-boot-efi to its packages"
+        raise LabBroken(f"the kernel {kernel.name} has no boot loader for UEFI", str(loader), hint)
     options = f"console=tty0 console={_CONSOLES[kernel.arch]} quiet panic=-1"
     return {
         f"EFI/BOOT/BOOT{short.upper()}.EFI": loader,
@@ -86,13 +87,13 @@ def _boot_files(kernel: Kernel, initramfs: Path) -> Mapping[str, Path | bytes]:
 
 
 def _layout(esp: int, modules: int, disk: int) -> tuple[DiskPart, DiskPart, DiskPart]:
-    """One after the other; the root comes last, so that it can be made larger with its disk."""
+    """The partitions, one after another. The root comes last, so that it can grow with its disk."""
     first = DiskPart("cephlab-boot", _ESP_TYPE, _GRAIN, esp)
     second = DiskPart(MODULES, _DATA_TYPE, first.begin + esp, _rounded(modules))
     begin = second.begin + second.size
     left = (disk - begin - _TABLE_SECTORS * _SECTOR) // _GRAIN * _GRAIN
     if left <= 0:
-        raise LabBroken(f"a disk of {disk} bytes has no room for a root", f"{begin} are taken before it")
+        raise LabBroken(f"a disk of {disk} bytes has no room for a root", f"the other partitions take {begin} bytes")
     return first, second, DiskPart(ROOT, _DATA_TYPE, begin, left)
 
 
@@ -101,7 +102,7 @@ def _rounded(size: int) -> int:
 
 
 def write_table(disk: Path, pieces: Sequence[DiskPart]) -> None:
-    """A GUID partition table at both ends of a disk, see the UEFI specification, chapter 5."""
+    """Write a GUID partition table at both ends of a disk, see the UEFI specification, chapter 5."""
     sectors = disk.stat().st_size // _SECTOR
     entries = b"".join(_entry(piece) for piece in pieces).ljust(_ENTRIES * _ENTRY_BYTES, b"\0")
     with disk.open("r+b") as file:
@@ -127,7 +128,7 @@ def _header(sectors: int, entries: bytes, *, own: int, other: int, table: int) -
 
 
 def _protection(sectors: int) -> bytes:
-    """The record for older programs: they see one partition over the whole disk."""
+    """The protective MBR: older programs see one partition over the whole disk."""
     whole = struct.pack("<B3sB3sII", 0, b"\0\2\0", 0xEE, b"\xff\xff\xff", 1, min(sectors - 1, 0xFFFFFFFF))
     return bytes(446) + whole + bytes(48) + b"\x55\xaa"
 
@@ -147,7 +148,7 @@ def _fill_boot(tools: Tools, disk: Path, piece: DiskPart, files: Mapping[str, Pa
 
 
 def _copy_into(disk: Path, begin: int, source: Path) -> None:
-    """Copy a file to an offset of the disk. Where the file has only zeros, the disk keeps a hole."""
+    """Copy a file to an offset of the disk. Chunks of zeros stay holes."""
     with source.open("rb") as held, disk.open("r+b") as file:
         for number, chunk in enumerate(iter(lambda: held.read(_CHUNK), b"")):
             if any(chunk):

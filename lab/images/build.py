@@ -15,7 +15,7 @@ from cephlab.lab.spec.arch import Arch
 _BUILD_TIMEOUT_S = 3600.0
 _COMPILE_TIMEOUT_S = 900.0
 
-# Packages of bookworm still ship /bin beside /usr/bin; with these links in place first, all end up in /usr.
+# Packages of bookworm still ship both /bin and /usr/bin; with these links made first, all files end up in /usr.
 _MERGED_USR = (
     'set -e; for d in bin sbin lib lib64; do mkdir -p "$1/usr/$d"; test -e "$1/$d" || ln -s "usr/$d" "$1/$d"; done'
 )
@@ -32,7 +32,7 @@ _DIRECTORIES = {
     "var/lib/ceph": 0o755,
     "var/log/ceph": 0o755,
 }
-# Relative, so that they lead to the right place from outside the root as well.
+# Relative, so that they also resolve correctly from outside the root.
 _LINKS = {"var/run": "../run", "var/lock": "../run/lock"}
 _FILES = {
     "etc/hostname": "cephlab\n",
@@ -41,7 +41,7 @@ _FILES = {
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\n",
     "etc/resolv.conf": "",
 }
-# Enough of an init for a system container: it reaps orphans, and ends when told to.
+# A minimal init for a system container: it reaps orphans and ends when told to.
 _INIT = """#!/bin/sh
 trap 'exit 0' TERM INT PWR
 while :; do
@@ -53,7 +53,7 @@ _BYTE_CODE = ("usr/lib/python3", "usr/lib/python3.*", "usr/share/ceph/mgr")
 
 
 def unpack(tools: Tools, recipe: Recipe, source: DebianSource, scratch: Path, root: Path) -> None:
-    """Fill `root` with the packages that `scratch/lists` leads to, so that the versions are those resolved."""
+    """Fill `root` with packages according to `scratch/lists`, so that their versions are the resolved ones."""
     lists = f"copy-in {shlex.quote(str(scratch / 'lists'))} /var/lib/apt"
     run_mmdebstrap(
         tools,
@@ -75,13 +75,13 @@ def unpack(tools: Tools, recipe: Recipe, source: DebianSource, scratch: Path, ro
 
 
 def check_root(root: Path, recipe: Recipe) -> None:
-    """LabBroken unless the programs of the recipe are there and are of its architecture."""
+    """LabBroken unless the programs of the recipe exist and have its architecture."""
     missing = [name for name in recipe.programs if _program(root, name) is None]
     if missing:
         raise LabBroken(
             f"the image of {recipe.title} lacks programs",
             ", ".join(missing),
-            "name the packages that carry them in the recipe file",
+            "add the packages that contain them to the recipe file",
         )
     loader = root / recipe.arch.loader.lstrip("/")
     _lead_inside(root, loader)
@@ -92,13 +92,13 @@ def check_root(root: Path, recipe: Recipe) -> None:
     machine = int.from_bytes(header[18:20], "little")
     if header[:4] != b"\x7fELF" or machine != recipe.arch.elf_machine:
         raise LabBroken(
-            f"the image of {recipe.title} holds programs of another architecture",
+            f"the image of {recipe.title} contains programs of another architecture",
             f"{loader}: ELF machine {machine}, wanted {recipe.arch.elf_machine}",
         )
 
 
 def complete(root: Path) -> None:
-    """Add what maintainer scripts would have made, and remove what nothing here reads."""
+    """Add what maintainer scripts would have created, and remove what nothing here needs."""
     for name, mode in _DIRECTORIES.items():
         path = root / name
         path.mkdir(parents=True, exist_ok=True)
@@ -118,7 +118,7 @@ def complete(root: Path) -> None:
 
 
 def _bundle_certificates(root: Path) -> None:
-    """What update-ca-certificates makes; Python's requests, which the mgr's telemetry imports, insists on it."""
+    """Make the bundle of update-ca-certificates, needed by Python's requests, which the mgr's telemetry imports."""
     certificates = sorted((root / "usr/share/ca-certificates").rglob("*.crt"))
     bundle = "".join(f"{path.read_text().rstrip()}\n" for path in certificates)
     _write(root / "etc/ssl/certs/ca-certificates.crt", bundle)
@@ -142,7 +142,7 @@ def strip_documentation(root: Path) -> None:
 def compile_python(tools: Tools, root: Path, native_root: Path, native: Arch, scratch: Path) -> None:
     """Write Python's byte code into `root` with the interpreter of a native image of the same release.
 
-    Byte code is the same on every architecture, and compiling at each start is what an emulated one is slowest at.
+    Byte code is the same on every architecture, and compiling it at each start is very slow under emulation.
     """
     folders = sorted(path for pattern in _BYTE_CODE for path in root.glob(pattern) if path.is_dir())
     interpreter = [
@@ -156,12 +156,12 @@ def compile_python(tools: Tools, root: Path, native_root: Path, native: Arch, sc
         "PYTHONPATH": str(native_root / "usr/lib/python3/dist-packages"),
         "PYTHONWARNINGS": "ignore",
         "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONPYCACHEPREFIX": "",  # a folder of the user's would have the byte code in place of the image
+        "PYTHONPYCACHEPREFIX": "",  # otherwise the byte code may go to a folder of the user, not into the image
         BUILD_VARIABLE: str(scratch),
     }
     arguments = ["-m", "compileall", "-q", "-s", str(root), "-p", "/", *map(str, folders)]
     result = tools.run([*interpreter, *arguments], timeout_s=_COMPILE_TIMEOUT_S, env=env, check=False)
-    # A single file that does not compile (packages ship such, as tests) makes the status 1: judge by the outcome.
+    # A single file that does not compile (packages ship some as tests) gives status 1, so judge by the outcome.
     if next(root.glob("usr/lib/python3/dist-packages/__pycache__/*.pyc"), None) is None:
         raise LabBroken(
             "Python's byte code could not be compiled",
@@ -170,19 +170,19 @@ def compile_python(tools: Tools, root: Path, native_root: Path, native: Arch, sc
 
 
 def tree_bytes(root: Path) -> int:
-    """Space that a tree takes on disk, hard links counted once."""
+    """Disk space used by a tree, with hard links counted once."""
     blocks = {status.st_ino: status.st_blocks for status in map(Path.lstat, root.rglob("*"))}
     return sum(blocks.values()) * 512
 
 
 def _program(root: Path, name: str) -> Path | None:
     candidates = (root / folder / name for folder in ("usr/bin", "usr/sbin"))
-    # A link may point to an absolute path, which only exists from inside.
+    # A link may point to an absolute path, which exists only from inside the root.
     return next((path for path in candidates if path.is_symlink() or path.is_file()), None)
 
 
 def _write(path: Path, text: str, *, mode: int = 0o644) -> None:
-    # The tree may hold a link here that leads out of it, and mmdebstrap copied this machine's own names.
+    # The tree may have a link here that leads out of it, and mmdebstrap copied this machine's own host names.
     path.unlink(missing_ok=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -190,7 +190,7 @@ def _write(path: Path, text: str, *, mode: int = 0o644) -> None:
 
 
 def _lead_inside(root: Path, path: Path) -> None:
-    """Make an absolute link relative (bullseye's loader is one): from outside it would lead to this machine's files."""
+    """Make an absolute link relative (bullseye's loader): from outside it would lead to files of this machine."""
     if path.is_symlink() and (target := path.readlink()).is_absolute():
         path.unlink()
         path.symlink_to(os.path.relpath(root / target.relative_to("/"), path.parent))
@@ -211,4 +211,4 @@ def _master(root: Path, name: str) -> str:
     try:
         return master.read_text()
     except FileNotFoundError as error:
-        raise LabBroken("the image lacks Debian's list of users", str(error)) from error
+        raise LabBroken("Debian's list of users is missing in the image", str(error)) from error

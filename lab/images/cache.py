@@ -1,4 +1,4 @@
-"""Images on disk: complete ones under their key, scratch folders that a lock owns, and the claims of runs on images."""
+"""Images on disk: complete images by key, scratch folders protected by locks, and the claims of runs on images."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ from cephlab.lab.images.tools import BUILD_VARIABLE
 from cephlab.lab.spec.arch import Arch
 
 BUILD_FORMAT = 2
-"""Raised when the same packages would be turned into another tree: every image is then built anew."""
+"""Incremented when the same packages would give a different tree, so that every image is rebuilt."""
 
 _RECORD = "image.json"
 _CLAIMS_FILE = "images.json"
@@ -34,13 +34,13 @@ _ORPHAN_TIMEOUT_S = 10.0
 
 
 def image_key(recipe_digest: str, packages: Mapping[str, str]) -> str:
-    """sha256, hex, over all that decides the content of an image's root."""
+    """sha256, hex, over everything that determines the content of the root of an image."""
     parts = [BUILD_FORMAT, recipe_digest, sorted(packages.items())]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 class Cache:
-    """The folder of images. What is under a key is complete: it came there by one rename."""
+    """The folder of images. An image under its key is complete, because it is put there by one rename."""
 
     def __init__(self, home: Home) -> None:
         self.folder = home.images
@@ -53,7 +53,7 @@ class Cache:
         return None if record is None else _image(record, self.directory(key))
 
     def all(self) -> list[Image]:
-        """Every image, by release, architecture and key."""
+        """Every image, sorted by release, architecture and key."""
         if not self.folder.is_dir():
             return []
         keys = [path.name for path in self.folder.iterdir() if not path.name.startswith(".")]
@@ -61,20 +61,21 @@ class Cache:
         return sorted(images, key=lambda image: (image.release, image.arch, image.key))
 
     def remembered(self, name: str) -> dict[str, str] | None:
-        """Package versions that `name` (a recipe and its architecture) was resolved to last."""
+        """Package versions to which `name` (a recipe and its architecture) was last resolved."""
         record = _read_json(self._resolution(name))
         return None if record is None else dict(record["packages"])
 
     def resolved(self, source: DebianSource, recipe: Recipe) -> Image | None:
-        """The image of the packages that a recipe was resolved to last; None where it is not in the cache."""
+        """The image of the packages to which a recipe was last resolved; None if it is not in the cache."""
         packages = self.remembered(source.name(recipe))
         return None if packages is None else self.find(image_key(source.digest(recipe), packages))
 
     def locked_debs(self, name: str) -> dict[str, Deb]:
-        """Those packages with the sums of their files; LabBroken where an older cephlab has resolved them."""
+        """Those packages with the checksums of their files; LabBroken if an older cephlab resolved them."""
         record = _read_json(self._resolution(name)) or {}
         if "debs" not in record:
-            raise LabBroken(f"{name} has no sums of its packages", str(self._resolution(name)), "build it: --refresh")
+            path = str(self._resolution(name))
+            raise LabBroken(f"the checksums of the packages of {name} are missing", path, "build it with --refresh")
         return {package: Deb.model_validate(deb) for package, deb in record["debs"].items()}
 
     def remember(self, name: str, resolution: Resolution) -> None:
@@ -83,7 +84,7 @@ class Cache:
         write_json(self._resolution(name), {"packages": resolution.packages, "debs": debs}, mode=0o644)
 
     def put(self, image: Image, tree: Path) -> Image:
-        """Move a finished folder to its key and return the image where it now is."""
+        """Move a finished folder to its key and return the image at its new place."""
         record = {
             "format": BUILD_FORMAT,
             "release": image.release,
@@ -99,9 +100,9 @@ class Cache:
         return _image(record, target)
 
     def remove(self, image: Image, *, check: Callable[[], None]) -> None:
-        """Remove an image; it is gone at once, and a removal that is interrupted leaves only scratch.
+        """Remove an image. It disappears at once; an interrupted removal leaves only a scratch folder.
 
-        check: raises where it must stay; no run claims an image between that and its removal.
+        check: raises if the image must stay; no run can claim an image between this check and its removal.
         """
         with self.scratch(f"remove-{image.key[:12]}") as scratch, self.claiming():
             check()
@@ -111,17 +112,17 @@ class Cache:
                 return
 
     def claiming(self) -> AbstractContextManager[None]:
-        """Nobody else claims or removes images in this block."""
+        """A block in which nobody else claims or removes images."""
         return self.locked("claims")
 
     @contextmanager
     def locked(self, name: str, progress: Progress = quiet) -> Iterator[None]:
-        """Hold the lock of that name; waits for whoever holds it, and says so."""
+        """Hold the lock of that name; if another process holds it, report that and wait."""
         lock = self._lock(name)
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            progress("waiting for another cephlab that is making the same image")
+            progress("waiting for another cephlab that builds the same image")
             lock.acquire(poll_interval=_LOCK_POLL_S)
         try:
             yield
@@ -130,7 +131,7 @@ class Cache:
 
     @contextmanager
     def scratch(self, name: str, progress: Progress = quiet) -> Iterator[Path]:
-        """An empty folder beside the images, under the lock of that name; removed afterwards."""
+        """An empty folder next to the images, protected by the lock of that name; removed afterwards."""
         with self.locked(name, progress):
             folder = self.folder / f"{_SCRATCH}{name}"
             _sweep(folder)
@@ -141,7 +142,7 @@ class Cache:
                 _sweep(folder)
 
     def prune(self) -> list[str]:
-        """Remove scratch folders whose owner is gone; returns them in words."""
+        """Remove scratch folders whose owner is gone; returns a line for each."""
         removed = []
         for folder in sorted(self.folder.glob(f"{_SCRATCH}*")) if self.folder.is_dir() else []:
             with suppress(Timeout), self._lock(folder.name.removeprefix(_SCRATCH)).acquire(timeout=0):
@@ -176,12 +177,12 @@ def _read_json(path: Path) -> dict[str, Any] | None:
         return None
     except (OSError, json.JSONDecodeError) as error:
         raise LabBroken(
-            f"{path} cannot be read", str(error), "remove its folder; the image is then built anew"
+            f"{path} cannot be read", str(error), "remove its folder: the image is then rebuilt"
         ) from error
 
 
 def _sweep(folder: Path) -> None:
-    """Remove a scratch folder whose lock is held, and end what a killed build left running in it."""
+    """Remove a scratch folder whose lock is held, and end processes that a killed build left in it."""
     if not folder.exists():
         return
     orphans = process.find_marked({BUILD_VARIABLE: str(folder)}, of_all=True)
@@ -199,7 +200,7 @@ def _sweep(folder: Path) -> None:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a tree, even where a package made a directory that its owner may not write."""
+    """Remove a tree, even if a package made a directory that its owner may not write."""
     try:
         try:
             shutil.rmtree(folder)
@@ -208,31 +209,31 @@ def remove_tree(folder: Path) -> None:
                 Path(directory).chmod(0o700)
             shutil.rmtree(folder)
     except OSError as error:
-        raise LabBroken(f"{folder} could not be removed", str(error), "remove it by hand") from error
+        raise LabBroken(f"{folder} could not be removed", str(error), "remove it manually") from error
 
 
 def claim(run: Run, images: Iterable[Image]) -> None:
-    """Note which images a run is about to start from; LabBroken when one was removed since it was found."""
-    ours = [image for image in images if image.reference is None]  # the engine looks after pulled ones
+    """Note which images a run is about to start from; LabBroken if one was removed since it was found."""
+    ours = [image for image in images if image.reference is None]  # the container engine manages pulled ones
     with Cache(run.home).claiming():
         for image in ours:
             if not image.root.is_dir():
                 raise LabBroken(
                     f"the image of {image.release} for {image.arch} was removed while {run.id} was about to start",
                     f"{image.root} is gone",
-                    "run the same command again: it builds the image anew",
+                    "run the same command again: it rebuilds the image",
                 )
         write_json(run.directory / _CLAIMS_FILE, {"keys": [image.key for image in ours]})
 
 
 def refuse_used(home: Home, image: Image) -> None:
-    """SpecError when a run has claimed the image, or is a cluster of an older cephlab with it in its state."""
-    # Other users' too: their clusters run from it just as well.
+    """SpecError if a run has claimed the image, or if it is in the state of a cluster of an older cephlab."""
+    # Other users' runs too: their clusters may run from it as well.
     for folder in [*(run.directory for run in Runs(home).all()), *Runs(home).others()]:
         if any(image.key in _text(folder / name) for name in (_CLAIMS_FILE, "cluster.json")):
             raise SpecError(
                 f"image {image.key[:12]} is in use by the cluster {folder.name}",
-                "its programs run straight from the image",
+                "the programs of the cluster run directly from the image",
                 f"remove the cluster first: cephlab down {folder.name}",
             )
 

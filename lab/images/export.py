@@ -1,4 +1,4 @@
-"""Put an image into the form that a provider takes: a tar for a container engine, a disk, a tar for LXD."""
+"""Exports an image in the form that a provider needs: a tar for a container engine, a disk, a tar for LXD."""
 
 import hashlib
 import io
@@ -30,7 +30,7 @@ _EXT4_OVERHEAD = 1.15
 _INODES = re.compile(r"^(Inode count|Free inodes): +(\d+)$", re.MULTILINE)
 
 _FILES = {"oci": "oci.tar", "ext4": "root.ext4", "lxd": "lxd-1.tar"}
-# Times the tree's size, at the peak: the OCI tar is assembled from a layer that is a file of its own first.
+# Peak disk use in multiples of the tree size: the layer of the OCI tar is first a separate file.
 _PEAK = {"oci": 2.1, "ext4": 1.2, "lxd": 1.1}
 
 _CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
@@ -41,17 +41,17 @@ _NO_DATE = "1970-01-01T00:00:00Z"  # equal images must give equal archives
 
 
 def export_image(home: Home, cache: Cache, tools: Tools, image: Image, form: str, progress: Progress) -> Path:
-    """Make the form where it is absent and return its path, which appears whole or not at all.
+    """Make the form if it is missing and return its path, which appears only when complete.
 
-    Raises SpecError on an unknown form, an image that is not in the cache, and too little disk; Unavailable
-    naming the package of a missing tool.
+    Raises SpecError for an unknown form, an image that is not in the cache, and too little disk space; Unavailable,
+    with the name of the package, if a tool is missing.
     """
     if form not in FORMS:
         raise SpecError(f"unknown image format {form!r}", f"known: {', '.join(FORMS)}", "choose one of these")
     if image.reference is not None or cache.find(image.key) is None:
         raise SpecError(
-            f"there is no tree of {image.reference or image.key[:12]} to export",
-            "a pulled image has none, a removed one has none any more",
+            f"image {image.reference or image.key[:12]} has no tree to export",
+            "pulled images and removed images have none",
             "build the image: cephlab image build",
         )
     if form == "directory":
@@ -82,8 +82,8 @@ def _oci(tools: Tools, image: Image, scratch: Path) -> Path:
 def _lxd(tools: Tools, image: Image, scratch: Path) -> Path:
     """One tar with metadata.yaml and rootfs/."""
     metadata = {
-        "architecture": host_arch().value,  # LXD refuses to start any other, although binfmt would run it
-        "creation_date": 1,  # seconds since the epoch, always the same; LXD takes 0 for none, and refuses that
+        "architecture": host_arch().value,  # LXD refuses to start any other architecture, although binfmt would run it
+        "creation_date": 1,  # seconds since the epoch, always the same; LXD treats 0 as missing and refuses it
         "properties": {
             "description": f"Ceph {image.release} for {image.arch}",
             "os": "debian",
@@ -92,7 +92,7 @@ def _lxd(tools: Tools, image: Image, scratch: Path) -> Path:
             "cephlab.key": image.key,
         },
     }
-    # JSON is YAML, and needs no further dependency.
+    # JSON is valid YAML, and needs no further dependency.
     (scratch / "metadata.yaml").write_text(json.dumps(metadata, indent=2) + "\n")
     archive = scratch / "lxd.tar"
     arguments = [
@@ -111,7 +111,7 @@ def _lxd(tools: Tools, image: Image, scratch: Path) -> Path:
 
 
 def _ext4(tools: Tools, image: Image, scratch: Path) -> Path:
-    """A sparse disk with 2 GiB of room, labelled `cephlab`; a guest's provider may enlarge it."""
+    """A sparse disk with 2 GiB of free space, labelled `cephlab`; the provider of a guest may enlarge it."""
     disk = scratch / "root.ext4"
     size = int(tree_bytes(image.root) * _EXT4_OVERHEAD) + _FREE_ON_DISK
     size = -(-size // _ROUND) * _ROUND
@@ -122,7 +122,7 @@ def _ext4(tools: Tools, image: Image, scratch: Path) -> Path:
 
 
 def write_root(tools: Tools, image: Image, disk: Path, scratch: Path, *, offset: int, size_bytes: int) -> None:
-    """Make an ext4 filesystem with the image's tree, labelled `cephlab`, on a part of a disk."""
+    """Make an ext4 filesystem, labelled `cephlab`, with the tree of the image on a part of a disk."""
     options = ["-q", "-F", "-t", "ext4", "-L", "cephlab", "-d", str(image.root)]
     options += ["-E", f"offset={offset}"] if offset else []
     call(tools, scratch, "mke2fs", *options, str(disk), f"{size_bytes >> 10}k")
@@ -131,12 +131,12 @@ def write_root(tools: Tools, image: Image, disk: Path, scratch: Path, *, offset:
 
 
 def _give_to_root(tools: Tools, disk: str, scratch: Path) -> None:
-    """Make root own every file: mke2fs copies owners as they are, and an ordinary user's tree is all theirs."""
-    # Not by dumpe2fs: that of e2fsprogs 1.47.2 takes a path with an offset, because of its =, for a label.
+    """Make root the owner of every file: mke2fs copies owners, and an ordinary user owns the tree they built."""
+    # Not with dumpe2fs: that of e2fsprogs 1.47.2 mistakes a path with an offset for a label, because of its =.
     header = call(tools, scratch, "debugfs", "-R", "show_super_stats -h", disk)
     counts = {name: int(number) for name, number in _INODES.findall(header.stdout)}
     used = counts["Inode count"] - counts["Free inodes"]
-    # mke2fs hands inodes out in order, so those in use are the first ones; the root directory is number 2.
+    # mke2fs allocates inodes in order, so the used ones come first; the root directory is number 2.
     script = scratch / "owners"
     script.write_text("".join(f"sif <{inode}> uid 0\nsif <{inode}> gid 0\n" for inode in range(2, used + 1)))
     call(tools, scratch, "debugfs", "-w", "-f", str(script), disk)
@@ -149,11 +149,11 @@ def _tar(tools: Tools, target: Path, arguments: Sequence[str], scratch: Path) ->
     options = ["--create", "--file", str(target), "--format=gnu", "--sort=name", "--numeric-owner"]
     call(tools, scratch, "tar", *options, *arguments)
     if not target.exists():
-        raise LabBroken(f"tar ended well but made no {target.name}")
+        raise LabBroken(f"tar succeeded but did not write {target.name}")
 
 
 def _owners(root: Path) -> list[str]:
-    """A tree that an ordinary user built is all theirs; inside the image it is root's."""
+    """Options that make root the owner: a tree built by an ordinary user belongs to that user."""
     return [] if _owned_by_root(root) else ["--owner=0", "--group=0"]
 
 
@@ -162,7 +162,7 @@ def _owned_by_root(root: Path) -> bool:
 
 
 def write_archive(target: Path, layer: Path, image: Image) -> None:
-    """Assemble an OCI layout around one uncompressed layer, with manifest.json for engines that know only Docker's."""
+    """Assemble an OCI layout around one uncompressed layer, with a manifest.json for engines that know only Docker."""
     with layer.open("rb") as file:
         layer_digest = hashlib.file_digest(file, "sha256").hexdigest()
     config = _json(_config(image, layer_digest))

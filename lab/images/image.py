@@ -1,4 +1,4 @@
-"""An image: the root tree of one Ceph release for one architecture, and what its files held when it was built."""
+"""Images: the root tree of one Ceph release for one architecture, and a record of its files as built."""
 
 import hashlib
 import json
@@ -14,22 +14,22 @@ from cephlab.lab.base.numbers import how_many
 from cephlab.lab.spec.arch import Arch
 
 KEY_LABEL = "cephlab.key"
-"""Label with the key on every copy of an image in a container engine."""
+"""Label that holds the key, on every copy of an image in a container engine."""
 
 _SHOWN = 10
 SEALED = "sealed"
-"""Stands for what a user may not read; no sha256 looks like it."""
+"""Stands for content that a user may not read; no sha256 looks like this."""
 LINK = "-> "
-"""Stands before the target of a link."""
+"""Prefix of the target of a link."""
 _HASHERS = 4
-"""Threads: reading a file and summing it up both let others go on."""
+"""Number of threads: both reading and hashing a file release the interpreter lock."""
 
 
 @dataclass(frozen=True)
 class Pulled:
-    """What a pulled image says about itself; its name proves nothing.
+    """The identity of a pulled image; its name proves nothing.
 
-    version: Ceph's, as its programs say it. id: the engine's. digests: what registries call it; none for a loaded one.
+    version: of Ceph, as reported by its programs. id: in the engine. digests: in registries; none for a loaded image.
     """
 
     version: str
@@ -41,8 +41,7 @@ class Pulled:
 class Image:
     """key: sha256 over recipe and package versions (hex). root: its unpacked tree. packages: name -> version.
 
-    reference: set for a pulled image, which has no root of ours; nothing is at `root` then. pulled: see
-    `identified` in lab/cluster/own.py.
+    reference: set for a pulled image, which has no tree at `root`. pulled: see `identified` in lab/cluster/own.py.
     """
 
     release: str
@@ -56,16 +55,16 @@ class Image:
 
     @property
     def ceph_version(self) -> str:
-        """Debian version of ceph-osd, e.g. `18.2.7+ds-1`; of a pulled image its own, empty until it is known."""
+        """Debian version of ceph-osd, e.g. `18.2.7+ds-1`; for a pulled image its own version, empty until known."""
         if self.pulled is not None:
             return self.pulled.version
         return self.packages.get("ceph-osd", "")
 
     @property
     def identity(self) -> str:
-        """The key that figures measured with this image are filed under; only equal content has an equal one.
+        """The key under which figures measured with this image are stored; only equal content has an equal key.
 
-        Of a pulled image the engine's id, in hex; before that is known its key, which is of the reference.
+        For a pulled image it is the ID in the engine (hex); until that is known, the key made from the reference.
         """
         return self.pulled.id.removeprefix("sha256:") if self.pulled is not None else self.key
 
@@ -76,43 +75,43 @@ class Image:
 
     @property
     def aio_shim(self) -> Path:
-        """The libaio substitute for emulated BlueStore, built with the image, beside the root."""
+        """The libaio substitute for emulated BlueStore, built with the image, next to the root."""
         return self.root.parent / "libcephlab-aio.so"
 
     @property
     def contents(self) -> Path:
-        """The record of what each file of the root held when it was built, beside the root."""
+        """The record of each file of the root as built, next to the root."""
         return self.root.parent / "contents.json"
 
     @property
     def compared(self) -> Path:
-        """The state in which the root was compared with that record last, beside the root."""
+        """The state of the root when it was last compared with that record, next to the root."""
         return self.root.parent / "compared"
 
 
 def digest_of(reference: str) -> str | None:
-    """`sha256:...` of a reference that ends in it; None for one by a tag, which names whatever its registry likes."""
+    """`sha256:...` of a reference that ends in it; None for a tag, which its registry may change at any time."""
     _, at, digest = reference.rpartition("@")
     return digest if at else None
 
 
 def pulled_image(release: str, arch: Arch, reference: str, folder: Path) -> Image:
-    """An image that an engine pulls, e.g. `quay.io/ceph/ceph:v19.2`. folder: for what the lab adds to such images."""
+    """An image that an engine pulls, e.g. `quay.io/ceph/ceph:v19.2`. folder: for files that the lab adds to it."""
     key = hashlib.sha256(f"{reference} {arch}".encode()).hexdigest()
     return Image(release, arch, key, folder / key / "root", reference=reference)
 
 
 def note_contents(root: Path, record: Path) -> None:
-    """Write down what a finished tree holds: path -> sha256 of a file, `-> TARGET` of a link."""
+    """Record the content of a finished tree: path -> sha256 of a file, `-> TARGET` of a link."""
     record.write_text(json.dumps(contents(root), indent=0, sort_keys=True))
 
 
 def require_unchanged(image: Image) -> None:
-    """LabBroken, with the first files that differ, where a tree is not what was built.
+    """LabBroken, with the first files that differ, if a tree is not as it was built.
 
-    Reading all of a tree takes seconds, so one is read again only where a file's inode, size or times are no longer
-    those of the last time. A tree from before its contents were noted is taken as it is, and noted now. What this user
-    may not read, as in another user's tree, is not compared: no program of this user's runs it.
+    Reading a whole tree takes seconds, so it is read again only if the inode, size or times of a file have changed
+    since the last time. A tree without a record is accepted as it is, and recorded now. Files that this user may not
+    read, for example in a tree of another user, are not compared: no program of this user runs them.
     """
     if not image.contents.exists():
         with suppress(PermissionError):
@@ -126,18 +125,18 @@ def require_unchanged(image: Image) -> None:
     changes = list(_changes(image.root, built, now))
     if changes:
         raise LabBroken(
-            f"the image {image.key[:12]} ({image.release}, {image.arch}) is not what was built: "
+            f"the image {image.key[:12]} ({image.release}, {image.arch}) was changed after it was built: "
             f"{how_many(len(changes), 'file')}",
             "\n".join(changes[:_SHOWN]),
-            f"`cephlab image rm {image.key[:12]}` removes it; the next run builds it anew",
+            f"`cephlab image rm {image.key[:12]}` removes it; the next run rebuilds it",
         )
     if built == now:
-        with suppress(OSError):  # a full disk or another user's folder costs the next gate a reading, no more
+        with suppress(OSError):  # a full disk or a foreign folder: the next gate reads the tree again
             image.compared.write_text(state)
 
 
 def _state(image: Image) -> str:
-    """Digest of what changes with any write to a file: nobody sets an inode's ctime."""
+    """Digest of metadata that changes with any write to a file: the ctime of an inode cannot be set."""
     digest = hashlib.sha256()
     for path in sorted([image.contents, *_paths(image.root)]):
         there = path.lstat()
@@ -146,19 +145,19 @@ def _state(image: Image) -> str:
 
 
 def contents(root: Path) -> dict[str, str]:
-    """Path below root -> what is there; SEALED for what this user may not read."""
+    """Path below root -> its content; SEALED for files that this user may not read."""
     paths = sorted(_paths(root))
     with ThreadPoolExecutor(_HASHERS) as pool:
         return dict(zip((str(path.relative_to(root)) for path in paths), pool.map(_held, paths), strict=True))
 
 
 def content_digest(image: Image) -> str:
-    """sha256 of the whole record: equal for equal trees. Empty for a pulled image, which its engine's id identifies."""
+    """sha256 of the whole record: equal for equal trees. Empty for a pulled image, which its ID identifies."""
     return hashlib.sha256(image.contents.read_bytes()).hexdigest() if image.contents.exists() else ""
 
 
 def _paths(root: Path) -> Iterator[Path]:
-    """Regular files and links; what else a tree has (folders, devices) holds no bytes."""
+    """Regular files and links; folders and devices hold no bytes."""
     for folder, folders, files in os.walk(root):
         for name in (*files, *folders):
             path = Path(folder, name)
@@ -189,6 +188,6 @@ def _changes(root: Path, built: Mapping[str, str], now: Mapping[str, str]) -> It
 
 
 def _sealed(root: Path, path: Path) -> bool:
-    """Whether a folder above a path, below the root, is one that this user may not look into."""
+    """Whether this user may not look into a folder between the root and the path."""
     folders = [folder for folder in path.parents if folder != root and root in folder.parents]
     return any(folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK) for folder in reversed(folders))

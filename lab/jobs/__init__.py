@@ -1,1 +1,1 @@
-"""Loads as people write them down: the lab's own job file, and what is read from COSBench's and CBT's."""
+"""Loads described in files: the lab's own job file, and importers for the files of COSBench and CBT."""

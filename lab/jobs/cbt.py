@@ -1,4 +1,4 @@
-"""CBT's YAML as a job: librbdfio, radosbench and sysbench blocks. Of its cluster only the number of clients is read."""
+"""Imports CBT's YAML as a job: its librbdfio, radosbench and sysbench blocks. Of `cluster` it only counts clients."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,14 +29,14 @@ _PARTS = ("cluster", "benchmarks", "client_endpoints", "monitoring_profiles", "r
 
 @dataclass
 class _Reader:
-    """Reads one file. notes: what has to be said of it."""
+    """Reads one file. notes: remarks for the user."""
 
     source: str
     notes: list[str] = field(default_factory=list)
     clients: int = 1
 
     def pairs(self, node: yaml.Node, what: str) -> dict[str, tuple[int, yaml.Node]]:
-        """Key -> line and value of a mapping."""
+        """Key -> (line, value) of a mapping."""
         if not isinstance(node, yaml.MappingNode):
             raise refused(self.source, line_of(node), what, "no mapping", "key: value")
         return {str(key.value): (line_of(key), value) for key, value in node.value}
@@ -44,10 +44,10 @@ class _Reader:
     def numbers(self, node: yaml.Node, key: str) -> list[int]:
         """One whole number or a list of them."""
         nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
-        for each in nodes:
-            if not isinstance(each, yaml.ScalarNode) or not str(each.value).isdecimal() or int(each.value) < 1:
-                raise refused(self.source, line_of(each), key, repr(each.value), "whole numbers above 0")
-        return [int(each.value) for each in nodes]
+        for item in nodes:
+            if not isinstance(item, yaml.ScalarNode) or not str(item.value).isdecimal() or int(item.value) < 1:
+                raise refused(self.source, line_of(item), key, repr(item.value), "whole numbers above 0")
+        return [int(item.value) for item in nodes]
 
     def one(self, node: yaml.Node, key: str) -> int:
         numbers = self.numbers(node, key)
@@ -56,10 +56,10 @@ class _Reader:
         return numbers[0]
 
     def texts(self, node: yaml.Node) -> list[str]:
-        return [str(each.value) for each in (node.value if isinstance(node, yaml.SequenceNode) else [node])]
+        return [str(item.value) for item in (node.value if isinstance(node, yaml.SequenceNode) else [node])]
 
     def known(self, name: str, keys: Mapping[str, tuple[int, yaml.Node]]) -> None:
-        """Refuse keys of a benchmark that are not known; list those that are and have no meaning here."""
+        """Refuse unknown keys of a benchmark; note known keys that are ignored."""
         for key, (line, _) in keys.items():
             if key in _IGNORED[name].split():
                 self.notes.append(f"line {line}: {name} {key} is ignored")
@@ -68,12 +68,12 @@ class _Reader:
 
 
 def line_of(node: yaml.Node) -> int:
-    """Where a node is, from 1."""
+    """The line of a node, counted from 1."""
     return int(node.start_mark.line) + 1
 
 
 def compose(text: str, source: str) -> yaml.Node:
-    """The file's nodes, which know their lines. SpecError for what is no YAML, and for aliases, which may explode."""
+    """The nodes of the file, with their lines. SpecError if it is not YAML, and for aliases, which may explode."""
     try:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
             if isinstance(event, yaml.AliasEvent):
@@ -90,7 +90,7 @@ def compose(text: str, source: str) -> yaml.Node:
 
 
 def import_cbt(text: str, *, name: str, source: str, conf: Conf | None = None) -> Job:
-    """A test plan as a job. conf: its ceph.conf, where it was given. SpecError names the key and its line."""
+    """A test plan as a job. conf: its ceph.conf, if given. SpecError names the key and its line."""
     reader = _Reader(source)
     parts = reader.pairs(compose(text, source), "the file")
     for part, (line, node) in parts.items():
@@ -102,7 +102,7 @@ def import_cbt(text: str, *, name: str, source: str, conf: Conf | None = None) -
             reader.notes.append(f"line {line}: {part} is ignored")
     if "cluster" not in parts:
         pools = []
-    # The paper has its profiles beside `cluster`; CBT has them in it.
+    # The paper puts its profiles next to `cluster`; CBT puts them inside.
     pools += _pools(reader, parts)
     loads: dict[str, list[dict[str, Any]]] = {"blocks": [], "benches": [], "databases": []}
     benchmarks = reader.pairs(parts["benchmarks"][1], "benchmarks") if "benchmarks" in parts else {}
@@ -120,15 +120,16 @@ def import_cbt(text: str, *, name: str, source: str, conf: Conf | None = None) -
 
 
 def _cluster(reader: _Reader, node: yaml.Node) -> list[dict[str, Any]]:
-    """Counts the clients, and lists the rest by its keys: hosts, users and paths are of another place."""
+    """Count the clients, and note the other keys as ignored: their hosts, users and paths belong to another site."""
     keys = reader.pairs(node, "cluster")
     if "clients" in keys:
         reader.clients = len(reader.texts(keys["clients"][1])) or 1
     left = sorted(set(keys) - {"clients", "pool_profiles", "erasure_profiles"})
     if left:
-        reader.notes.append(f"line {line_of(node)}: of cluster only clients are counted; ignored: {', '.join(left)}")
+        names = ", ".join(left)
+        reader.notes.append(f"line {line_of(node)}: in cluster only the clients are counted; ignored: {names}")
     if "conf_file" in keys:
-        reader.notes.append(f"line {keys['conf_file'][0]}: conf_file is read where --conf names it")
+        reader.notes.append(f"line {keys['conf_file'][0]}: conf_file is read only if --conf names it")
     return _pools(reader, keys)
 
 
@@ -147,7 +148,7 @@ def _codes(reader: _Reader, parts: Mapping[str, tuple[int, yaml.Node]]) -> dict[
 
 
 def _pools(reader: _Reader, parts: Mapping[str, tuple[int, yaml.Node]]) -> list[dict[str, Any]]:
-    """Pool profiles, with the shards of their erasure profiles."""
+    """Pool profiles, with k and m from their erasure profiles."""
     codes = _codes(reader, parts)
     if "pool_profiles" not in parts:
         return []
@@ -201,12 +202,11 @@ def _librbdfio(reader: _Reader, line: int, keys: Mapping[str, yaml.Node]) -> dic
     if "total_iodepth" in keys:
         totals = reader.numbers(keys["total_iodepth"], "total_iodepth")
         if len(volumes) > 1 or any(total % volumes[0] for total in totals):
-            wanted = "one number of volumes, which divides each of them"
-            raise refused(
-                reader.source, line_of(keys["total_iodepth"]), "total_iodepth", f"{totals} of {volumes} volumes", wanted
-            )
+            wanted = "a single number of volumes that divides each total"
+            got = f"{totals} for {volumes} volumes"
+            raise refused(reader.source, line_of(keys["total_iodepth"]), "total_iodepth", got, wanted)
         load["depth"] = [total // volumes[0] for total in totals]
-        reader.notes.append(f"line {line}: total_iodepth is shared evenly by {volumes[0]} volumes")
+        reader.notes.append(f"line {line}: total_iodepth is divided evenly among {volumes[0]} volumes")
     return load
 
 

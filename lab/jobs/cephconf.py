@@ -1,4 +1,4 @@
-"""A ceph.conf as settings for a job: without places and secrets, and with what a release lacks listed."""
+"""Reads a ceph.conf as settings for a job: without locations and secrets; settings that a release lacks are noted."""
 
 import configparser
 import re
@@ -12,25 +12,25 @@ _PLACES = re.compile(
     r"fsid|host|.*_host(?:_override)?|mon_initial_members|.*addrv?|.*_network|.*_data|.*_journal|.*cmd|setuser.*|setgroup.*|chdir|"
     r".*_(?:dir|file|path|socket|uri|url|endpoint)|log_to_.*|rgw_frontends"
 )
-"""Settings of ceph.conf that say where a cluster is."""
+"""Settings that depend on where a cluster runs: hosts, addresses, paths."""
 _SECRETS = re.compile(
     r"key|keyfile|keyring|auth_.*|.*(?:password|passphrase|secret|token|credentials?)|"
     r"rgw_(?:barbican|crypt|keystone|kmip|ldap|opa|sts)_.*"
 )
-"""Settings that say who may enter a cluster, or its neighbours: a job lies in repositories and archives."""
+"""Settings that give access to a cluster or its neighbours. They are left out: jobs are kept in repositories."""
 _WHOLE = ("global", "mon", "mgr", "osd", "client")
 
 
 @dataclass(frozen=True)
 class Conf:
-    """What of a ceph.conf a job takes. notes: what it does not, by name."""
+    """The options of a ceph.conf that a job uses. notes: names what it leaves out."""
 
     options: Mapping[str, str]
     notes: Sequence[str]
 
 
 def read_conf(text: str, source: str, known: Collection[str] | None, release: str) -> Conf:
-    """A ceph.conf. known: the names of a release's settings, None where nobody could be asked."""
+    """Parse a ceph.conf. known: names of the settings of a release, None if they could not be looked up."""
     parser = configparser.ConfigParser(interpolation=None, strict=False, delimiters=("=",), comment_prefixes=("#", ";"))
     try:
         parser.read_string("\n".join(line.strip() for line in text.splitlines()), source)
@@ -50,8 +50,8 @@ def read_conf(text: str, source: str, known: Collection[str] | None, release: st
     others = sorted(set(parser.sections()) - {*_WHOLE})
     notes = [
         *([f"{source}: not copied: {', '.join(sorted(left))}"] if left else []),
-        *([f"{source}: {release} lacks {', '.join(sorted(lacking))}"] if lacking else []),
+        *([f"{source}: {release} does not have {', '.join(sorted(lacking))}"] if lacking else []),
         *([f"{source}: sections of single daemons are ignored: {', '.join(others)}"] if others else []),
-        *([f"{source}: no image of {release} is built, so its settings were not looked up"] if known is None else []),
+        *([f"{source}: without an image of {release} its settings were not checked"] if known is None else []),
     ]
     return Conf(options, notes)

@@ -1,4 +1,4 @@
-"""COSBench's XML as a job: stages, works, ratios and selectors. Nothing of its credentials and endpoints is read."""
+"""Imports COSBench's XML as a job: stages, works, ratios and selectors. It reads no credentials and no endpoints."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,9 @@ from cephlab.lab.jobs.jobfile import HINT, Job, made_job, refused
 OPERATIONS = {"read": "get", "write": "put", "list": "list", "delete": "delete", "head": "head"}
 STORAGES = ("s3", "none", "mock")
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
-"""COSBench's are decimal."""
+"""The units of COSBench are decimal."""
 DELAYS = ("closuredelay", "clousuredelay")
-"""The second as the Altra paper has it."""
+"""The second spelling is that of the Altra paper."""
 _STATED: Mapping[str, tuple[str, ...]] = {
     "workload": ("name", "description", "config"),
     "workflow": ("config",),
@@ -24,7 +24,7 @@ _STATED: Mapping[str, tuple[str, ...]] = {
     "work": ("name", "type", "workers", "runtime", "rampup", "totalOps", "config", *DELAYS),
     "operation": ("type", "ratio", "config"),
 }
-"""Attributes that are read, or known and without meaning here."""
+"""Attributes that are read, or that are known but have no meaning here."""
 _IGNORED = ("rampdown", "interval", "division", "driver", "afr", "trigger", "id")
 _KEYS = ("cprefix", "oprefix", "containers", "objects", "sizes")
 _IGNORED_KEYS = ("csuffix", "osuffix", "chunked", "content", "hashCheck", "createContainer", "isRandom")
@@ -60,7 +60,7 @@ class Element:
 
 @dataclass(frozen=True)
 class Picked:
-    """What a selector picks: (first, last, weight) each. in_order: one after the other."""
+    """What a selector picks: ranges (first, last, weight). in_order: sequentially, not at random."""
 
     ranges: tuple[tuple[int, int, float], ...]
     in_order: bool
@@ -70,12 +70,12 @@ class Picked:
         return max(last for _, last, _ in self.ranges)
 
     def told(self) -> list[list[float]]:
-        return [list(each) for each in self.ranges]
+        return [list(picked) for picked in self.ranges]
 
 
 @dataclass(frozen=True)
 class Touched:
-    """What one work or operation takes: names that mark the set of objects, and which of these."""
+    """What a work or an operation uses: the prefixes that identify a set of objects, and which objects of that set."""
 
     names: tuple[str, str]
     buckets: Picked
@@ -84,14 +84,14 @@ class Touched:
 
     @property
     def over(self) -> dict[str, Any]:
-        """For the job's `over`."""
+        """The entry for `over` in the job."""
         assert self.objects is not None
         in_order = {"in_order": True} if self.objects.in_order else {}
         return {"buckets": self.buckets.told(), "objects": self.objects.told(), **in_order}
 
 
 def parse_xml(text: bytes, source: str) -> Element:
-    """The root element. SpecError for what is no XML, and for a DTD: entities are never expanded."""
+    """The root element. SpecError if it is not XML, and for a DTD: entities are never expanded."""
     parser = expat.ParserCreate()
     root = Element("", {}, 0)
     open_elements = [root]
@@ -102,7 +102,7 @@ def parse_xml(text: bytes, source: str) -> Element:
         open_elements.append(element)
 
     def refuse(*_: object) -> None:
-        raise refused(source, parser.CurrentLineNumber, "a document type", "DOCTYPE", "elements alone")
+        raise refused(source, parser.CurrentLineNumber, "a document type", "DOCTYPE", "only elements")
 
     parser.StartElementHandler = begin
     parser.EndElementHandler = lambda _: open_elements.pop()
@@ -112,13 +112,13 @@ def parse_xml(text: bytes, source: str) -> Element:
     except expat.ExpatError as error:
         where = f"line {error.lineno}, column {error.offset}: {expat.ErrorString(error.code)}"
         raise SpecError(
-            f"{source} is not XML", where, "COSBench's own samples have < in attributes: write &lt;"
+            f"{source} is not XML", where, "if an attribute contains <, as in COSBench's own samples, write &lt;"
         ) from None
     return root.children[0]
 
 
 def import_cosbench(text: bytes, *, name: str, source: str) -> Job:
-    """A workload file as a job; SpecError names element and line of what is not known."""
+    """A workload file as a job; SpecError names the element and the line of anything unknown."""
     reader = _Reader(name, source)
     root = parse_xml(text, source)
     reader.known(root, "", ("workload",))
@@ -129,7 +129,7 @@ def import_cosbench(text: bytes, *, name: str, source: str) -> Job:
 
 
 def settings(reader: "_Reader", element: Element) -> dict[str, str]:
-    """An element's `config`, whose keys are checked."""
+    """The `config` of an element, with its keys checked."""
     known: dict[str, str] = {}
     for part in filter(str.strip, element.attributes.get("config", "").split(";")):
         key, _, value = part.partition("=")
@@ -143,7 +143,7 @@ def settings(reader: "_Reader", element: Element) -> dict[str, str]:
 
 
 class _Reader:
-    """Reads one file. notes: what has to be said of it."""
+    """Reads one file. notes: remarks for the user."""
 
     def __init__(self, name: str, source: str) -> None:
         self.name, self.source = name, source
@@ -162,7 +162,7 @@ class _Reader:
         self.notes.append(f"line {element.line}: {words}")
 
     def known(self, element: Element, within: str, names: Sequence[str]) -> None:
-        """Refuse an element or an attribute that is not known."""
+        """Refuse an unknown element or attribute."""
         if element.name not in names:
             where = f" in <{within}>" if within else ""
             raise self.refuse(element, f"element <{element.name}>{where}", element.name, ", ".join(names))
@@ -174,7 +174,7 @@ class _Reader:
                 raise self.refuse(element, f"attribute {key!r} of <{element.name}>", key, wanted)
 
     def below(self, element: Element) -> list[Element]:
-        """Its children but for storage and auth, of which only the storage's type is looked at."""
+        """Its children except storage and auth, of which only the type of the storage is checked."""
         children = []
         for child in element.children:
             self.known(child, element.name, _BELOW.get(element.name, ()))
@@ -182,7 +182,7 @@ class _Reader:
                 raise self.refuse(child, "<storage> type", child.attributes["type"], ", ".join(STORAGES))
             if child.name in ("auth", "storage"):
                 keys = [part.partition("=")[0].strip() for part in child.attributes.get("config", "").split(";")]
-                # Names that are known to be names: what stands beside them are credentials and endpoints.
+                # Show only well-known key names: their values are credentials and endpoints.
                 words = [key for key in keys if key in _SECRET_KEYS]
                 self.note(child, f"<{child.name}> is not copied" + (f": {', '.join(words)}" if words else ""))
             else:
@@ -196,12 +196,12 @@ class _Reader:
         return int(text)
 
     def picked(self, element: Element, key: str, text: str) -> Picked:
-        """What a selector of `key` picks: c(n), u(a,b), r(a,b), s(a,b), h(a|b|w,...), sizes with a unit."""
+        """Parse the selector of `key`: c(n), u(a,b), r(a,b), s(a,b) or h(a|b|w,...), sizes with a unit."""
         match = _SELECTOR.fullmatch(text)
         units = UNITS if key == "sizes" else {"": 1}
         if match is None or match[1].lower() not in "cursh" or match[3].upper() not in units:
             wanted = "c(n), u(a,b), r(a,b), s(a,b) or h(a|b|weight,...)" + (
-                " and B, KB, MB, GB" if len(units) > 1 else ""
+                " with B, KB, MB or GB" if len(units) > 1 else ""
             )
             raise self.refuse(element, f"{key} of <{element.name}>", repr(text), wanted)
         kind, unit = match[1].lower(), units[match[3].upper()]
@@ -220,7 +220,7 @@ class _Reader:
         )
         if any(first > last or weight <= 0 or (first < 1 and key != "sizes") for first, last, weight in ranges):
             raise self.refuse(
-                element, f"{key} of <{element.name}>", repr(text), "the first not above the last, weights above 0"
+                element, f"{key} of <{element.name}>", repr(text), "first <= last, weights above 0"
             )
         return Picked(ranges, kind in "rs")
 
@@ -232,12 +232,12 @@ class _Reader:
         return Touched(names, pick("containers") or Picked(((1, 1, 1.0),), False), pick("objects"), pick("sizes"))
 
     def stage(self, stage: Element, above: Mapping[str, str]) -> None:
-        """One workstage: its preparing and cleaning works, at most one that is the load, and the delay after it."""
+        """One workstage: its prepare and cleanup works, at most one load, and the delay after it."""
         config = {**above, **settings(self, stage)}
         works = self.below(stage)
         mains = [work for work in works if self.kind_of(work) == _MAIN]
         if len(mains) > 1:
-            raise self.refuse(mains[1], "a second load at the same time", "two works in one stage", "one in each stage")
+            raise self.refuse(mains[1], "a second load in one stage", "two works of type normal", "one per stage")
         pause_s = self.delay(stage)
         for work in works:
             pause_s += self.delay(work)
@@ -245,7 +245,7 @@ class _Reader:
         if pause_s and self.loads:
             self.loads[-1]["pause_s"] = self.loads[-1].get("pause_s", 0) + pause_s
         elif pause_s:
-            self.note(stage, f"its delay of {pause_s} s comes before any load, and is left out")
+            self.note(stage, f"its delay of {pause_s} s comes before any load and is ignored")
 
     def kind_of(self, work: Element) -> str:
         return work.attributes.get("type", _MAIN)
@@ -271,7 +271,7 @@ class _Reader:
             self.cleanup(work, self.touched(work, config))
         elif kind in ("init", "dispose"):
             self.note(
-                work, f"{kind} is the lab's own: it makes buckets for each load, and removes them with the cluster"
+                work, f"{kind} is ignored: the lab creates buckets for each load, and removes them with the cluster"
             )
         elif kind != "delay":
             known = f"{_MAIN}, prepare, cleanup, init, dispose, delay"
@@ -281,34 +281,34 @@ class _Reader:
         load = self.of_names.get(touched.names)
         if load is None or touched.objects is None:
             prefix = touched.names[1] or "none"
-            self.note(work, f"cleanup (oprefix {prefix}) names no object that was put: taken literally it removes none")
+            self.note(work, f"cleanup (oprefix {prefix}) matches no object of a load, so it is ignored")
         else:
             load["over"]["clean"] = touched.over
             load["phases"].append("clean")
             enlarge(load, touched)
 
     def main(self, work: Element, config: Mapping[str, str]) -> None:
-        """The load itself."""
+        """Read the work that is the load."""
         parts = [(part, self.operation(part)) for part in self.below(work)]
         parts = [(part, share) for part, share in parts if share]
         if sum(share for _, share in parts) != 100:
             got = " + ".join(str(share) for _, share in parts) or "none"
-            raise self.refuse(work, "ratio of the operations", got, "100 in all")
+            raise self.refuse(work, "ratio of the operations", got, "a sum of 100")
         kinds = [OPERATIONS[part.attributes["type"]] for part, _ in parts]
         if len(kinds) != len(set(kinds)):
             raise self.refuse(work, "operations of one type", ", ".join(kinds), "each type once")
         takes = [self.touched(part, {**config, **settings(self, part)}) for part, _ in parts]
-        if len({each.names for each in takes}) > 1:
-            raise self.refuse(work, "its prefixes", "several", "one cprefix and oprefix for all operations of a work")
-        written = [each for kind, each in zip(kinds, takes, strict=True) if kind == "put"]
+        if len({used.names for used in takes}) > 1:
+            raise self.refuse(work, "a work", "several prefixes", "one cprefix and oprefix for all its operations")
+        written = [used for kind, used in zip(kinds, takes, strict=True) if kind == "put"]
         ready = self.filled.get(takes[0].names)
         if ready is None and {"get", "head"} & {*kinds}:
             raise self.refuse(
-                work, "what it reads", "nothing that is there", "a prepare or a write of the same prefixes before it"
+                work, "a work that reads", "no objects to read", "an earlier prepare or write with the same prefixes"
             )
-        sizes = {each.sizes for each in (*written, *([ready] if ready else [])) if each.sizes}
+        sizes = {used.sizes for used in (*written, *([ready] if ready else [])) if used.sizes}
         if len(sizes) != 1:
-            raise self.refuse(work, "sizes of its objects", str(len(sizes)), "the same of all that is put")
+            raise self.refuse(work, "a work", f"{len(sizes)} sizes of objects", "one for all that are put")
         load: dict[str, Any] = {
             "name": self.unused(work.attributes.get("name") or "main"),
             "buckets": 1,
@@ -322,22 +322,22 @@ class _Reader:
             "over": {},
             "phases": [*(["fill"] if ready else []), "run"],
         }
-        for (part, _), kind, each in zip(parts, kinds, takes, strict=True):
-            if each.objects is None and kind != "list":
+        for (part, _), kind, used in zip(parts, kinds, takes, strict=True):
+            if used.objects is None and kind != "list":
                 raise self.refuse(part, f"{part.attributes['type']} of <operation>", "no objects", "objects=...")
-            load["over"][kind] = each.over if each.objects else {"buckets": each.buckets.told()}
-            enlarge(load, each)
+            load["over"][kind] = used.over if used.objects else {"buckets": used.buckets.told()}
+            enlarge(load, used)
         if ready:
             load["over"]["fill"] = ready.over
             enlarge(load, ready)
-        for each in written:
-            # What it wrote is there for the loads after it, which have buckets of their own and fill them first.
-            self.filled.setdefault(each.names, each)
+        for used in written:
+            # Its objects count as existing for later loads, which fill their own buckets with them first.
+            self.filled.setdefault(used.names, used)
         self.loads.append(load)
         self.of_names[takes[0].names] = load
 
     def operation(self, part: Element) -> int:
-        """Its ratio; what it does must be known."""
+        """The ratio of an operation, whose type must be known."""
         kind = part.attributes.get("type", "")
         if kind not in OPERATIONS:
             raise self.refuse(part, "<operation> type", repr(kind), ", ".join(OPERATIONS))
@@ -357,7 +357,7 @@ class _Reader:
 
     def job(self) -> Job:
         if not self.loads:
-            raise SpecError(f"{self.source} has no load", "no work of type normal", HINT)
+            raise SpecError(f"{self.source} has no load", "it has no work of type normal", HINT)
         for load in self.loads:
             load["over"] = {kind: short for kind, over in load["over"].items() if (short := parts(load, over))}
         return made_job(
@@ -366,11 +366,11 @@ class _Reader:
 
 
 def enlarge(load: dict[str, Any], touched: Touched) -> None:
-    """Make room in a load for what something takes."""
+    """Enlarge a load so that it has all buckets and objects that are used."""
     load["buckets"] = max(load["buckets"], touched.buckets.last)
     load["objects"] = max(load["objects"], touched.objects.last if touched.objects else 1)
 
 
 def parts(load: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """What of an `over` says more than that all are taken."""
+    """The parts of an `over` that differ from the default, which is to use all."""
     return {key: value for key, value in over.items() if key == "in_order" or value != [[1, load[key], 1.0]]}

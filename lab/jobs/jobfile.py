@@ -1,4 +1,4 @@
-"""A job: loads of objects, block images, pools and databases as a TOML file that people edit and `gate --job` runs."""
+"""Job files: TOML that users edit and `gate --job` runs, with loads on objects, block images, pools and databases."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _HEAD = "# A job for `cephlab gate --job`. docs/import.md has every key. Sizes m
 
 _NUMBERS = re.compile(r"\[\s*((?:[-\w.\"]+,\s*)+)\]")
 _ROWS = re.compile(r"\[\s*((?:\[[^\]\n]*\],\s*)+)\]")
-"""Arrays that are written over several lines: of plain values, and of such arrays."""
+"""Arrays written over several lines: of plain values, and of arrays."""
 
 Named = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=40)]
 Seconds = Annotated[float, Field(ge=0)]
@@ -30,9 +30,9 @@ _EVERY: tuple[Range, ...] = ()
 
 
 class Over(TomlTable):
-    """Which objects an operation takes, counted from 1. Ranges have weights; without any, it takes all of them.
+    """The objects that an operation uses, counted from 1. Ranges have weights; without ranges it uses all objects.
 
-    in_order: one after the other, and again from the first; otherwise by chance.
+    in_order: sequentially, starting again after the last; otherwise at random.
     """
 
     buckets: tuple[Range, ...] = _EVERY
@@ -43,17 +43,17 @@ class Over(TomlTable):
     def _ordered(self) -> Self:
         for name, ranges in (("buckets", self.buckets), ("objects", self.objects)):
             if any(first > last for first, last, _ in ranges):
-                raise ValueError(f"{name}: got {ranges}, wanted: [first, last, weight], the first not above the last")
+                raise ValueError(f"{name}: got {ranges}, wanted: [first, last, weight] with first <= last")
             if self.in_order and len(ranges) > 1:
-                raise ValueError(f"{name}: got {len(ranges)} ranges, wanted: one where it goes in order")
+                raise ValueError(f"{name}: got {len(ranges)} ranges, wanted: one, because of in_order")
         return self
 
 
 class ObjectLoad(TomlTable):
-    """One load of S3 operations, with buckets of its own. objects: in each of its buckets.
+    """One load of S3 operations, with its own buckets. objects: in each of its buckets.
 
-    sizes: ranges with weights. mix: operation -> share. over: what each operation takes, and what `fill` and `clean`
-    do. It ends after runtime_s or after that many operations. rampup_s: before its figures count; pause_s: after it.
+    sizes: ranges with weights. mix: operation -> share. over: the objects that each operation, `fill` and `clean` use.
+    It ends after runtime_s or after `operations`. rampup_s: before its figures count; pause_s: after the load.
     """
 
     name: Named
@@ -72,7 +72,7 @@ class ObjectLoad(TomlTable):
     @model_validator(mode="after")
     def _runs(self) -> Self:
         if "run" in self.phases and not (self.mix and (self.runtime_s or self.operations)):
-            raise ValueError("phases: got run, wanted: a mix beside it, and runtime_s or operations")
+            raise ValueError("phases: got run, wanted: also a mix, and runtime_s or operations")
         if unknown := sorted(self.over.keys() - {*KINDS, FILL, CLEAN}):
             raise ValueError(f"over: got {', '.join(unknown)}, wanted: {', '.join((*KINDS, FILL, CLEAN))}")
         for what, over in self.over.items():
@@ -83,7 +83,7 @@ class ObjectLoad(TomlTable):
                 if any(last > most for _, last, _ in ranges):
                     raise ValueError(f"over.{what}.{name}: got {ranges}, wanted: up to {most}")
         if any(least > most for least, most, _ in self.sizes):
-            raise ValueError(f"sizes: got {self.sizes}, wanted: [least, most, weight], the least not above the most")
+            raise ValueError(f"sizes: got {self.sizes}, wanted: [least, most, weight] with least <= most")
         return self
 
 
@@ -106,9 +106,9 @@ class JobPool(TomlTable):
 
 
 class BlockLoad(TomlTable):
-    """fio on RBD images, whose lists mean every combination. depth, jobs: of each volume.
+    """fio on RBD images. Lists mean every combination. depth, jobs: for each volume.
 
-    read_percent: of the mixed patterns (rw, randrw). volumes: images under load at once.
+    read_percent: for the mixed patterns (rw, randrw). volumes: images under load at once.
     """
 
     name: Named
@@ -124,7 +124,7 @@ class BlockLoad(TomlTable):
 
 
 class BenchLoad(TomlTable):
-    """rados bench from several processes: it writes, then reads as modes say. Lists mean every combination."""
+    """rados bench in several processes, once per mode: write, then read. Lists mean every combination."""
 
     name: Named
     block_bytes: tuple[Annotated[Size, Field(ge=1)], ...] = Field(min_length=1)
@@ -136,7 +136,7 @@ class BenchLoad(TomlTable):
 
 
 class DatabaseLoad(TomlTable):
-    """sysbench's OLTP transactions on MariaDB over an image. Lists mean every combination."""
+    """OLTP transactions of sysbench on a MariaDB that stores its data on an image. Lists mean every combination."""
 
     name: Named
     threads: tuple[Count, ...] = Field(min_length=1)
@@ -145,7 +145,7 @@ class DatabaseLoad(TomlTable):
 
 
 class Job(TomlTable):
-    """A job. notes: what an import had to say; options: settings of ceph.conf for its cluster."""
+    """A job. notes: remarks of an import; options: settings of ceph.conf for its cluster."""
 
     name: Named
     source: Text
@@ -159,39 +159,39 @@ class Job(TomlTable):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        names = [each.name for each in self.objects] + [each.name for each in self.databases]
-        names += [each.name for each in self.blocks] + [each.name for each in self.benches]
+        names = [load.name for load in self.objects] + [load.name for load in self.databases]
+        names += [load.name for load in self.blocks] + [load.name for load in self.benches]
         if not names:
             raise ValueError("objects, blocks, benches, databases: got none, wanted: at least one load")
         refuse_twice("names of loads", names)
-        refuse_twice("names of pools", [each.name for each in self.pools])
+        refuse_twice("names of pools", [pool.name for pool in self.pools])
         known = {"": None, **{pool.name: pool for pool in self.pools}}
-        used_by = {each.name: each.pool for each in self.blocks} | {each.name: each.pool for each in self.benches}
+        used_by = {load.name: load.pool for load in self.blocks} | {load.name: load.pool for load in self.benches}
         for name, used in used_by.items():
             if used not in known:
                 raise ValueError(f"pool of {name}: got {used!r}, wanted: one of pools")
         for block in self.blocks:
             if (pool := known[block.pool]) is not None and pool.kind.erasure:
-                raise ValueError(f"pool of {block.name}: got {pool.name}, which is erasure-coded, wanted: copies")
+                raise ValueError(f"pool of {block.name}: got {pool.name} (erasure-coded), wanted: a replicated pool")
         return self
 
     def kind_of(self, pool: str) -> PoolKind:
-        """How the pool of a load keeps its data; three copies where it names none."""
-        return next((each.kind for each in self.pools if each.name == pool), REPLICATED)
+        """The kind of the pool of a load; three copies if the load names no pool."""
+        return next((known.kind for known in self.pools if known.name == pool), REPLICATED)
 
     def pgs_of(self, pool: str) -> int:
-        """PGs of the pool of a load; 0 where it names none."""
-        return next((each.pg_num for each in self.pools if each.name == pool), 0)
+        """PGs of the pool of a load; 0 if the load names no pool."""
+        return next((known.pg_num for known in self.pools if known.name == pool), 0)
 
 
 def load_job(path: Path) -> Job:
-    """Read a job file; SpecError names each key that does not fit."""
+    """Read a job file; SpecError names each invalid key."""
     return load_model(path, Job, what="a job", hint=HINT)
 
 
 def job_to_toml(job: Job) -> str:
-    """The file's text, from which `load_job` reads an equal job. What is as by default is left out."""
-    import tomli_w  # late: most who read a job write none
+    """The text of a file from which `load_job` reads an equal job. Defaults are left out."""
+    import tomli_w  # imported here because most commands that read a job do not write one
 
     text = tomli_w.dumps(job.model_dump(mode="json", exclude_defaults=True))
     for pattern in (_NUMBERS, _ROWS):
@@ -200,10 +200,10 @@ def job_to_toml(job: Job) -> str:
 
 
 def made_job(source: str, raw: Mapping[str, Any]) -> Job:
-    """What an import gathered as a job; SpecError names what does not fit."""
-    return as_model(dict(raw), Job, source=source, what="something that makes a job", hint=HINT)
+    """The job from what an import gathered; SpecError names what is invalid."""
+    return as_model(dict(raw), Job, source=source, what="a valid job", hint=HINT)
 
 
 def refused(source: str, line: int, what: str, got: str, wanted: str) -> SpecError:
-    """What an import says of what it does not know: the file and its line, the element or key, and what it takes."""
+    """The error for something that an import does not know: file and line, element or key, and what is accepted."""
     return SpecError(f"{source}, line {line}: {what} cannot be imported", f"got {got}, wanted: {wanted}", HINT)

@@ -92,9 +92,10 @@ class Demand:
     arch: of the OSDs, all of one architecture; emulated: with emulated processors, or a kernel of User-Mode Linux,
     which say nothing about real hardware. memory_bytes: resident, per role and daemon. image: key or digest.
     core_speed: of the machine, on the scale of docs/model-steps.md; 0: unknown. counters: Ceph's own, per operation
-    (`bluestore.write_big` ...), only to explain costs. threads: role -> thread name without its number (`tp_osd_tp`, `msgr-worker`, `bstore_kv_sync`)
-    -> CPU seconds per operation in all threads of that name, from which the model derives the limits of thread pools;
-    if primary and replica cannot be measured apart, it is divided between them in proportion to their CPU time.
+    (`bluestore.write_big` ...), only to explain costs. threads: role -> thread name without its number (`tp_osd_tp`,
+    `msgr-worker`, `bstore_kv_sync`) -> CPU seconds per operation in all threads of that name, from which the model
+    derives the limits of thread pools; if primary and replica cannot be measured apart, it is divided between them in
+    proportion to their CPU time.
     """
 
     operation: Operation

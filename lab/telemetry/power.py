@@ -15,7 +15,7 @@ from cephlab.lab.base.errors import LabBroken, SpecError, Unavailable
 from cephlab.lab.telemetry.demand import Interval
 
 SAME_SHARE = 0.03
-"""A larger difference between two sources of one scope is reported. In the paper, meter and BMCs differed by 3 % (8.1.1)."""
+"""A larger difference of two sources of one scope is reported. The paper's meter and BMCs differed by 3 % (8.1.1)."""
 GAP_S = 30.0
 """The watts between two readings further apart than this are unknown."""
 STUCK = 10
@@ -114,8 +114,8 @@ def energy(readings: Sequence[Reading], window: tuple[float, float], idle: tuple
 def _integral(ordered: Sequence[Reading], window: tuple[float, float]) -> float:
     began_s, ended_s = window
     if not began_s < ended_s or ordered[0].at_s > began_s or ordered[-1].at_s < ended_s:
-        have = f"{ordered[0].at_s:.1f} to {ordered[-1].at_s:.1f}"
-        raise LabBroken("the power readings do not cover the load", f"wanted {began_s:.1f} to {ended_s:.1f}, got {have}")
+        got = f"got {ordered[0].at_s:.1f} to {ordered[-1].at_s:.1f}, wanted {began_s:.1f} to {ended_s:.1f}"
+        raise LabBroken("the power readings do not cover the load", got)
     joules = 0.0
     for left, right in pairwise(ordered):
         low, high = max(began_s, left.at_s), min(ended_s, right.at_s)

@@ -48,7 +48,7 @@ class LedgerFaults:
 
 
 def compare(begun: int, acknowledged: Sequence[int], tables: Sequence[Sequence[Sequence[str]]]) -> LedgerFaults:
-    """Compare acknowledgements with the tables. begun: transactions sent; tables: rows (number, value) of each table."""
+    """Compare acknowledgements with the tables. begun: transactions sent; tables: rows (number, value) of each."""
     held = [{int(number): value for number, value in rows} for rows in tables]
     everywhere = set(held[0]).intersection(*held[1:])
     anywhere = set(held[0]).union(*held[1:])

@@ -106,7 +106,8 @@ def _parsed(line: str) -> tuple[float, NDArray[np.float64]]:
     except ValueError as error:
         raise LabBroken("the format of fio's histogram log is not known", line[:200]) from error
     if len(words) < BINS + 3:
-        raise LabBroken("the format of fio's histogram log is not known", f"{len(words)} fields, {BINS + 3} wanted: {line[:200]}")
+        got = f"{len(words)} fields, {BINS + 3} wanted: {line[:200]}"
+        raise LabBroken("the format of fio's histogram log is not known", got)
     return float(words[0]), words[-BINS:]
 
 

@@ -19,7 +19,7 @@ _LINE = re.compile(r"^\[ +(RUN|OK|FAILED|SKIPPED) +\] ([\w./]+)(?:,.*?)?(?: \((\
 
 
 class CaseResult(StrEnum):
-    """How a case ended. UNFINISHED: the program stopped while the case ran; MISSING: it stopped before the case began."""
+    """How a case ended. UNFINISHED: the program stopped while the case ran; MISSING: before the case began."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -65,7 +65,7 @@ def list_cases(host: Host, program: str, *, env: Mapping[str, str], select: str 
 
 
 def parse_list(text: str) -> tuple[str, ...]:
-    """Parse the output of --gtest_list_tests: the name of a suite and a dot, below it the indented names of its cases."""
+    """Parse the output of --gtest_list_tests: a suite name and a dot, below it the indented names of its cases."""
     names, suite = [], ""
     for line in text.splitlines():
         name = line.partition("#")[0].rstrip()

@@ -1,4 +1,4 @@
-"""rados bench on hosts of the lab, one or several at a time: what each did, read once."""
+"""Runs rados bench on hosts of the lab, one or several at a time, and parses its summary."""
 
 import re
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class BenchJob:
     most_bytes: int = 0
 
     def arguments(self) -> list[str]:
-        """For the program `rados`."""
+        """Arguments for the program `rados`."""
         given = ["-p", self.pool, "bench", str(self.seconds), self.mode]
         given += ["-t", str(self.threads), "--run-name", self.run]
         if self.mode != "write":
@@ -44,7 +44,7 @@ class BenchJob:
 
 @dataclass(frozen=True)
 class BenchResult:
-    """Operations that ended, and the seconds they took. iops_stddev: of its rates, each over a second."""
+    """Operations that ended, and the seconds they took. iops_stddev: of IOPS samples over one second each."""
 
     operations: int
     seconds: float
@@ -62,7 +62,7 @@ class BenchResult:
 
 
 def parse(text: str) -> BenchResult:
-    """Read the summary that rados bench prints at its end; LabBroken where it is not one."""
+    """Parse the summary that rados bench prints at its end; LabBroken if it is incomplete."""
     figures = {name.lower(): float(value) for name, value in _FIGURE.findall(text)}
     try:
         operations = figures["total writes made"] if "total writes made" in figures else figures["total reads made"]
@@ -70,11 +70,11 @@ def parse(text: str) -> BenchResult:
         spread = figures.get("stddev iops", 0.0)
         return BenchResult(int(operations), figures["total time run"], int(size), figures["average latency(s)"], spread)
     except KeyError as error:
-        raise LabBroken("rados bench printed no summary", f"without {error}:\n{text[-1000:]}") from None
+        raise LabBroken("rados bench printed no summary", f"{error} is missing:\n{text[-1000:]}") from None
 
 
 def run(cluster: Cluster, node: str, job: BenchJob) -> BenchResult:
-    """Run one to its end on a node."""
+    """Run a job to its end on a node."""
     return parse(cluster.tool(node, "rados", *job.arguments(), timeout_s=job.seconds + _MARGIN_S))
 
 
@@ -92,7 +92,7 @@ class RunningBench(RunningProgram):
     socket: PurePosixPath
 
     def finish(self, *, timeout_s: float = _END_S) -> FioResult:
-        """Wait until it ends by itself, and read its summary; LabBroken when it printed none."""
+        """Wait until it ends by itself, and read its summary; LabBroken if it printed none."""
         self.await_end(timeout_s, "rados bench")
         result = parse(self.host.read(self.log).decode(errors="replace"))
         done = Done(
@@ -105,12 +105,12 @@ class RunningBench(RunningProgram):
         return FioResult(NOTHING, done) if self.job.mode == "write" else FioResult(done, NOTHING)
 
     def progress(self) -> Progress:
-        """It keeps no log of single operations."""
+        """Empty: rados bench keeps no log of single operations."""
         return Progress(())
 
 
 def start(host: Host, job: BenchJob) -> RunningBench:
-    """Start one on a host, with a ceph.conf and an admin socket of its own."""
+    """Start a job on a host, with its own ceph.conf and admin socket."""
     base = folder(host, "rados", job.run)
     socket, log = base / "s", base / "words"
     env = configure(host, base, {"admin_socket": str(socket)})

@@ -1,4 +1,4 @@
-"""A load of which every operation is recorded: clients of both architectures write and read unique values."""
+"""A load that records every operation: clients of both architectures write and read unique values."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _START_S = 60.0
 _DRAIN_S = 30.0
 _VERIFY_S = 300.0
 _FINAL_S = 60
-"""Before patience: a final read of a healthy cluster that takes longer has failed."""
+"""Timeout of a final read, to be multiplied by the patience: on a healthy cluster a longer read has failed."""
 _RUN_BITS = 24
-"""A load that is started again numbers its versions from run << 24, so that no value is written twice."""
+"""Versions start at run << 24, so that a load that is started again writes no value twice."""
 
 _END = re.compile(rb"^\d+ o ", re.MULTILINE)
 
@@ -40,19 +40,19 @@ _OPTIONS = {
 
 
 Kind = Literal["objects", "blocks", "device", "files"]
-"""What a load writes: RADOS objects, blocks of RBD images or of one device of its clients' kernels, files of CephFS."""
+"""What a load writes: RADOS objects, blocks of RBD images, blocks of one kernel block device, or files of CephFS."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What to do, as pure data: every operation follows from it and its seed.
+    """What to do, as pure data: together with the seed it determines every operation.
 
-    nodes: one client on each; keys: of each client; workers: threads of each client, one operation at a time each.
-    sizes: of objects in bytes, chosen by the seed; blocks take the first. pause_s: between two operations of a worker.
-    pool: for files the name of their file system. data_pool: where images keep their data, if not in `pool`.
-    device: its path on every client, where that is written.
-    options: Ceph's, of these clients only.
-    acknowledge_early: log every write as done before it is done, a lie that checks must detect.
+    nodes: one client on each; keys: per client; workers: threads per client, each with one operation at a time.
+    sizes: of objects in bytes, chosen by the seed; blocks use the first. pause_s: between two operations of a worker.
+    pool: for files the name of their file system. data_pool: pool for the data of images, if not `pool`.
+    device: for the kind `device`, its path on every client.
+    options: Ceph options of these clients only.
+    acknowledge_early: log every write as done before it is done, an error that checks must detect.
     """
 
     pool: str
@@ -73,23 +73,23 @@ class Load:
     def __post_init__(self) -> None:
         if not self.nodes or self.keys < self.workers or self.workers < 1:
             raise SpecError(
-                f"load {self.name}: {len(self.nodes)} clients, {self.keys} keys and {self.workers} workers do not fit",
-                "wanted: at least one client, and at least one key for each of its workers",
+                f"load {self.name}: {len(self.nodes)} clients, {self.keys} keys, {self.workers} workers",
+                "wanted: at least one client, one worker, and one key per worker",
             )
         if min(self.sizes) < 256 or not 0 <= self.read_share < 1:
             raise SpecError(
-                f"load {self.name}: sizes {self.sizes}, read_share {self.read_share}", "at least 256, 0 to 1"
+                f"load {self.name}: sizes {self.sizes}, read_share {self.read_share}", "wanted: 256 or more; 0 to 1"
             )
 
     @property
     def most_bytes(self) -> int:
-        """What it stores at most, before copies."""
+        """The most bytes that it stores, before replication."""
         return len(self.nodes) * self.keys * max(self.sizes)
 
 
 @dataclass
 class RunningClient:
-    """One client at work."""
+    """One running client."""
 
     node: str
     host: Host
@@ -101,7 +101,7 @@ class RunningClient:
 
 @dataclass
 class RecordedLoad:
-    """Call prepare, then `running()` around what happens meanwhile, then verify, then clean."""
+    """Call prepare, then `running()` around the events to survive, then verify, then clean."""
 
     cluster: Cluster
     recorder: Recorder
@@ -110,7 +110,7 @@ class RecordedLoad:
     _clients: list[RunningClient] = field(default_factory=list)
 
     def prepare(self) -> None:
-        """Make the images, if the load writes blocks."""
+        """Create the images, if the load writes blocks."""
         if self.load.kind == "blocks":
             size = self.load.keys * self.load.sizes[0]
             for image in self._images():
@@ -119,7 +119,7 @@ class RecordedLoad:
 
     @contextmanager
     def running(self) -> Iterator[RecordedLoad]:
-        """Clients work inside the block. Afterwards, also after an error, their operations are in the history."""
+        """Run the clients during the block. Afterwards, even after an error, their operations are in the history."""
         self.start()
         try:
             yield self
@@ -135,7 +135,7 @@ class RecordedLoad:
         self.recorder.record("load_began", load=self.load.name, run=self._runs)
 
     def stop(self) -> None:
-        """Stop every client and record its operations; LabBroken when one had ended by itself."""
+        """Stop every client and record its operations; LabBroken if one had ended by itself."""
         self.recorder.record("load_ending", load=self.load.name, run=self._runs)
         ended = [client.node for client in self._clients if not client.process.alive()]
         for client in self._clients:
@@ -150,7 +150,7 @@ class RecordedLoad:
         return sum(len(_END.findall(client.host.read(client.log))) for client in self._clients)
 
     def verify(self) -> None:
-        """Read everything back on every client's node and record it as final reads."""
+        """Read everything back on the node of every client, and record this as final reads."""
         self._clients = [self._spawn(index, "verify") for index in range(len(self.load.nodes))]
         self._finish(_VERIFY_S)
 
@@ -197,14 +197,14 @@ class RecordedLoad:
         }
 
     def _finish(self, timeout_s: float) -> None:
-        """Wait for every client's end and record its operations. LabBroken names the clients that do not end."""
+        """Wait for every client to end and record its operations. LabBroken names the clients that do not end."""
         endless = [client for client in self._clients if not client.process.wait(timeout_s * self.cluster.patience)]
         for client in self._clients:
             self._collect(client)
         self._clients = []
         if endless:
             names = ", ".join(client.node for client in endless)
-            raise LabBroken(f"the load on {names} does not end", "\n".join(map(self._words, endless)))
+            raise LabBroken(f"the load on {names} did not end in time", "\n".join(map(self._words, endless)))
 
     def _collect(self, client: RunningClient) -> None:
         offset, error_s = self._clock(client.node)
@@ -217,7 +217,7 @@ class RecordedLoad:
             self.recorder.record("load_cut_short", load=self.load.name, client=client.node, said=self._words(client))
 
     def _clock(self, node: str) -> tuple[float, float]:
-        """(what to add to a client's times, how far that may be off); 0.0 off where the kernel is this machine's."""
+        """(offset to add to the times of a client, its largest error, which is 0.0 for the kernel of this machine)."""
         before = clock.SYSTEM.monotonic()
         answer = self.cluster.client_on(node).call("clock")
         after = clock.SYSTEM.monotonic()
@@ -245,9 +245,9 @@ class RecordedLoad:
 
 
 def parse_log(text: str, *, load: str, client: str) -> list[Operation]:
-    """Read the program's log; times are left as logged. The outcome of an operation without an end is unknown.
+    """Parse the log of the program; times stay as logged. The outcome of an operation without an end is unknown.
 
-    An incomplete last line is left out. SpecError where an end has no beginning.
+    An incomplete last line is left out. SpecError if an end has no beginning.
     """
     ended: list[Operation] = []
     pending: dict[int, Operation] = {}
@@ -259,7 +259,7 @@ def parse_log(text: str, *, load: str, client: str) -> list[Operation]:
             pending[worker] = Operation(load, client, worker, act, int(fields[4]), version, began, None, Ended.UNKNOWN)
         elif fields[1] == "o":
             if int(fields[0]) not in pending:
-                raise SpecError(f"line {number} of the log of {client} ends what never began", line)
+                raise SpecError(f"line {number} of the log of {client} ends an operation that never began", line)
             ended.append(_ended(pending.pop(int(fields[0])), fields[2:]))
     return [*ended, *pending.values()]
 

@@ -1,4 +1,4 @@
-"""S3 load on a host, against a gateway of the lab: one operation on objects of one size, many requests in flight."""
+"""Runs an S3 load on a host against a gateway of the lab: one operation, one object size, many requests in flight."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -16,18 +16,18 @@ PROGRAM = Path(str(s3_program.__file__))
 DELETE, LIST = "delete", "list"
 OPERATIONS = ("put", "get", DELETE, LIST)
 PAGE_KEYS = 1000
-"""Keys that one LIST asks for: the most that S3 gives."""
+"""Keys requested by one LIST: the largest page that S3 returns."""
 
 _END_S = 60.0
 _ANSWER_S = 60.0
-_SLOWEST_BYTES_S = 1 << 20  # below that a deadline, not the load, ends the filling
+_SLOWEST_BYTES_S = 1 << 20  # slower than this, filling the bucket runs into its deadline
 
 
 @dataclass(frozen=True)
 class S3Job:
     """operation: put new objects, get or delete existing ones, or list a page of their names.
 
-    objects: how many exist before; depth: requests in flight.
+    objects: how many exist beforehand; depth: requests in flight.
     """
 
     operation: str
@@ -41,7 +41,7 @@ class S3Job:
 
 @dataclass(frozen=True)
 class RunningS3(RunningProgram):
-    """An S3 client with a job. It is no client of Ceph's, so it has no admin socket."""
+    """An S3 client with a job. It is not a Ceph client, so it has no admin socket."""
 
     job: S3Job
     output: PurePosixPath
@@ -49,19 +49,19 @@ class RunningS3(RunningProgram):
     socket: PurePosixPath | None = None
 
     def finish(self, *, timeout_s: float = _END_S) -> FioResult:
-        """Wait for its end and read its result; CephTrouble when the gateway refused or failed a request."""
+        """Wait for it to end and read its result; CephTrouble if the gateway refused or failed a request."""
         self.await_end(timeout_s, "the S3 client")
         if not self.host.exists(self.output):
             raise LabBroken(f"the S3 client on {self.host.name} left no result", self.words())
         return parse(self.host.read(self.output), self.job)
 
     def progress(self) -> Progress:
-        """When each operation ended; of a client that has ended."""
+        """When each operation ended. Call this only after the client has ended."""
         return Progress(sorted(map(float, self.host.read(self.times).split())))
 
 
 def parse(text: bytes, job: S3Job) -> FioResult:
-    """The program's report as a result of fio, in one direction. CephTrouble when a request failed."""
+    """Convert the report of the program to a fio result, in one direction. CephTrouble if a request failed."""
     report: dict[str, Any] = json.loads(text)
     if report["errors"]:
         raise CephTrouble(f"the gateway failed {how_many(report['errors'], 'request')} of the S3 load", report["words"])
@@ -77,13 +77,13 @@ def parse(text: bytes, job: S3Job) -> FioResult:
 
 
 def fill(host: Host, gateway: Gateway, job: S3Job, *, patience: float) -> None:
-    """Make the bucket and put every object once; CephTrouble when the gateway refuses."""
+    """Create the bucket and put every object once; CephTrouble if the gateway refuses."""
     base = _prepared(host, gateway, job, "fill")
     timeout_s = _END_S + job.objects * job.object_bytes / _SLOWEST_BYTES_S
     ended = host.run(_argv(base), timeout_s=timeout_s * patience, env=_keys(gateway), check=False)
     host.remove(base)
     if ended.code:
-        raise CephTrouble("the gateway does not take objects", ended.stderr[-2000:])
+        raise CephTrouble("the gateway does not accept objects", ended.stderr[-2000:])
 
 
 def start(host: Host, gateway: Gateway, job: S3Job) -> RunningS3:
@@ -95,7 +95,7 @@ def start(host: Host, gateway: Gateway, job: S3Job) -> RunningS3:
 
 
 def _prepared(host: Host, gateway: Gateway, job: S3Job, operation: str) -> PurePosixPath:
-    """A folder with the program and its configuration, which has no keys."""
+    """A folder with the program and its configuration, without the access keys."""
     base = folder(host, "s3")
     host.push(PROGRAM, base / PROGRAM.name)
     config = {

@@ -1,7 +1,7 @@
-"""What an S3 load put where: which versions of an object can be there, how long they are, and what is in them.
+"""Tracks what an S3 load wrote: which versions of an object may exist, their lengths and their content.
 
-It runs on a host beside the load's program, so it needs nothing but Python. The load is one process, so that it knows
-of each of its own writes when it began and when it was answered.
+It runs on a host as part of the load program, so it needs nothing but Python. The load is a single process, so that it
+knows when each of its own writes began and when it was answered.
 """
 
 import itertools
@@ -11,13 +11,13 @@ import zlib
 from typing import Any, NamedTuple
 
 BLOCK_BYTES = 1_000_003
-"""Of random bytes that all bodies are cut from. A prime, so that parts of a multipart upload never look alike."""
+"""Length of the random bytes from which all bodies are cut. A prime, so that parts of an upload never look alike."""
 WRITES = ("put", "multipart", "delete")
 _TRIES = 20
 
 
 class ObjectBytes:
-    """Bodies by name, version and length: a line that names them, then bytes that follow from the seed."""
+    """Bodies by name, version and length: a line with these three, then bytes derived from the seed."""
 
     def __init__(self, seed: int) -> None:
         self.block = random.Random(f"{seed} bodies").randbytes(BLOCK_BYTES)
@@ -30,9 +30,9 @@ class ObjectBytes:
 
 
 class Key:
-    """One object's place. acked, issued: its newest version that was answered, that was begun; 0: it never was.
+    """The key of one object. acked, issued: its newest version that was answered, and that was begun; 0: never.
 
-    unsure: versions that failed and may be there all the same, now or later. busy: a write of it is under way.
+    unsure: versions whose write failed but that may still appear, now or later. busy: a write to it is in progress.
     """
 
     def __init__(self, bucket: str, name: str, version: int) -> None:
@@ -44,7 +44,7 @@ class Key:
 
 
 class Entry(NamedTuple):
-    """An operation on a key. version: that a write makes, or the newest that was answered before a read."""
+    """An operation on a key. version: the one that a write creates, or the newest one answered before a read."""
 
     key: Key
     version: int
@@ -52,10 +52,10 @@ class Entry(NamedTuple):
 
 
 class Ledger:
-    """All keys of a load. config: buckets, objects in each, sizes, seed, filled: whether version 1 of all is there.
+    """All keys of a load. config: buckets, objects in each, sizes, seed; filled: whether version 1 of all exists.
 
-    over: operation or phase -> which of them it takes: ranges of buckets and of objects from 1, each (first, last,
-    weight), and whether in order; all of them by chance where it has none.
+    over: operation or phase -> the keys it uses: ranges of buckets and of objects, counted from 1, each (first, last,
+    weight), and whether in order. An operation that is not in it uses all keys at random.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
@@ -70,7 +70,7 @@ class Ledger:
         self.turns = {kind: itertools.cycle(self.keys_of(kind)) for kind, over in self.over.items() if over["in_order"]}
 
     def keys_of(self, kind: str) -> list[Key]:
-        """All keys that an operation or a phase takes, in order."""
+        """All keys that an operation or a phase uses, in order."""
         over = self.over.get(kind)
         if over is None:
             return self.keys
@@ -81,7 +81,7 @@ class Ledger:
         return [self.of_bucket[self.buckets[bucket]][key] for bucket in sorted(chosen[0]) for key in sorted(chosen[1])]
 
     def pick(self, kind: str, rng: random.Random) -> Key:
-        """The key of an operation."""
+        """Choose the key for an operation."""
         over = self.over.get(kind)
         if over is None:
             return rng.choice(self.keys)
@@ -92,14 +92,14 @@ class Ledger:
         return self.of_bucket[bucket][drawn(rng, over["objects"], self.config["objects"])]
 
     def length(self, key: Key, version: int) -> int:
-        """Bytes of a version, by the seed: one of the ranges by its weight, then any size in it."""
+        """Length of a version, from the seed: choose a range by its weight, then any size in it."""
         rng = random.Random(f"{self.config['seed']} {key.path} {version}")
         ranges = self.config["sizes"]
         least, most, _ = rng.choices(ranges, [weight for _, _, weight in ranges])[0]
         return rng.randint(least, most)
 
     def begin(self, kind: str, rng: random.Random) -> Entry:
-        """An operation on a key that it may take; a write takes one that no other write has."""
+        """Begin an operation on one of its keys; a write prefers a key without another write in progress."""
         key = self.pick(kind, rng)
         if kind in WRITES:
             for _ in range(_TRIES):
@@ -109,7 +109,7 @@ class Ledger:
         return self.take(key, kind)
 
     def take(self, key: Key, kind: str) -> Entry:
-        """An operation on this key. A write of one that is being written becomes a read."""
+        """Begin an operation on this key. A write to a key that is being written becomes a read."""
         with self.lock:
             if kind not in WRITES or key.busy:
                 return Entry(key, key.acked, "get" if kind in WRITES else kind)
@@ -119,7 +119,7 @@ class Ledger:
             return Entry(key, key.issued, kind)
 
     def end(self, entry: Entry, *, failed: bool) -> None:
-        """A write was answered, or failed: then nobody knows whether it is there."""
+        """End an operation: a write was answered, or it failed, so that it is unknown whether it took effect."""
         if entry.kind not in WRITES:
             return
         with self.lock:
@@ -139,7 +139,7 @@ class Ledger:
         return version == 0 or version in key.deleted
 
     def settled(self, bucket: str) -> dict[str, tuple[int, bool]]:
-        """Name -> (version, whether it is there) of keys with no write under way and none that is unsure."""
+        """Name -> (version, whether the object exists) for keys without a write in progress or an unsure version."""
         with self.lock:
             return {
                 key.name: (key.acked, not self.absent(key, key.acked))
@@ -149,7 +149,7 @@ class Ledger:
 
 
 def drawn(rng: random.Random, ranges: Any, most: int) -> int:
-    """A number from 0, by ranges from 1 with weights; any below `most` without."""
+    """A number counted from 0, drawn from weighted ranges counted from 1; without ranges any number below `most`."""
     if not ranges:
         return rng.randrange(most)
     first, last, _ = rng.choices(ranges, [weight for _, _, weight in ranges])[0]

@@ -1,8 +1,8 @@
-"""An S3 load on a host: operations in a mix, as fast as workers go or at a rate, every body checked, every time kept.
+"""An S3 load on a host: a mix of operations, closed loop or at a rate. Every body is checked, every time recorded.
 
 It is copied to the host with the modules that it imports and runs there, so it needs nothing but Python. Its argument
-is the configuration's file; the keys are in its environment (s3_program.py). It goes through the phases that the file
-names: `fill` puts every object once, `run` is the load, `final` reads every object once, `clean` deletes.
+is the configuration file; the access keys are in its environment (s3_program.py). It runs the phases that the file
+names: `fill` puts every object once, `run` is the load, `final` reads every object once, `clean` deletes all.
 """
 
 import hashlib
@@ -23,12 +23,12 @@ from cephlab.lab.workloads.s3_ledger import Entry, Key, Ledger, ObjectBytes
 from cephlab.lab.workloads.s3_program import EMPTY, STOP, S3Answer, S3Connection, configured
 
 WRONG = "WrongContent"
-"""Told in place of S3's code where an answer was a success and not what was put."""
+"""Reported in place of an S3 error code if an answer was successful but had the wrong content."""
 SHOWN = 20
 FILL, RUN, FINAL, CLEAN = "fill", "run", "final", "clean"
 WINDOW = "window"
 WAITS, BEGUN = "the load waits for its moment", "the load has begun"
-"""Printed on the way."""
+"""Progress messages that the lab waits for."""
 _ABSENT = ("NoSuchKey", "404")
 _NEVER_S = 1e9
 _NOT_FOUND = 404
@@ -39,11 +39,11 @@ _UPLOAD = re.compile(rb"<UploadId>([^<]+)</UploadId>")
 
 
 class Wrong(Exception):
-    """What was answered is not what can be there."""
+    """An answer that matches no possible state of the object."""
 
 
 class Due(NamedTuple):
-    """One operation to come. due_s: when it should begin; None for at once."""
+    """A planned operation. due_s: when it should begin; None: at once."""
 
     number: int
     kind: str
@@ -51,11 +51,11 @@ class Due(NamedTuple):
 
 
 class Failed(Exception):
-    """An answer that is no success; its argument is S3's code."""
+    """An answer with an error; its argument is the S3 error code."""
 
 
 def plan(config: dict[str, Any], began_s: float) -> Iterator[Due]:
-    """The operations of the load in order, by the seed alone: kinds by their shares, due times a Poisson process."""
+    """The operations of the load in order, from the seed alone: kinds by their shares, due times a Poisson process."""
     kinds, shares = zip(*sorted(config["mix"].items()), strict=True)
     kind_of, gap_of = (random.Random(f"{config['seed']} {what}") for what in ("kinds", "gaps"))
     rate, due_s = config["rate"], began_s
@@ -66,7 +66,7 @@ def plan(config: dict[str, Any], began_s: float) -> Iterator[Due]:
 
 
 class Windows:
-    """What the operations of a long run came to: a line for each window, so hours take no more memory than minutes.
+    """Sums up the operations of a long run, one line per window, so that hours take little more memory than minutes.
 
     A line: WINDOW, began, ended (since the epoch), operations, mean and 99th percentile of their response times.
     """
@@ -78,7 +78,7 @@ class Windows:
         self._waited: list[float] = []
 
     def add(self, ended_s: float, response_s: float) -> None:
-        """An operation that ended then, since the epoch. One without any before it opens the first window."""
+        """Add an operation that ended at this time since the epoch. The first operation opens the first window."""
         self._began_s = self._began_s or ended_s - response_s
         if ended_s >= self._began_s + self.length_s:
             self.close()
@@ -86,7 +86,7 @@ class Windows:
         self._waited.append(response_s)
 
     def close(self) -> None:
-        """Write the line of the window that is open; one without an operation has none."""
+        """Write the line of the open window; a window without operations has no line."""
         count = len(self._waited)
         if count:
             p99_s = sorted(self._waited)[min(count - 1, count * 99 // 100)]
@@ -96,7 +96,7 @@ class Windows:
 
 
 class Load:
-    """What all workers share."""
+    """State shared by all workers."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
@@ -110,14 +110,14 @@ class Load:
         self.local = threading.local()
 
     def connection(self, number: int) -> S3Connection:
-        """This thread's connection to the endpoint whose turn it is."""
+        """The connection of this thread to the endpoint with this number."""
         known: dict[int, S3Connection] = self.local.__dict__.setdefault("known", {})
         if number not in known:
             known[number] = S3Connection({**self.config, **self.config["endpoints"][number]})
         return known[number]
 
     def do(self, phase: str, due: Due, entry: Entry, began_s: float, *, idle: bool) -> str:
-        """One operation: ask, check, note. Its error's code, empty for none."""
+        """Run one operation: send, check, note it. Returns its error code, empty for none."""
         endpoint = due.number % len(self.config["endpoints"])
         code, moved = EMPTY, 0
         try:
@@ -137,7 +137,7 @@ class Load:
     def note(self, phase: str, due: Due, entry: Entry, done: tuple[float, float, int, str, int, bool]) -> None:
         """Keep a row: phase, kind, endpoint, path, version, bytes, due, began, ended, idle, code.
 
-        Where the run is told by windows, only its failures have rows.
+        If the run is summed up in windows, only its failed operations have rows.
         """
         began_s, ended_s, moved, code, endpoint, idle = done
         due_s = began_s if due.due_s is None else due.due_s
@@ -151,7 +151,7 @@ class Load:
 
     @property
     def kinds(self) -> dict[str, Callable[[S3Connection, Entry], int]]:
-        """Operation -> what does it, and says how many bytes of bodies it moved."""
+        """Operation -> the method that runs it and returns how many bytes of bodies it moved."""
         return {
             "put": self.put,
             "get": self.get,
@@ -173,7 +173,7 @@ class Load:
         return len(content)
 
     def multipart(self, line: S3Connection, entry: Entry) -> int:
-        """The object in parts; all but the last have part_bytes, and S3 wants 5 MiB or more of them."""
+        """Put the object in parts of part_bytes; S3 requires at least 5 MiB for all parts but the last."""
         content, size, path = self.body(entry.key, entry.version), self.config["part_bytes"], entry.key.path
         upload = found(_UPLOAD, fine(line.send("POST", path, {"uploads": EMPTY})).body)
         told = []
@@ -197,7 +197,7 @@ class Load:
         return 0
 
     def there(self, answer: S3Answer, entry: Entry, fits: Callable[[int], bool]) -> bool:
-        """Whether there is an object; Wrong where neither that nor its content can be."""
+        """Whether the object exists; Wrong if its absence or its content matches no possible version."""
         possible = self.ledger.possible(entry)
         if answer.code in _ABSENT:
             if not any(self.ledger.absent(entry.key, version) for version in possible):
@@ -209,7 +209,7 @@ class Load:
         return True
 
     def listed(self, line: S3Connection, entry: Entry) -> int:
-        """All pages of a bucket: what is there meanwhile must be listed, what is not must not."""
+        """List all pages of a bucket. Objects that exist all the time must be listed, absent ones must not."""
         bucket = entry.key.bucket
         before = self.ledger.settled(bucket)
         names: list[str] = []
@@ -236,17 +236,17 @@ class Load:
 
 
 def fine(answer: S3Answer) -> S3Answer:
-    """The answer; Failed, with S3's code, where it is no success."""
+    """The answer; Failed, with the S3 error code, if it is an error."""
     if answer.code:
         raise Failed(answer.code)
     if b"<Error>" in answer.body[:200]:
-        # S3 may answer a completion by 200 and an error.
+        # S3 may answer the completion of an upload with status 200 and an error.
         raise Failed(answer._replace(status=500).code)
     return answer
 
 
 def found(pattern: "re.Pattern[bytes]", body: bytes) -> str:
-    """What a pattern's group finds in an answer; Wrong where it is not there."""
+    """The text that the group of a pattern matches in an answer; Wrong if nothing matches."""
     match = pattern.search(body)
     if match is None:
         raise Wrong(f"the answer lacks what {pattern.pattern!r} finds: {body[:200]!r}")
@@ -254,7 +254,7 @@ def found(pattern: "re.Pattern[bytes]", body: bytes) -> str:
 
 
 def worker(load: Load, todo: Iterator[Due], number: int) -> None:
-    """Take the next operation, wait until it is due, do it; until told to stop."""
+    """Take the next operation, wait until it is due, and run it, until told to stop."""
     rng = random.Random(f"{load.config['seed']} keys {number}")
     while not STOP.is_set():
         with load.lock:
@@ -266,12 +266,12 @@ def worker(load: Load, todo: Iterator[Due], number: int) -> None:
             return
         entry = load.ledger.begin(due.kind, rng)
         if load.do(RUN, due, entry, time.monotonic(), idle=early_s > 0) and due.due_s is None:
-            # A port that nobody listens on refuses thousands of times a second.
+            # A port without a listener refuses thousands of connections per second.
             STOP.wait(_BREATH_S)
 
 
 def each_once(load: Load, phase: str, kind: str) -> None:
-    """Put, get or delete every object once that the phase takes."""
+    """Put, get or delete every object of the phase once."""
     keys = iter(list(enumerate(load.ledger.keys_of(phase))))
 
     def share() -> None:
@@ -286,7 +286,7 @@ def each_once(load: Load, phase: str, kind: str) -> None:
 
 
 def together(works: list[Callable[[], None]]) -> None:
-    """Do all of them, each in a thread of its own."""
+    """Run all of them, each in its own thread."""
     threads = [threading.Thread(target=work) for work in works]
     for thread in threads:
         thread.start()
@@ -295,7 +295,7 @@ def together(works: list[Callable[[], None]]) -> None:
 
 
 def make_buckets(line: S3Connection, buckets: list[str], *, new: bool) -> None:
-    """Make them. new: SystemExit, before any is made, where one exists already, whoever has it."""
+    """Create the buckets. new: SystemExit, before any is created, if one already exists, whoever owns it."""
     found = [bucket for bucket in buckets if new and line.send("HEAD", f"/{bucket}").status != _NOT_FOUND]
     if found:
         raise SystemExit(f"buckets that exist already: {', '.join(found)}")
@@ -304,7 +304,7 @@ def make_buckets(line: S3Connection, buckets: list[str], *, new: bool) -> None:
 
 
 def wait_for_moment(path: Path) -> None:
-    """Wait until a file says, in seconds since the epoch, when the run begins, and until then. For a common start."""
+    """For a common start: wait for a file with the start time in seconds since the epoch, then until that time."""
     print(WAITS, flush=True)
     while not STOP.is_set():
         told = path.read_text() if path.exists() else EMPTY
@@ -315,7 +315,7 @@ def wait_for_moment(path: Path) -> None:
 
 
 def run(load: Load) -> None:
-    """The load itself, for as long as it should be or until a signal."""
+    """The load itself: for its runtime, for its number of operations, or until a signal."""
     todo = itertools.islice(plan(load.config, time.monotonic()), load.config["operations"] or None)
     timer = threading.Timer(load.config["runtime_s"] or _NEVER_S, STOP.set)
     timer.daemon = True
@@ -327,7 +327,7 @@ def run(load: Load) -> None:
 
 
 def main() -> int:
-    """Go through the phases, and leave rows and a report."""
+    """Run the phases, then write the rows and a report."""
     config = configured()
     load = Load(config)
     for number in (signal.SIGINT, signal.SIGTERM):

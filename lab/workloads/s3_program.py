@@ -1,8 +1,8 @@
-"""An S3 client on a host: one operation on objects with many requests in flight; it notes when each of them ended.
+"""An S3 client on a host: one operation on objects, with many requests in flight. It logs when each request ended.
 
-It is copied to the host and runs there, so it needs nothing but Python. Requests are signed by AWS Signature Version 4
-(docs.aws.amazon.com, "Authenticating Requests"), without their bodies. Its argument is the configuration's file. The
-keys come by its environment, so that no file has them, whatever ends the program or who started it.
+It is copied to the host and runs there, so it needs nothing but Python. Requests are signed with AWS Signature Version
+4 (docs.aws.amazon.com, "Authenticating Requests"), without their bodies. Its argument is the configuration file. The
+access keys come in its environment, so that they are never in a file, however the program or its parent ends.
 """
 
 import hashlib
@@ -30,22 +30,22 @@ UNSIGNED = "UNSIGNED-PAYLOAD"
 EMPTY = ""
 NO_QUERY: dict[str, str] = {}
 PLAIN = "-_.~"
-"""Characters beside letters and digits that a query may have unquoted."""
+"""Characters other than letters and digits that need no quoting in a query."""
 STOP = threading.Event()
 
 
 def environment(access_key: str, secret_key: str) -> dict[str, str]:
-    """What a program here is started with."""
+    """The environment with which this program is started."""
     return {KEYS: json.dumps({"access_key": access_key, "secret_key": secret_key})}
 
 
 def configured() -> dict[str, Any]:
-    """What this program was started with: the file that its argument names, and the keys."""
+    """The configuration of this program: the file named by its argument, and the access keys."""
     return {**json.loads(Path(sys.argv[1]).read_text()), **json.loads(os.environ.pop(KEYS))}
 
 
 def signed(config: dict[str, Any], method: str, path: str, now: time.struct_time, query: str = EMPTY) -> dict[str, str]:
-    """Headers of one request, with its signature. path, query: as they are sent, the query sorted by its keys."""
+    """Headers of one request, with its signature. path, query: as sent, the query sorted by its keys."""
     stamp, day = time.strftime("%Y%m%dT%H%M%SZ", now), time.strftime("%Y%m%d", now)
     headers = {"host": config["address"], "x-amz-content-sha256": UNSIGNED, "x-amz-date": stamp}
     names = ";".join(headers)
@@ -61,7 +61,7 @@ def signed(config: dict[str, Any], method: str, path: str, now: time.struct_time
 
 
 class S3Answer(NamedTuple):
-    """What came back: an HTTP status, headers by their names in lower case, and the body."""
+    """An answer: HTTP status, headers by lower-case name, and body."""
 
     status: int
     headers: dict[str, str]
@@ -69,7 +69,7 @@ class S3Answer(NamedTuple):
 
     @property
     def code(self) -> str:
-        """S3's word for an error, or the status where the body has none; empty for a success."""
+        """The S3 error code, or the status if the body has none; empty for a success."""
         if self.status // 100 == 2:
             return EMPTY
         word = re.search(rb"<Code>([^<]+)</Code>", self.body)
@@ -77,9 +77,9 @@ class S3Answer(NamedTuple):
 
 
 class S3Connection:
-    """One connection, kept open, as a client library keeps it.
+    """One connection, kept open as in a client library.
 
-    config: address, access_key, secret_key, timeout_s, and for TLS `trusted`: certificates as PEM.
+    config: address, access_key, secret_key, timeout_s, and for TLS `trusted`: PEM certificates.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
@@ -95,7 +95,7 @@ class S3Connection:
             self.line = http.client.HTTPConnection(address, timeout=timeout_s)
 
     def send(self, method: str, path: str, query: Mapping[str, str] = NO_QUERY, body: bytes | None = None) -> S3Answer:
-        """One request and its answer, of whatever status. After an OSError or HTTPException the next one reconnects."""
+        """Send one request; the answer may have any status. After an OSError or HTTPException, the next one reconnects."""
         path = quote(path, safe="/-_.~")
         text = "&".join(f"{quote(key, safe=PLAIN)}={quote(query[key], safe=PLAIN)}" for key in sorted(query))
         headers = signed(self.config, method, path, time.gmtime(), text)
@@ -109,7 +109,7 @@ class S3Connection:
         return S3Answer(answer.status, {key.lower(): value for key, value in answer.getheaders()}, content)
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        """The answer's body; OSError when it is no success."""
+        """Send one request and return the body of the answer; OSError if it is an error."""
         answer = self.send(method, path, body=body)
         if answer.code:
             raise OSError(f"{method} {path}: {answer.status} {answer.body[:300]!r}")
@@ -117,7 +117,7 @@ class S3Connection:
 
 
 class Work:
-    """What all threads share. times: when each operation ended, in seconds since the epoch."""
+    """State shared by all threads. times: when each operation ended, in seconds since the epoch."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
@@ -127,7 +127,7 @@ class Work:
         self.words = ""
 
     def one(self, connection: S3Connection, name: str, content: bytes) -> None:
-        """Do it to one object, or list a page of all; and note it."""
+        """Run the operation on one object, or list a page of all objects, and note it."""
         path = f"/{self.config['bucket']}/{name}"
         began = time.monotonic()
         if self.config["operation"] == "put":
@@ -147,7 +147,7 @@ class Work:
             self.waited_s += took
 
     def list_page(self, connection: S3Connection) -> None:
-        """The first page of the bucket; OSError where it has another number of keys than are there."""
+        """Read the first page of the bucket; OSError if its number of keys is wrong."""
         keys = self.config["page"]
         answer = connection.send("GET", f"/{self.config['bucket']}", {"list-type": "2", "max-keys": str(keys)})
         given, wanted = answer.body.count(b"<Key>"), min(keys, self.config["objects"])
@@ -155,7 +155,7 @@ class Work:
             raise OSError(f"LIST: {answer.status}, {given} keys, wanted {wanted}: {answer.body[:300]!r}")
 
     def loop(self, number: int, content: bytes) -> None:
-        """One request after the other, until told to stop."""
+        """Send one request after another, until told to stop."""
         connection = S3Connection(self.config)
         for name in self.names(number):
             if STOP.is_set():
@@ -168,7 +168,7 @@ class Work:
                 STOP.set()
 
     def names(self, number: int) -> Iterator[str]:
-        """What a thread asks for: a new object to put, its own ones to delete until none is left, or any existing one.
+        """Object names for a thread: new ones to put, its own ones to delete until none is left, or any existing ones.
 
         A put of an existing object would reach its OSD twice: the gateway first tries to create it.
         """
@@ -182,7 +182,7 @@ class Work:
             yield f"o{rng.randrange(self.config['objects'])}"
 
     def fill(self, content: bytes) -> None:
-        """Make the bucket and every object once; an existing bucket stays."""
+        """Create the bucket and put every object once; an existing bucket stays."""
         S3Connection(self.config).ask("PUT", f"/{self.config['bucket']}")
         with ThreadPoolExecutor(self.config["depth"]) as workers:
             list(workers.map(lambda first: self.share(first, content), range(self.config["depth"])))
@@ -195,7 +195,7 @@ class Work:
 
 
 def main() -> int:
-    """Fill, or do the operation that the configuration names; 1 when a request failed."""
+    """Fill, or run the operation named by the configuration; 1 if a request failed."""
     config = configured()
     content = random.Random(config["seed"]).randbytes(config["object_bytes"])
     work = Work(config)

@@ -1,4 +1,4 @@
-"""S3 loads on several hosts at once: a common start by their own clocks, raw times put together, lost clients named."""
+"""Runs S3 loads on several hosts with a common start, merges their raw times, and names lost clients."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,10 +18,10 @@ Started = Callable[[Host, Sequence[Entrance], S3Load], s3load.RunningS3Load]
 
 @dataclass(frozen=True)
 class Fleet:
-    """What several clients did. results: host -> its load's, by the first host's clock; lost: host -> why.
+    """Results of several clients. results: host -> result, in times of the first host's clock; lost: host -> why.
 
-    ahead_s: host -> how far its clock was ahead of the first one's; late_s: host -> how long after the common start
-    its first operation was due.
+    ahead_s: host -> how far its clock was ahead of that of the first host; late_s: host -> how long after the common
+    start its first operation was due.
     """
 
     results: Mapping[str, S3Result]
@@ -31,17 +31,17 @@ class Fleet:
 
     @property
     def whole(self) -> S3Result:
-        """All operations as one load's; LabBroken where every client was lost."""
+        """All operations as one result; LabBroken if every client was lost."""
         if not self.results:
             raise LabBroken("every S3 client was lost", "\n".join(f"{name}: {why}" for name, why in self.lost.items()))
         return merged(list(self.results.values()))
 
 
 def clock_ahead_s(host: Host, time: Clock = SYSTEM) -> float:
-    """How far a host's clock is ahead of this process' monotonic one; half of the time of asking is taken off."""
+    """How far the clock of a host is ahead of the monotonic clock of this process, corrected by half the round trip."""
     before = time.monotonic()
-    told = float(host.run(["date", "+%s.%N"]).stdout)
-    return told - (before + time.monotonic()) / 2
+    at_s = float(host.run(["date", "+%s.%N"]).stdout)
+    return at_s - (before + time.monotonic()) / 2
 
 
 def run_together(
@@ -52,10 +52,10 @@ def run_together(
     timeout_s: float,
     start: Started = s3load.start,
 ) -> Fleet:
-    """Run a load on each host; once all have filled their buckets, all begin at one moment.
+    """Run a load on each host; once all have filled their buckets, all begin at the same moment.
 
-    lead_s: time to tell them the moment; timeout_s: for the filling, and again for the rest. A client that fails is in
-    `lost`, and the others go on. On any other error all are ended.
+    lead_s: time to tell them that moment; timeout_s: for the filling, and again for the rest. A client that fails is in
+    `lost` while the others continue. On any other error all are ended.
     """
     ahead = {host.name: clock_ahead_s(host) for host, _ in loads}
     running: dict[str, s3load.RunningS3Load] = {}
@@ -64,28 +64,28 @@ def run_together(
     try:
         for host, load in loads:
             running[host.name] = start(host, entrances, replace(load, waits=True))
-        for name, each in running.items():
-            what = f"the filling by {name}"
-            kept(lost, name, partial(clock.wait, each.ready, bool, what=what, timeout_s=timeout_s))
+        for name, client in running.items():
+            what = f"the end of filling by {name}"
+            kept(lost, name, partial(clock.wait, client.ready, bool, what=what, timeout_s=timeout_s))
         begin_s = SYSTEM.monotonic() + lead_s
-        for name, each in running.items():
+        for name, client in running.items():
             if name not in lost:
-                each.begin_at(begin_s + ahead[name])
-        for name, each in running.items():
-            if name not in lost and (result := kept(lost, name, partial(each.finish, timeout_s=timeout_s))):
+                client.begin_at(begin_s + ahead[name])
+        for name, client in running.items():
+            if name not in lost and (result := kept(lost, name, partial(client.finish, timeout_s=timeout_s))):
                 results[name] = result
     finally:
         for name in running.keys() - results.keys():
             running[name].kill()
     first = next(iter(ahead.values()))
     apart = {name: value - first for name, value in ahead.items()}
-    told = {name: moved(result, -apart[name]) for name, result in results.items()}
-    late = {name: first_due_s(result) - begin_s - first for name, result in told.items()}
-    return Fleet(told, lost, apart, late)
+    aligned = {name: moved(result, -apart[name]) for name, result in results.items()}
+    late = {name: first_due_s(result) - begin_s - first for name, result in aligned.items()}
+    return Fleet(aligned, lost, apart, late)
 
 
 def kept(lost: dict[str, str], name: str, work: Callable[[], T]) -> T | None:
-    """What some work gives; a client whose work fails is lost, and gives nothing."""
+    """The result of some work; None if it fails, and its client is then added to `lost`."""
     try:
         return work()
     except LabError as error:
@@ -94,7 +94,7 @@ def kept(lost: dict[str, str], name: str, work: Callable[[], T]) -> T | None:
 
 
 def moved(result: S3Result, by_s: float) -> S3Result:
-    """The same with all times moved, onto another clock."""
+    """The same result with all times shifted to another clock."""
     operations = tuple(
         replace(each, due_s=each.due_s + by_s, began_s=each.began_s + by_s, ended_s=each.ended_s + by_s)
         for each in result.operations

@@ -1,4 +1,4 @@
-"""A load of S3 operations in a mix, closed or open, whose every operation is kept: what is asked for and what came."""
+"""A mixed load of S3 operations, closed or open loop: its settings, and the results of every operation."""
 
 import itertools
 import json
@@ -21,9 +21,9 @@ from cephlab.lab.workloads.s3_load_program import BEGUN, CLEAN, FILL, FINAL, RUN
 
 KINDS = ("delete", "get", "head", "list", "multipart", "put")
 PART_BYTES = 5 << 20
-"""The least that S3 takes for all parts but the last."""
+"""The smallest size that S3 accepts for all parts but the last."""
 SHOWN = (50, 90, 99, 100)
-"""Percentiles that a history gets."""
+"""Percentiles that are recorded in a history."""
 _BUSY = 0.9
 _LATE_S = 0.05
 _MODULES = (s3_ledger, s3_load_program, s3_program)
@@ -31,14 +31,14 @@ _PACKAGE = PurePosixPath("cephlab/lab/workloads")
 _COLUMNS = 11
 _BEGIN = "begin"
 _START = f"import sys\n\nfrom {s3_load_program.__name__} import main\n\nsys.exit(main())\n".encode()
-"""Python looks for modules beside its script first, whatever a host's PYTHONPATH is."""
+"""Python first looks for modules in the folder of its script, whatever the PYTHONPATH of a host."""
 _NUMBERS = itertools.count()
-"""Several loads may run on a host at a time."""
+"""Numbers the folders of loads, since several may run on a host at a time."""
 
 Entrance = Gateway | Endpoint
-"""Whom a load asks. Only a gateway of the lab's is asked by TLS."""
+"""The target of a load. TLS is used only with a gateway of the lab."""
 Sizes = tuple[tuple[int, int, float], ...]
-"""Ranges of bytes, least and most, each with its weight: one range is uniform, several are a histogram."""
+"""(least, most, weight) of each range of bytes: one range is uniform, several are a histogram."""
 
 
 def constant(size_bytes: int) -> Sizes:
@@ -48,7 +48,7 @@ def constant(size_bytes: int) -> Sizes:
 
 @dataclass(frozen=True)
 class Over:
-    """Objects that an operation takes: ranges of buckets and of objects from 1, (first, last, weight); none for all."""
+    """Objects that an operation uses: ranges (first, last, weight) of buckets and objects, from 1; empty for all."""
 
     buckets: tuple[tuple[int, int, float], ...] = ()
     objects: tuple[tuple[int, int, float], ...] = ()
@@ -59,14 +59,13 @@ class Over:
 class S3Load:
     """A load. mix: operation -> share; objects: in each bucket; workers: the most requests in flight.
 
-    rate: operations a second that are due, as a Poisson process, however many were answered (open loop); 0: each worker
-    asks as soon as it was answered (closed loop). runtime_s: 0 until it is stopped. fill_by: put or multipart. phases:
-    any of fill, run, final, clean, in that order; without fill, every object must be there from another load of the
-    same seed, unless it begins with empty buckets (unfilled). waits: the run begins when it is told to (begin_at).
-    own_buckets: one that exists already ends the load before it does anything, and `clean` removes them.
-    operations: the run ends after so many; 0: by time alone. over: which objects an operation or a phase takes.
-    window_s: the run is told by windows of that length, and of its operations only those that failed are kept; 0: all
-    are kept.
+    rate: operations due per second, as a Poisson process, however many were answered (open loop); 0: each worker sends
+    its next request as soon as it has an answer (closed loop). runtime_s: 0: until it is stopped. fill_by: put or
+    multipart. phases: any of fill, run, final, clean, in that order. Without fill, every object must exist from another
+    load with the same seed, unless the load begins with empty buckets (unfilled). waits: the run begins when told to
+    (begin_at). own_buckets: a bucket that already exists ends the load at once, and `clean` removes the buckets.
+    operations: the run ends after this many; 0: by time alone. over: the objects that an operation or a phase uses.
+    window_s: length of the windows in which the run is summed up, with only failed operations kept; 0: all are kept.
     """
 
     mix: Mapping[str, float] = field(default_factory=lambda: {"get": 1.0})
@@ -93,19 +92,21 @@ class S3Load:
     def __post_init__(self) -> None:
         unknown = sorted({*self.mix} - {*KINDS})
         if unknown or not self.mix or min(self.mix.values()) <= 0:
-            raise SpecError("the mix of an S3 load", f"mix: got {dict(self.mix)}, wanted: shares of {', '.join(KINDS)}")
+            wanted = f"shares of {', '.join(KINDS)}"
+            raise SpecError("invalid mix of an S3 load", f"mix: got {dict(self.mix)}, wanted: {wanted}")
         if not self.sizes or any(not 0 <= least <= most or weight <= 0 for least, most, weight in self.sizes):
-            raise SpecError("sizes of an S3 load", f"sizes: got {self.sizes}, wanted: (least, most, weight)")
+            raise SpecError("invalid sizes of an S3 load", f"sizes: got {self.sizes}, wanted: (least, most, weight)")
         if list(self.phases) != [phase for phase in (FILL, RUN, FINAL, CLEAN) if phase in self.phases]:
             raise SpecError(
-                "phases of an S3 load", f"phases: got {self.phases}, wanted: any of fill, run, final, clean"
+                "invalid phases of an S3 load",
+                f"phases: got {self.phases}, wanted: any of fill, run, final, clean, in this order",
             )
 
 
 @dataclass(frozen=True)
 class S3Operation:
-    """One operation. Times are seconds since the epoch. due_s: when it should have begun, which is when it did in a
-    closed loop. idle: whether a worker was waiting for it. code: S3's word for what went wrong, empty for nothing.
+    """One operation. Times are seconds since the epoch. due_s: when it should have begun (in a closed loop when it did
+    begin). idle: whether a worker was waiting for it. code: S3 error code, empty for none.
     """
 
     phase: str
@@ -122,15 +123,15 @@ class S3Operation:
 
     @property
     def response_s(self) -> float:
-        """What somebody waited who wanted it when it was due. Counted from its start, it hides every wait before."""
+        """Response time, counted from when it was due. Counted from its start, it would hide any wait before that."""
         return self.ended_s - self.due_s
 
 
 @dataclass(frozen=True)
 class S3Result:
-    """What a load did. wrong: answers that were not what was put, in words; wrongs: how many; cpu_s: of the client.
+    """Result of a load. wrong: answers with wrong content, in words; wrongs: how many; cpu_s: CPU time of the client.
 
-    windows: of the run, where the load was to be told by windows; those without an operation are left out.
+    windows: of the run, if the load has window_s; windows without an operation are left out.
     """
 
     operations: tuple[S3Operation, ...]
@@ -141,34 +142,34 @@ class S3Result:
     windows: tuple[Window, ...] = ()
 
     def of(self, phase: str = RUN, kind: str = "") -> list[S3Operation]:
-        """Its operations in a phase, of one kind where one is named."""
+        """The operations of a phase, of one kind if a kind is given."""
         return [each for each in self.operations if each.phase == phase and kind in ("", each.kind)]
 
     @property
     def errors(self) -> dict[str, int]:
-        """S3's code -> how many operations of all phases."""
+        """S3 error code -> number of operations, over all phases."""
         return dict(Counter(each.code for each in self.operations if each.code))
 
     def percentile_s(self, percent: float, kind: str = "") -> float:
-        """Response time of the operations of the run, failed ones too; LabBroken without any."""
+        """Percentile of the response times of the run, failed operations included; LabBroken without any."""
         times = [each.response_s for each in self.of(RUN, kind)]
         if not times:
-            raise LabBroken("an S3 load without an operation", f"{kind or 'any'} of {len(self.operations)}")
+            raise LabBroken("the S3 load has no such operation", f"{kind or 'any'} of {len(self.operations)}")
         return float(np.percentile(times, percent))
 
     @property
     def busy(self) -> float:
-        """Share of one CPU that the client, one process, took in the run. Near 1 the client itself was slow."""
+        """Share of one CPU used by the client (one process) in the run. Near 1 the client itself was the limit."""
         return self.cpu_s / self.seconds if self.seconds else 0.0
 
     @property
     def client_bound(self) -> bool:
-        """Whether its figures say what the client can do, and not the cluster."""
+        """Whether its figures show the limit of the client, not that of the cluster."""
         return self.busy > _BUSY
 
     @property
     def punctual(self) -> float:
-        """Share of the operations with an idle worker that began when they were due; 1 for a closed loop."""
+        """Of the operations for which a worker was waiting, the share that began on time; 1 for a closed loop."""
         waited = [each for each in self.of(RUN) if each.idle]
         late = sum(each.began_s - each.due_s > _LATE_S for each in waited)
         return 1 - late / len(waited) if waited else 1.0
@@ -193,7 +194,7 @@ class S3Result:
 
 
 def merged(results: Sequence[S3Result]) -> S3Result:
-    """Several clients' operations as one load's, so that percentiles are of all of them and never averaged."""
+    """The operations of several clients as one result, so that percentiles cover all of them and are never averaged."""
     operations = sorted((each for result in results for each in result.operations), key=lambda each: each.ended_s)
     return S3Result(
         tuple(operations),
@@ -211,23 +212,23 @@ class RunningS3Load(RunningProgram):
     base: PurePosixPath
 
     def begun(self) -> bool:
-        """Whether the run has begun, after the filling."""
+        """Whether the run has begun, after filling."""
         return BEGUN in self.words()
 
     def ready(self) -> bool:
-        """Whether it waits for the moment of its run, or will never do that, because it has ended."""
+        """Whether it waits for the start of its run, or has already ended."""
         return WAITS in self.words() or not self.process.alive()
 
     def begin_at(self, epoch_s: float) -> None:
-        """Let the run of a load that waits begin then, by its host's clock."""
+        """Let the run of a waiting load begin at this time of its host's clock."""
         self.host.push(f"{epoch_s:.6f}\n".encode(), self.base / _BEGIN)
 
     def stop(self) -> None:
-        """End the run; what is in flight is waited for, and the phases after it follow."""
+        """End the run; requests in flight complete, and the phases after it follow."""
         self.process.signal(signal.SIGINT)
 
     def finish(self, *, timeout_s: float) -> S3Result:
-        """Wait for its end and read what it did; LabBroken, with what it printed, when it left nothing."""
+        """Wait for it to end and read its result; LabBroken, with its output, if it left none."""
         self.await_end(timeout_s, "the S3 load")
         if not self.host.exists(self.base / "out.json"):
             raise LabBroken(f"the S3 load on {self.host.name} left no result", self.words())
@@ -237,13 +238,13 @@ class RunningS3Load(RunningProgram):
 
 
 def parse(report: bytes, rows: str) -> S3Result:
-    """Read what the program left."""
+    """Parse the files that the program wrote."""
     raw: dict[str, Any] = json.loads(report)
     seconds, cpu_s = raw["spent"].get(RUN, (0.0, 0.0))
     by_window = [row for row in rows.splitlines() if row.startswith(f"{WINDOW},")]
     operations = tuple(_operation(row) for row in rows.splitlines() if not row.startswith(f"{WINDOW},"))
-    told = tuple(map(_window, by_window))
-    return S3Result(operations, tuple(raw["wrong"]), int(raw["wrongs"]), seconds, cpu_s, told)
+    windows = tuple(map(_window, by_window))
+    return S3Result(operations, tuple(raw["wrong"]), int(raw["wrongs"]), seconds, cpu_s, windows)
 
 
 def _window(row: str) -> Window:
@@ -258,7 +259,7 @@ def _operation(row: str) -> S3Operation:
 
 
 def start(host: Host, entrances: Sequence[Entrance], load: S3Load, *, tls: bool = False) -> RunningS3Load:
-    """Start a load on a host, against gateways or balancers, which take turns."""
+    """Start a load on a host, against gateways or load balancers, used in turn."""
     base = folder(host, f"s3load{next(_NUMBERS)}")
     for module in _MODULES:
         path = Path(str(module.__file__))

@@ -1,4 +1,4 @@
-"""sysbench's OLTP transactions against a MariaDB server on the same host: its command line and its report."""
+"""Runs OLTP transactions of sysbench against a MariaDB server on the same host, and parses the report."""
 
 import re
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _REPORT = {
 
 @dataclass(frozen=True)
 class Sample:
-    """One second. at_s: since the run began; tps: transactions in it; p95_ms: of their latency."""
+    """One second of a run. at_s: since the run began; tps: transactions in it; p95_ms: 95th percentile latency."""
 
     at_s: int
     tps: float
@@ -33,7 +33,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class SysbenchResult:
-    """What a run did. errors: refused statements that it repeated, deadlocks for the most part."""
+    """Result of a run. errors: refused statements that sysbench repeated, mostly deadlocks."""
 
     transactions: int
     tps: float
@@ -47,7 +47,7 @@ class SysbenchResult:
 
 @dataclass(frozen=True)
 class Oltp:
-    """oltp_read_write on tables of its own. rows: of each; seed: of every random choice."""
+    """oltp_read_write on its own tables. rows: of each table; seed: for all random choices."""
 
     socket: PurePosixPath
     database: str
@@ -58,7 +58,7 @@ class Oltp:
     seed: int = 1
 
     def argv(self, command: str) -> list[str]:
-        """command: prepare, run, cleanup."""
+        """The command line. command: prepare, run or cleanup."""
         return [
             "sysbench",
             "oltp_read_write",
@@ -79,21 +79,21 @@ class Oltp:
 
 
 def prepare(host: Host, job: Oltp) -> None:
-    """Make and fill the tables."""
+    """Create and fill the tables."""
     host.run(job.argv("prepare"), timeout_s=_MARGIN_S + job.rows * job.tables / 500)
 
 
 def run(host: Host, job: Oltp) -> SysbenchResult:
-    """Run the transactions; CommandFailed where a statement fails for another reason than a conflict."""
+    """Run the transactions; CommandFailed if a statement fails for any reason other than a conflict."""
     return parse(host.run(job.argv("run"), timeout_s=job.runtime_s + _MARGIN_S).stdout)
 
 
 def parse(text: str) -> SysbenchResult:
-    """Read sysbench 1.0's report; LabBroken where it is cut short."""
+    """Parse the report of sysbench 1.0; LabBroken if it is incomplete."""
     matches = {key: re.search(f"^ *{pattern}", text, re.MULTILINE) for key, pattern in _REPORT.items()}
     figures = {key: float(match[1]) for key, match in matches.items() if match}
     if len(figures) < len(_REPORT):
-        raise LabBroken("sysbench did not report to its end", text[-2000:])
+        raise LabBroken("the report of sysbench is incomplete", text[-2000:])
     return SysbenchResult(
         transactions=int(figures["transactions"]),
         tps=figures["tps"],
@@ -107,6 +107,6 @@ def parse(text: str) -> SysbenchResult:
 
 
 def samples(text: str) -> tuple[Sample, ...]:
-    """The seconds that a run has reported so far."""
+    """One sample for each second that a run has reported so far."""
     matches = [match for line in text.splitlines() if (match := _SAMPLE.match(line))]
     return tuple(Sample(int(match["at"]), float(match["tps"]), float(match["p95"])) for match in matches)

@@ -58,7 +58,7 @@ def test_objects_are_put_and_got_and_nothing_stays(cluster: Cluster) -> None:
             assert done.operations == len(running.progress().times_s) > 0
             if operation != s3.LIST:
                 assert done.bytes == done.operations * JOB.object_bytes
-        with pytest.raises(CephTrouble, match="does not take objects") as refused:
+        with pytest.raises(CephTrouble, match="does not accept objects") as refused:
             s3.fill(host, replace(found, secret_key="another"), JOB, patience=cluster.patience)
         assert "403" in refused.value.detail
         # Other than what is asked for is an error of the load, and not a fast answer.

@@ -114,7 +114,7 @@ def test_a_conf_is_read_without_places_and_with_what_a_release_lacks() -> None:
     assert conf.options == {"osd_pool_default_size": "1", "osd_max_scrubs": "16", "rbd_cache": "true"}
     assert conf.notes == [
         "ceph.conf: not copied: auth_cluster_required, keyring",
-        "ceph.conf: reef lacks filestore_merge_threshold",
+        "ceph.conf: reef does not have filestore_merge_threshold",
         "ceph.conf: sections of single daemons are ignored: osd.3",
     ]
     assert "planted" not in str(conf)
@@ -154,6 +154,6 @@ def test_settings_whose_names_only_resemble_a_secrets_are_taken() -> None:
 def test_without_an_image_nothing_is_said_to_lack() -> None:
     conf = read_conf(CONF, "ceph.conf", None, "reef")
     assert "filestore_merge_threshold" in conf.options
-    assert "no image of reef is built" in conf.notes[-1]
+    assert "without an image of reef" in conf.notes[-1]
     with pytest.raises(SpecError, match="is not a ceph"):
         read_conf("size = 1", "c", None, "reef")

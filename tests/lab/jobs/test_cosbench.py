@@ -54,7 +54,7 @@ def test_the_altra_papers_puts() -> None:
     assert load.phases == ("fill", "run")
     said = "\n".join(job.notes)
     assert "line 9: clousuredelay is read as closuredelay" in said
-    assert "line 15: cleanup (oprefix none) names no object that was put" in said
+    assert "line 15: cleanup (oprefix none) matches no object of a load" in said
 
 
 def test_no_credential_is_copied() -> None:
@@ -73,18 +73,18 @@ def test_no_credential_is_copied() -> None:
     ("text", "words"),
     [
         (plan(main(operation("filewrite"))), "line 2: <operation> type cannot be imported\ngot 'filewrite'"),
-        (plan(main(operation(ratio="60"))), "line 2: ratio of the operations cannot be imported\ngot 60, wanted: 100"),
+        (plan(main(operation(ratio="60"))), "line 2: ratio of the operations cannot be imported\ngot 60, wanted: a sum of 100"),
         (plan(main(operation(ratio="-1"))), "line 2: ratio of <operation>"),
         (plan(main(operation(config=OP.replace("u(1,9)", "z(1,9)")))), "line 2: objects of <operation>"),
-        (plan(main(operation(config=OP.replace("u(1,9)", "u(9,1)")))), "got 'u(9,1)', wanted: the first not above"),
+        (plan(main(operation(config=OP.replace("u(1,9)", "u(9,1)")))), "got 'u(9,1)', wanted: first <= last"),
         (plan(main(operation(config=OP.replace("u(1,9)", "u(1,2,3)")))), "wanted: 2 numbers in u()"),
-        (plan(main(operation(config=OP.replace("KB", "KiB")))), "B, KB, MB, GB"),
+        (plan(main(operation(config=OP.replace("KB", "KiB")))), "B, KB, MB or GB"),
         (plan(main(operation(config=OP.replace("u(1,9)", "u(0,9)")))), "line 2: objects of <operation>"),
         (plan(main(operation(config=f"{OP};hosts=3"))), "line 2: key 'hosts' of <operation>"),
         (plan(main(operation(), 'runtime="ten"')), "line 2: runtime of <work> cannot be imported\ngot 'ten'"),
         (plan(main(operation(), 'runtime="9" totalBytes="7"')), "line 2: attribute 'totalBytes' of <work>"),
-        (plan(main(operation()), before=""), "line 2: what it reads"),
-        (plan(main(operation()) * 2), "line 2: a second load at the same time"),
+        (plan(main(operation()), before=""), "line 2: a work that reads"),
+        (plan(main(operation()) * 2), "line 2: a second load in one stage"),
         (plan(main(operation() + operation())), "line 2: ratio of the operations"),
         (plan(main(operation(ratio="50") * 2)), "line 2: operations of one type"),
         (plan(main("<thread />")), "line 2: element <thread> in <work>"),

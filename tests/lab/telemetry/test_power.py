@@ -182,5 +182,5 @@ def test_packages_are_counted_once_and_counters_begin_again(tmp_path: Path) -> N
     assert sorted(before) == ["intel-rapl:0", "intel-rapl:1"]
     after = {"intel-rapl:0": Counted(799_000_000, 10**9), "intel-rapl:1": Counted(10_000_000, 10**9)}
     assert rapl_watts(before, after, 10.0) == pytest.approx(80.0)
-    with pytest.raises(SpecError, match="do not fit"):
+    with pytest.raises(SpecError, match="do not match"):
         rapl_watts(before, {"intel-rapl:0": Counted(1, 2)}, 10.0)

@@ -106,7 +106,7 @@ def test_no_client_begins_before_all_have_filled_their_buckets() -> None:
 def test_a_client_that_never_ends_filling_is_lost_and_ended() -> None:
     done, killed = fleet(FakeHost("c0"), FakeHost("c1"), slow=1000)
     assert list(done.results) == ["c0"]
-    assert "the filling by c1" in done.lost["c1"]
+    assert "the end of filling by c1" in done.lost["c1"]
     assert killed == ["c1"]
 
 

@@ -261,7 +261,7 @@ def test_times_of_several_clients_are_put_together_and_not_averaged() -> None:
 
 
 def test_nothing_done_has_no_percentile() -> None:
-    with pytest.raises(LabBroken, match="without an operation"):
+    with pytest.raises(LabBroken, match="no such operation"):
         parse(REPORT, "").percentile_s(50)
 
 
