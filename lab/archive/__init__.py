@@ -1,1 +1,1 @@
-"""A finished run on disk, and attempts over many runs."""
+"""Archives of runs on disk, and statistics over many runs."""

@@ -1,4 +1,4 @@
-"""The archive of a run, for the gate that writes it and the commands that read it: one directory, with checksums."""
+"""The archive of a run: one directory with checksums, written by a gate and read by commands."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ JUNIT = "junit.xml"
 REPORT = "report.html"
 SERIES = "series"
 STORE = ".tsdb.tar.gz"
-"""A folder of an archive, and how the names of its files end: what a cluster's Prometheus kept."""
+"""Folder of an archive for the data of each cluster's Prometheus, and the ending of its file names."""
 ARCHIVE_FOLDER = "the folder of an archive"
 _RUNNING = "running"
 _RAN = ("began", "raised")
 
 
 class Ending(StrEnum):
-    """How a scenario ended: a verdict, or why there is none. In the order that people are shown."""
+    """How a scenario ended: a verdict, or why there is none. In display order."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -48,7 +48,7 @@ class Ending(StrEnum):
 
     @property
     def word(self) -> str:
-        """As people are told it."""
+        """The word shown to users."""
         return _WORDS.get(self, self.value)
 
 
@@ -58,9 +58,9 @@ JUDGED = (Ending.PASS, Ending.FAIL, Ending.INCONCLUSIVE)
 
 @dataclass(frozen=True)
 class Record:
-    """One scenario of a run. began_s: on the history's clock; logs: folder below the archive, for failures only.
+    """One scenario of a run. began_s: on the clock of the history; logs: folder below the archive, for failures only.
 
-    quarantined: why its ending does not decide how the run ended; None where it does.
+    quarantined: why its ending does not count for the run; None if it counts.
     """
 
     scenario: str
@@ -78,27 +78,27 @@ class Record:
 
 
 def deciding(records: Sequence[Record]) -> list[Record]:
-    """The records whose endings decide how the run ended."""
+    """The records whose endings count for the run."""
     return [record for record in records if record.quarantined is None]
 
 
 def counted(records: Sequence[Record]) -> dict[Ending, int]:
-    """How many scenarios ended in each way. A way in which none ended is left out."""
+    """Number of scenarios for each ending that occurred."""
     counts = Counter(record.ending for record in records)
     return {ending: counts[ending] for ending in Ending if counts[ending]}
 
 
 @dataclass
 class ArchiveWriter:
-    """An archive while its run goes on: a killed run leaves what had happened by then."""
+    """An archive while its run is in progress: a killed run leaves everything up to that moment."""
 
     directory: Path
     manifest: dict[str, Any]
     records: list[Record] = field(default_factory=list)
     earlier: Archive | None = None
-    """An interrupted run that this one goes on with: what is settled there is taken over."""
+    """An interrupted run that this one resumes: its settled records are kept."""
     taken: int = field(default=0, init=False)
-    """How many records are of that run."""
+    """How many records come from that run."""
 
     def __post_init__(self) -> None:
         make_empty(self.directory, ARCHIVE_FOLDER)
@@ -115,14 +115,14 @@ class ArchiveWriter:
         self.save()
 
     def save(self) -> None:
-        """Write manifest and verdicts as they are now, without keys; LabBroken when the disk is full."""
+        """Write manifest and verdicts as they are now, without secrets; LabBroken if the disk is full."""
         rows = [asdict(record) for record in self.records]
         for name, value in ((MANIFEST, self.manifest), (VERDICTS, {"verdicts": rows})):
             text = json.dumps({"schema": VERSION, **value}, indent=2, sort_keys=True) + "\n"
             write_private(self.directory / name, without_secrets(text.encode()), mode=MODE)
 
     def cut_short(self, scenario: str) -> tuple[Event, ...]:
-        """What an attempt at a scenario recorded in the earlier run until it was interrupted."""
+        """Events that the earlier run recorded of a scenario before it was interrupted."""
         return self.earlier.of(scenario) if self.earlier is not None and scenario in self.earlier.left else ()
 
     def add(self, record: Record) -> None:
@@ -130,7 +130,7 @@ class ArchiveWriter:
         self.save()
 
     def add_logs(self, scenario: str, logs: Mapping[str, bytes]) -> str | None:
-        """Keep the logs of a scenario that did not pass; the folder's name below the archive, None without logs."""
+        """Keep the logs of a scenario that did not pass. Returns their folder below the archive, None without logs."""
         if not logs:
             return None
         folder = Path("logs") / file_name(scenario)
@@ -140,12 +140,12 @@ class ArchiveWriter:
         return str(folder)
 
     def add_series(self, cluster: str, store: bytes) -> None:
-        """Keep a cluster's store of series, in place of what was kept of it before. store: a gzipped tar file."""
+        """Keep the Prometheus store of a cluster, in place of an earlier one. store: a gzipped tar file."""
         (self.directory / SERIES).mkdir(exist_ok=True)
         write_private(self.directory / SERIES / f"{file_name(cluster)}{STORE}", store, mode=MODE)
 
     def seal(self, render: Callable[[Archive], str]) -> None:
-        """Take keys out of every file, add the report, and write the checksums; LabBroken when the disk is full."""
+        """Remove secrets from every file, add the report, and write the checksums; LabBroken if the disk is full."""
         self.save()
         for path in files(self.directory):
             content = path.read_bytes()
@@ -158,7 +158,7 @@ class ArchiveWriter:
 
 
 def file_name(scenario: str) -> str:
-    """A scenario's name as a folder's name."""
+    """The name of a scenario as a folder name."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", scenario).strip("_")
 
 
@@ -167,11 +167,11 @@ def file_name(scenario: str) -> str:
 
 @dataclass(frozen=True)
 class Archive:
-    """A run that can be judged again. lost: what a killed run left out, in words.
+    """A run that can be judged again. lost: what is missing because the run was killed, in words.
 
-    altered: what shows that somebody changed the archive. That is a file that does not fit its checksum, a verdict
-    without events or events without a verdict, or a signature by nobody who is allowed to sign.
-    signer: who signed it; None where nobody did or nobody asked.
+    altered: signs that the archive was changed: a file that does not match its checksum, a verdict without events,
+    events without a verdict, or a signature by nobody who is allowed to sign.
+    signer: who signed it; None if it has no valid signature or if none was required.
     """
 
     directory: Path
@@ -183,7 +183,7 @@ class Archive:
     signer: str | None = None
 
     def of(self, scenario: str) -> tuple[Event, ...]:
-        """One scenario's events."""
+        """The events of one scenario."""
         return tuple(self._of.get(scenario, ()))
 
     @cached_property
@@ -195,12 +195,12 @@ class Archive:
 
     @cached_property
     def settled(self) -> tuple[Record, ...]:
-        """The records that stand: all but those of scenarios that an interruption ended."""
-        return tuple(each for each in self.records if last_blame(self.of(each.scenario)) != Blame.INTERRUPTION)
+        """The final records: all except those of scenarios that were interrupted."""
+        return tuple(record for record in self.records if last_blame(self.of(record.scenario)) != Blame.INTERRUPTION)
 
     @cached_property
     def left(self) -> tuple[str, ...]:
-        """Scenarios that were to run and have no settled record: those cut short, and those that never began."""
+        """Planned scenarios without a settled record: those that were interrupted, and those that never began."""
         settled = {record.scenario for record in self.settled}
         return tuple(name for name in self.manifest.get("planned", ()) if name not in settled)
 
@@ -213,14 +213,14 @@ class Archive:
 
 
 def read_archive(directory: Path, signers: Path | None = None) -> Archive:
-    """Read an archive and compare its parts; SpecError when it is not an archive, or of a newer schema.
+    """Read an archive and check its parts against each other; SpecError if it is none, or has a newer schema.
 
-    signers: file that lists who may have signed it; without one, no signature is asked for.
+    signers: file that lists who may have signed it; without it, no signature is required.
     """
     archive = _parse(directory)
     wrong = altered(directory)
     if archive.manifest["state"] == _RUNNING and not (directory / SUMS).exists():
-        # A killed run was never sealed, so missing checksums do not show that somebody changed it.
+        # A killed run was never sealed, so missing checksums are no sign of a change.
         archive, wrong = replace(archive, lost=(*archive.lost, *wrong)), []
     who = signer(directory / SUMS, directory / SIGNATURE, signers) if signers else None
     if signers and who is None:
@@ -235,13 +235,13 @@ def read_whole(directory: Path) -> Archive:
         raise SpecError(
             f"the verdicts of {directory} cannot be relied on",
             "\n".join(archive.doubts),
-            f"`cephlab judge {directory}` judges its history; docs/archive.md says what is held against what",
+            f"`cephlab judge {directory}` judges its history; docs/archive.md lists what is checked",
         )
     return archive
 
 
 def _parse(directory: Path) -> Archive:
-    """An archive from its files, each of which must fit its schema; checksums are not looked at."""
+    """Parse the files of an archive, each of which must match its schema; checksums are not checked."""
     manifest = _load(directory / MANIFEST)
     version = manifest.get("schema")
     if isinstance(version, int) and version > VERSION:
@@ -260,8 +260,8 @@ def _parse(directory: Path) -> Archive:
     archive = Archive(directory, manifest, records, events)
     unjudged = unfinished(archive)
     if manifest["state"] == _RUNNING and unjudged:
-        lost += (f"{unjudged.pop()} was running when the run was killed: it has no verdict",)
-    wrong = (*(f"{name} ran and has no verdict" for name in unjudged), *_without_history(archive))
+        lost += (f"{unjudged.pop()} was running when the run was killed, so it has no verdict",)
+    wrong = (*(f"{name} ran but has no verdict" for name in unjudged), *_without_history(archive))
     return replace(archive, lost=lost, altered=wrong)
 
 
@@ -269,18 +269,18 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError):
-        raise SpecError(f"{path.parent} is not an archive", f"it has no {path.name}", "name a run's folder") from None
+        raise SpecError(f"{path.parent} is not an archive", f"it has no {path.name}", "give the folder of an archived run") from None
     except (OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from error
     except json.JSONDecodeError as error:
-        raise SpecError(f"{path} is not JSON", str(error), "was the file edited?") from error
+        raise SpecError(f"{path} is not JSON", str(error), "check whether the file was edited") from error
     if not isinstance(value, dict):
         raise SpecError(f"{path} is not a JSON object")
     return value
 
 
 def _events(path: Path) -> tuple[tuple[Event, ...], tuple[str, ...]]:
-    """The events, each of which fits the schema; and what is lost of them, in words."""
+    """The events, checked against their schemas, and what of them is lost, in words."""
     try:
         lines, rest = whole_lines(path)
     except (OSError, UnicodeDecodeError) as error:
@@ -289,23 +289,23 @@ def _events(path: Path) -> tuple[tuple[Event, ...], tuple[str, ...]]:
         try:
             value = json.loads(line)
         except json.JSONDecodeError as error:
-            raise SpecError(f"{path}:{number} is not JSON", str(error), "was the file edited?") from error
+            raise SpecError(f"{path}:{number} is not JSON", str(error), "check whether the file was edited") from error
         validate("event", value, f"{path}:{number}")
         if value["kind"] in WITH_SCHEMA:
             validate(value["kind"], current(value["kind"], value["data"]), f"{path}:{number}")
-    cut = f"{path.name} ends within line {len(lines) + 1}: the event that was being written is lost"
+    cut = f"{path.name} ends within line {len(lines) + 1}: the last event is lost"
     return load_events(path), (cut,) if rest else ()
 
 
 def unfinished(archive: Archive) -> list[str]:
-    """Scenarios that ran, by the history, and have no verdict; in the order in which they ran."""
+    """Scenarios that ran according to the history but have no verdict, in the order in which they ran."""
     recorded = {record.scenario for record in archive.records}
     ran = dict.fromkeys(event.scenario for event in archive.events if event.kind in _RAN)
     return [name for name in ran if name not in recorded]
 
 
 def _without_history(archive: Archive) -> Iterator[str]:
-    """Stored endings that the history does not confirm: two for one scenario, no events, another ending."""
+    """Stored endings that the history does not confirm: two for one scenario, no events, or another ending."""
     for name, count in Counter(record.scenario for record in archive.records).items():
         if count > 1:
             yield f"{name} has {count} verdicts"
@@ -323,15 +323,15 @@ def _other_ending(scenario: str, stored: Ending, now: Ending | None, reason: str
 
 
 def replace_report(directory: Path, page: str) -> None:
-    """Put a newly rendered report into an archive, and its checksum with it; the other checksums stay.
+    """Put a newly rendered report and its checksum into an archive; the other checksums stay.
 
-    SpecError where they are signed.
+    SpecError if the checksums are signed.
     """
     if (directory / SIGNATURE).exists():
         raise SpecError(
             f"{directory} is signed",
-            f"a new {REPORT} would need a new {SUMS}, which {SIGNATURE} would not fit",
-            "write the page elsewhere: --output FILE",
+            f"a new {REPORT} would change {SUMS}, and {SIGNATURE} would no longer match",
+            "write the report elsewhere: --output FILE",
         )
     write_private(directory / REPORT, page.encode(), mode=MODE)
     if (directory / SUMS).exists():
@@ -339,7 +339,7 @@ def replace_report(directory: Path, page: str) -> None:
 
 
 def add_signature(directory: Path, key: Path) -> None:
-    """Sign a sealed archive; SpecError where the key cannot sign."""
+    """Sign a sealed archive; SpecError if the key cannot sign."""
     write_private(directory / SIGNATURE, sign((directory / SUMS).read_bytes(), key), mode=MODE)
 
 
@@ -350,7 +350,7 @@ _UNJUDGED: Mapping[str | None, Ending] = {Blame.LAB: Ending.ERROR, Blame.LACK: E
 
 
 def judged(events: Sequence[Event]) -> tuple[Ending, Verdict]:
-    """How one scenario ended and why, from its events alone. A run and whoever reads its archive both ask here."""
+    """How one scenario ended and why, from its events alone. Both a run and the readers of its archive use this."""
     verdict = verdict_of(events)
     ending = Ending(verdict.outcome.value)
     return ending if ending is Ending.FAIL else _UNJUDGED.get(last_blame(events), ending), verdict
@@ -358,7 +358,7 @@ def judged(events: Sequence[Event]) -> tuple[Ending, Verdict]:
 
 @dataclass(frozen=True)
 class JudgedAgain:
-    """One scenario judged again. now: None for a skip and for trouble of the lab, which no check judges."""
+    """One scenario judged again. now: None for a skip or trouble of the lab, which no check judges."""
 
     scenario: str
     stored: Ending
@@ -373,7 +373,7 @@ class JudgedAgain:
 
 
 def judge(archive: Archive) -> list[JudgedAgain]:
-    """Judge a run's history with the checks of this cephlab."""
+    """Judge the history of a run with the checks of this cephlab."""
     return [_judge(archive, record) for record in archive.records]
 
 
@@ -385,9 +385,9 @@ def _judge(archive: Archive, record: Record) -> JudgedAgain:
 
 
 def exit_code(endings: Sequence[Ending]) -> int:
-    """0 pass, 1 fail, 3 trouble of the lab, 6 inconclusive; a failure counts before doubt about others.
+    """0 pass, 1 fail, 3 trouble of the lab, 6 inconclusive; the first of 1, 3, 6 that occurred.
 
-    A run in which nothing passed has shown nothing, so it is inconclusive too.
+    A run in which nothing passed has shown nothing, so it is also inconclusive.
     """
     for ending, code in ((Ending.FAIL, 1), (Ending.ERROR, 3), (Ending.INCONCLUSIVE, 6)):
         if ending in endings:

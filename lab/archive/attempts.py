@@ -1,4 +1,4 @@
-"""How flaky each scenario is: how often attempts at the same code ended differently, over all that were kept."""
+"""Flakiness of each scenario: how often attempts at the same code ended differently, over all kept runs."""
 
 import json
 from collections import Counter
@@ -12,13 +12,13 @@ from cephlab.lab.base.numbers import how_many
 from cephlab.lab.base.runs import write_private
 
 LIMIT = 0.01
-"""Share of a scenario's attempts that may be flaky; beyond it nobody believes a red run any more."""
+"""Largest share of flaky attempts of a scenario: beyond it, nobody trusts a failed run any more."""
 
 MARK = "attempts"
-"""Names the place of the table on the page."""
+"""Name of the place on the page where the table goes."""
 
 _SHOWN_BELOW = 3.0
-"""Without one flaky attempt in n, the rate is below 3/n with a confidence of 95 % (the rule of three)."""
+"""With no flaky attempt in n, the rate is below 3/n with a confidence of 95 % (the rule of three)."""
 
 _ALL = "all"
 _MODE = 0o644
@@ -27,7 +27,7 @@ _SAYS_NOTHING = "it was interrupted"
 
 @dataclass(frozen=True)
 class KeptRun:
-    """What is kept of an archive. name: when, with which seed, where; endings: scenario -> how it ended, no skips."""
+    """What is kept of an archive. name: start time, seed and architecture; endings: scenario -> ending, without skips."""
 
     name: str
     commit: str
@@ -39,13 +39,13 @@ class KeptRun:
 
 @dataclass(frozen=True)
 class Rate:
-    """One scenario over all attempts. flaky: those that did not pass, at a commit and a place where others did."""
+    """One scenario over all attempts. flaky: attempts that did not pass although others with the same code and place did."""
 
     scenario: str
     attempts: int
     flaky: int
     failed: int
-    """Attempts that did not pass where none did: the scenario, or Ceph, is broken there, which is not flaky."""
+    """Attempts that did not pass where none passed: the scenario or Ceph is broken there, which is not flakiness."""
 
     @property
     def rate(self) -> float:
@@ -57,22 +57,22 @@ class Rate:
 
     @property
     def words(self) -> str:
-        """As an entry of the quarantine quotes it."""
+        """The rate as quoted in an entry of the quarantine."""
         return f"{self.flaky} of {how_many(self.attempts, 'attempt')}"
 
 
 def run_of(archive: Archive) -> KeptRun:
-    """What is kept of an archive; SpecError where it does not say which commit it ran."""
+    """What is kept of an archive; SpecError if it does not record its commit."""
     manifest = archive.manifest
     commit = manifest.get("commit")
     if not isinstance(commit, str):
         raise SpecError(
-            f"{archive.directory} does not say which commit it ran",
-            "two attempts are compared only where they ran the same code",
-            "run from a checkout without changes",
+            f"{archive.directory} does not record the commit that it ran",
+            "attempts are compared only if they ran the same code",
+            "run from a checkout without local changes",
         )
     host = manifest["host"]
-    taken = manifest.get("taken", ())  # of the run that this one went on with, which counts by itself
+    taken = manifest.get("taken", ())  # from the run that this one resumed, which counts separately
     own = [record for record in archive.records if record.scenario not in taken]
     counting = [r for r in own if r.ending is not Ending.SKIP and _SAYS_NOTHING not in r.reason]
     return KeptRun(
@@ -86,7 +86,7 @@ def run_of(archive: Archive) -> KeptRun:
 
 
 def read_kept(path: Path) -> list[KeptRun]:
-    """Runs in a file of lines of JSON, none where there is no file; SpecError names the line that is not a run."""
+    """Runs in a file of JSON lines, none if there is no file; SpecError names a line that is not a run."""
     if not path.exists():
         return []
     runs = []
@@ -95,20 +95,20 @@ def read_kept(path: Path) -> list[KeptRun]:
             raw = json.loads(line)
             runs.append(KeptRun(**{**raw, "endings": {str(k): str(Ending(v)) for k, v in raw["endings"].items()}}))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise SpecError(f"{path}:{number} is not a run", str(error), "was the file edited?") from None
+            raise SpecError(f"{path}:{number} is not a run", str(error), "check whether the file was edited") from None
     return runs
 
 
 def _text(path: Path) -> str:
-    """What a file has; SpecError names one that has no text."""
+    """The text of a file; SpecError if it cannot be read as text."""
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise unreadable(path, error, "is that the file you mean?") from error
+        raise unreadable(path, error, "check the name of the file") from error
 
 
 def keep(path: Path, runs: Iterable[KeptRun]) -> list[KeptRun]:
-    """Add the runs that are not kept yet; returns all that are."""
+    """Add the runs that are not kept yet; returns all kept runs."""
     known = {(run.name, run.commit): run for run in read_kept(path)}
     for run in runs:
         known.setdefault((run.name, run.commit), run)
@@ -118,7 +118,7 @@ def keep(path: Path, runs: Iterable[KeptRun]) -> list[KeptRun]:
 
 
 def rates(runs: Sequence[KeptRun]) -> list[Rate]:
-    """One for each scenario, the most flaky first."""
+    """One rate for each scenario, the most flaky first."""
     endings: dict[str, dict[tuple[str, str, str], Counter[bool]]] = {}
     for run in runs:
         for scenario, ending in run.endings.items():
@@ -129,7 +129,7 @@ def rates(runs: Sequence[KeptRun]) -> list[Rate]:
 
 
 def _rate(scenario: str, places: Sequence[Counter[bool]]) -> Rate:
-    """places: how often it passed and did not, by what ran."""
+    """places: for each commit, lab and release, how often it passed and did not."""
     flaky = sum(place[False] for place in places if place[True])
     return Rate(
         scenario=scenario,
@@ -141,10 +141,10 @@ def _rate(scenario: str, places: Sequence[Counter[bool]]) -> Rate:
 
 @dataclass(frozen=True)
 class FalseAlarms:
-    """A suite's sound attempts: at a commit and a place where the scenario passed at least once.
+    """Sound attempts of a suite: those at a commit and a place where the scenario passed at least once.
 
-    fail, inconclusive, error: how many of them did not pass, by how they ended. low, high: where the share of all three
-    lies with a confidence of 95 %, by Clopper and Pearson.
+    fail, inconclusive, error: how many of them did not pass, by ending. low, high: 95 % confidence interval of the
+    share of all three, by Clopper and Pearson.
     """
 
     suite: str
@@ -161,12 +161,12 @@ class FalseAlarms:
 
     @property
     def above(self) -> bool:
-        """Whether its share is above the limit beyond doubt."""
+        """Whether its share is certainly above the limit."""
         return self.low > LIMIT
 
 
 def false_alarms(runs: Sequence[KeptRun], quarantined: Collection[str] = ()) -> list[FalseAlarms]:
-    """One for each suite, by name, and `all` at the end; none without a sound attempt. quarantined: left out."""
+    """One for each suite with a sound attempt, by name, and `all` at the end. quarantined: scenarios to leave out."""
     places: dict[tuple[str, str, str, str], Counter[str]] = {}
     for run in runs:
         for scenario, ending in run.endings.items():
@@ -180,7 +180,7 @@ def false_alarms(runs: Sequence[KeptRun], quarantined: Collection[str] = ()) -> 
 
 
 def _alarms(suite: str, endings: Counter[str]) -> FalseAlarms:
-    from scipy.stats import binomtest  # half a second, which other commands need not wait for
+    from scipy.stats import binomtest  # takes half a second to import, so other commands should not wait for it
 
     sound = endings.total()
     interval = binomtest(sound - endings[Ending.PASS], sound).proportion_ci(0.95, method="exact")
@@ -189,15 +189,15 @@ def _alarms(suite: str, endings: Counter[str]) -> FalseAlarms:
 
 
 def alarms_table(alarms: Sequence[FalseAlarms]) -> list[str]:
-    """Lines of Markdown."""
+    """The table as lines of Markdown."""
     lines = ["| suite | sound attempts | red | inconclusive | lab trouble | false alarms, 95 % |"]
     return [
         *lines,
         "|---|---|---|---|---|---|",
         *(
-            f"| {each.suite} | {each.sound} | {each.fail} | {each.inconclusive} | {each.error} "
-            f"| {each.alarms / each.sound:.1%}, {each.low:.1%} to {each.high:.1%} |"
-            for each in alarms
+            f"| {row.suite} | {row.sound} | {row.fail} | {row.inconclusive} | {row.error} "
+            f"| {row.alarms / row.sound:.1%}, {row.low:.1%} to {row.high:.1%} |"
+            for row in alarms
         ),
     ]
 
@@ -209,10 +209,10 @@ def page(runs: Sequence[KeptRun], quarantined: Mapping[str, str]) -> str:
     if not attempts:
         return "No attempt is kept yet.\n"
     commits = len({run.commit for run in runs})
-    said = f"{flaky} of {how_many(attempts, 'attempt was', 'attempts were')} flaky"
+    summary = f"{flaky} of {how_many(attempts, 'attempt was', 'attempts were')} flaky"
     limit = f"({flaky / attempts:.1%}; limit for a scenario: {LIMIT:.0%})"
     lines = [
-        f"{said} {limit}, in {how_many(len(runs), 'run')} of {how_many(commits, 'commit')}.",
+        f"{summary} {limit}, in {how_many(len(runs), 'run')} of {how_many(commits, 'commit')}.",
         "",
         *alarms_table(false_alarms(runs, quarantined)),
         "",
@@ -229,7 +229,7 @@ def _row(row: Rate, quarantined: Mapping[str, str]) -> str:
 
 
 def put_into(path: Path, generated: str, mark: str = MARK) -> None:
-    """Replace what is between `<!-- mark -->` and `<!-- end of mark -->` on a page; SpecError where it has none."""
+    """Replace the text between `<!-- mark -->` and `<!-- end of mark -->` on a page; SpecError if it has no such place."""
     text = _text(path) if path.exists() else ""
     opening, closing = f"<!-- {mark} -->", f"<!-- end of {mark} -->"
     before, begin, rest = text.partition(opening)

@@ -1,6 +1,6 @@
-"""How long a scenario may take, and daemons may grow around it: by its passes in kept archives, in the same tier.
+"""Limits for the duration of a scenario and for the growth of daemons, from its passes in kept archives.
 
-Passes on the same provider count.
+Only passes in the same tier on the same provider count.
 """
 
 import json
@@ -15,13 +15,13 @@ from cephlab.lab.base.numbers import how_many
 from cephlab.lab.checks.aftermath import MOST_GROWN, largest_growth
 
 TIMES = 5.0
-"""The longest pass: a machine that does something beside is rarely slower by more."""
+"""Factor on the longest pass: a machine that also does other work is rarely slower by more."""
 REST_S = 120.0
-"""On top of it, before patience: of a short scenario, how long one wait for a healthy cluster may take."""
+"""Added to it, times the patience: in a short scenario, a single wait for a healthy cluster may take this long."""
 UNKNOWN_S: Mapping[str, float] = {"quick": 3600.0, "full": 6 * 3600.0}
-"""By tier, before patience, where no pass is kept: longer than any scenario has taken."""
+"""Limits per tier, times the patience, if no pass is kept: longer than any scenario has taken."""
 GROWN_TIMES = 4
-"""The most that daemons of a kind grew in a pass."""
+"""Factor on the largest growth of daemons of a kind in a pass."""
 GROWN_MORE: Mapping[str, int] = {
     "resident": 128 << 20,
     "threads": 16,
@@ -30,15 +30,15 @@ GROWN_MORE: Mapping[str, int] = {
     "logged": 8 << 20,
     "rgw threads": 200,
 }
-"""On top of it: a cluster that was just made fills its caches in whichever scenario is the first, and a gateway starts
-its threads there. By what, or by kind and what."""
+"""Added to it: in the first scenario of a new cluster its caches fill and a gateway starts its threads. By resource, or
+by kind of daemon and resource."""
 MOST_ARCHIVES = 200
-"""The newest of a folder; their names begin with the time."""
+"""Only the newest archives of a folder are read; their names begin with the time."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """What passes of a scenario are compared by. tier, provider: where it ran."""
+    """Passes of a scenario are compared only within one place. tier, provider: where it ran."""
 
     scenario: str
     tier: str
@@ -47,7 +47,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Pass:
-    """One that was kept. patience: the factor on timeouts that it ran with; grown: see `largest_growth`."""
+    """A kept pass. patience: its factor on timeouts; grown: see `largest_growth`."""
 
     seconds: float
     patience: float
@@ -58,9 +58,9 @@ Passes = Mapping[Place, Sequence[Pass]]
 
 
 def limit_of(passes: Passes, place: Place, patience: float, *, lasts_s: float = 0.0) -> TimeLimit:
-    """How long a scenario may take here. patience: the cluster's own factor on timeouts, at least 1.
+    """How long a scenario may take here. patience: factor on timeouts of the cluster, at least 1.
 
-    lasts_s: of a load whose length its user chose, whatever passes took.
+    lasts_s: length of a load chosen by the user; it is added to the limit.
     """
     limit = _by_passes(passes, place, patience)
     why = f"{limit.why}, and {lasts_s:.0f} s of load" if lasts_s else limit.why
@@ -71,36 +71,36 @@ def _by_passes(passes: Passes, place: Place, patience: float) -> TimeLimit:
     known = passes.get(place, ())
     if not known:
         allowed = UNKNOWN_S[place.tier]
-        why = f"no pass is kept: {allowed:.0f} s for the {place.tier} tier times a patience of {patience:.3g}"
+        why = f"no pass is kept: {allowed:.0f} s for the {place.tier} tier, times the patience of {patience:.3g}"
         return TimeLimit(place.scenario, allowed * patience, why)
-    longest = max(known, key=lambda each: each.seconds / each.patience)
+    longest = max(known, key=lambda kept: kept.seconds / kept.patience)
     took_s = longest.seconds * max(1.0, patience / longest.patience)
-    scaled = "" if longest.patience == patience else f", {took_s:.0f} s by the patience of {patience:.3g} here"
+    scaled = "" if longest.patience == patience else f", scaled to {took_s:.0f} s by the patience of {patience:.3g} here"
     why = (
-        f"{TIMES:g} times the longest of {how_many(len(known), 'kept pass', 'kept passes')}, "
-        f"{longest.seconds:.0f} s{scaled}, and {REST_S * patience:.0f} s"
+        f"{TIMES:g} times the longest of {how_many(len(known), 'kept pass', 'kept passes')} "
+        f"({longest.seconds:.0f} s{scaled}) plus {REST_S * patience:.0f} s"
     )
     return TimeLimit(place.scenario, TIMES * took_s + REST_S * patience, why)
 
 
 def growth_limits(passes: Passes, place: Place) -> dict[str, list[Any]]:
-    """What daemons may grow by around a scenario here: `KIND WHAT` -> [most, why], as `largest_growth` names them.
+    """How much daemons may grow during a scenario here: `KIND WHAT` -> [most, why], as in `largest_growth`.
 
-    Of what no pass tells anything there is no limit here; those of `MOST_GROWN` hold beside, whatever passes tell.
+    Without a pass there is no limit here. The limits of `MOST_GROWN` always apply as well.
     """
-    grown = [each.grown for each in passes.get(place, ()) if each.grown]
+    grown = [kept.grown for kept in passes.get(place, ()) if kept.grown]
     limits: dict[str, list[Any]] = {}
-    for name in sorted({name for each in grown for name in each}):
+    for name in sorted({name for growth in grown for name in growth}):
         what = name.rpartition(" ")[2]
-        most = max(each.get(name, 0) for each in grown)
+        most = max(growth.get(name, 0) for growth in grown)
         more = GROWN_MORE.get(name, GROWN_MORE[what])
-        why = f"{GROWN_TIMES} times the most of {how_many(len(grown), 'kept pass', 'kept passes')}, {most}, and {more}"
+        why = f"{GROWN_TIMES} times the most of {how_many(len(grown), 'kept pass', 'kept passes')} ({most}) plus {more}"
         limits[name] = [min(GROWN_TIMES * most + more, MOST_GROWN[what]), why]
     return limits
 
 
 def kept_passes(folder: Path) -> Passes:
-    """The passes in a folder of archives; what cannot be read there is left out, since it limits nothing."""
+    """The passes in a folder of archives; archives that cannot be read are left out."""
     passes: dict[Place, list[Pass]] = {}
     for archive in sorted(folder.glob(f"*/{VERDICTS}"), reverse=True)[:MOST_ARCHIVES]:
         try:
@@ -114,7 +114,7 @@ def kept_passes(folder: Path) -> Passes:
 
 
 def _growth(history: Path) -> dict[str, dict[str, int]]:
-    """Scenario -> how much daemons grew around it at most, of a run's history."""
+    """Scenario -> the largest growth of daemons during it, from the history of a run."""
     if not history.exists():
         return {}
     with history.open() as lines:

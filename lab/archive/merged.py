@@ -1,4 +1,4 @@
-"""Makes one archive of those that the lanes of a gate wrote, in order of time."""
+"""Merges the archives of the lanes of a gate into one, in order of time."""
 
 import json
 import shutil
@@ -33,10 +33,10 @@ _LISTS = ("clusters", "kept", "trouble", "unexpected_skips")
 
 @dataclass(frozen=True)
 class Part:
-    """An archive that becomes part of another. later_s: how much later its history began than the first one's.
+    """An archive that becomes part of another. later_s: how much later its history began than the first history.
 
-    machine: where its clusters were, empty for this one. running: a scenario that its lane had begun and not ended, of
-    which the archive may know nothing yet.
+    machine: where its clusters ran, empty for this machine. running: a scenario that its lane began but did not end;
+    it may be missing in the archive.
     """
 
     directory: Path
@@ -46,9 +46,9 @@ class Part:
 
 
 def merge(writer: ArchiveWriter, parts: Sequence[Part]) -> None:
-    """Put the parts' events, verdicts, files and lists into an archive that is not sealed yet.
+    """Put the events, verdicts, files and lists of the parts into an archive that is not sealed yet.
 
-    A scenario that ran in a lane which was killed gets a verdict: trouble of the lab.
+    A scenario that was running in a lane when the lane was killed gets the ending "trouble of the lab".
     """
     archives = [(read_archive(part.directory), part.later_s) for part in parts]
     events = [replace(event, at_s=event.at_s + later_s) for archive, later_s in archives for event in archive.events]
@@ -76,7 +76,7 @@ def merge(writer: ArchiveWriter, parts: Sequence[Part]) -> None:
 
 
 def _lost(writer: ArchiveWriter, scenario: str, events: Sequence[Event]) -> Record:
-    error = LabBroken("the process that ran it ended without a word", "it was killed, or memory ran out")
+    error = LabBroken("the process that ran it ended unexpectedly", "it was killed, or memory ran out")
     recorder = writer.history.recorder(scenario)
     record_raised(recorder, error, Blame.LAB, error.what)
     ending, verdict = judged([*events, *recorder.history.events(scenario)])
@@ -85,7 +85,7 @@ def _lost(writer: ArchiveWriter, scenario: str, events: Sequence[Event]) -> Reco
 
 
 def _take_files(directory: Path, archive: Archive) -> None:
-    """Logs and whatever else the run kept."""
+    """Copy logs and other files that the run kept."""
     for path in files(archive.directory):
         name = path.relative_to(archive.directory)
         if str(name) not in _MADE_ANEW:
@@ -94,7 +94,7 @@ def _take_files(directory: Path, archive: Archive) -> None:
 
 
 def _merge_junit(path: Path, parts: Sequence[Path], lost: Sequence[str]) -> None:
-    """One file of all suites, with an error for each scenario that was lost."""
+    """Write one file with all suites, and an error for each lost scenario."""
     whole = ElementTree.Element("testsuites", name="cephlab")
     for part in parts:
         if part.exists():
@@ -105,12 +105,12 @@ def _merge_junit(path: Path, parts: Sequence[Path], lost: Sequence[str]) -> None
         )
         for name in lost:
             case = ElementTree.SubElement(suite, "testcase", classname="lost", name=name, time="0")
-            ElementTree.SubElement(case, "error", message="the process that ran it ended without a word")
+            ElementTree.SubElement(case, "error", message="the process that ran it ended unexpectedly")
     ElementTree.ElementTree(whole).write(path, encoding="utf-8", xml_declaration=True)
 
 
 def begun(directory: Path) -> Mapping[str, Any]:
-    """What is known of a run whose lane has begun it: its manifest, without the schema's number."""
+    """The manifest of a run that its lane has begun, without the schema number."""
     manifest: dict[str, Any] = json.loads((directory / MANIFEST).read_text())
     del manifest["schema"]
     return manifest

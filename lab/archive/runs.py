@@ -1,4 +1,4 @@
-"""Two runs beside each other: verdicts, figures and series; and within one run, each figure of both architectures."""
+"""Compares verdicts, figures and series of two runs, and within one run the figures of both architectures."""
 
 import math
 import re
@@ -13,16 +13,16 @@ from cephlab.lab.spec.arch import Arch
 from cephlab.lab.telemetry.statistics import LEAST_OF_A_MEAN, interval, ratio_of_means
 
 EQUAL = 0.10
-"""Two architectures are equal in a figure where the whole interval of their ratio is within this of 1."""
+"""A figure is equal on two architectures if the whole interval of their ratio is within this distance of 1."""
 POWER_UNITS = ("W", "ops/J")
-"""Nobody promised that two architectures take the same power for the same work."""
+"""Power is only shown: two architectures need not use the same power for the same work."""
 
 _SERIES = "series"
-"""Kind of the events; lab/report/series.py, which draws them, imports this folder."""
+"""Kind of the events, repeated here because lab/report/series.py, which draws them, imports this folder."""
 _PREDICTED = ("prediction", "requirement")
-"""Kinds of the events that say which demands they are of."""
+"""Kinds of events that name the demands they are based on."""
 _TIME = "s"
-"""Axis of a chart over a scenario's time."""
+"""Axis of a chart over the time of a scenario."""
 TENTHS = 10
 _BETTER, _WORSE = (Ending.PASS, Ending.INCONCLUSIVE), (Ending.FAIL, Ending.ERROR)
 _SWAPPED = {Arch.X86_64.value: Arch.AARCH64.value, Arch.AARCH64.value: Arch.X86_64.value}
@@ -31,7 +31,7 @@ _ARCH = re.compile("|".join(_SWAPPED))
 
 @dataclass(frozen=True)
 class EndingChange:
-    """A scenario that ended otherwise. None: that run has it not."""
+    """A scenario whose ending changed. None: the run does not have it."""
 
     scenario: str
     before: Ending | None
@@ -41,9 +41,9 @@ class EndingChange:
 
 @dataclass(frozen=True)
 class FigureRatio:
-    """One figure on two sides, in its unit, and what of the second is of the first; low, high: where that ratio lies.
+    """One figure on two sides, in its unit. ratio: after / before; low, high: interval of the ratio.
 
-    Without an interval of either side, low and high are the ratio itself and exact is True. outcome: None: shown only.
+    If neither side has an interval, low and high are the ratio itself and exact is True. outcome: None: shown only.
     """
 
     scenario: str
@@ -61,10 +61,10 @@ class FigureRatio:
 
 @dataclass(frozen=True)
 class RunsCompared:
-    """conditions: what the runs do not share, in words; same: scenarios that ended alike.
+    """conditions: how the runs differ, in words; same: number of scenarios with the same ending.
 
-    series: lines that both have drawn, as the ratio of their points at the same places of the axis; of a chart over
-    time, of their means in the same tenths of the scenario: no two runs were looked at in the same seconds.
+    series: lines that both runs have, as the ratio of their points at equal positions on the axis. For a chart over
+    time it is the ratio of their means in each tenth of the scenario, since no two runs have samples at the same times.
     """
 
     conditions: tuple[str, ...]
@@ -76,7 +76,7 @@ class RunsCompared:
 
 
 def compare_runs(before: Archive, after: Archive) -> RunsCompared:
-    """What changed from one run to another. A figure by itself decides nothing: its own scenario judged it."""
+    """What changed from one run to another. A figure alone does not affect the verdict: its scenario judged it."""
     changes = tuple(_endings(before, after))
     names = {record.scenario for record in before.records} & {record.scenario for record in after.records}
     same = len(names) - sum(1 for change in changes if change.scenario in names)
@@ -87,7 +87,7 @@ def compare_runs(before: Archive, after: Archive) -> RunsCompared:
 
 
 def _series(before: Archive, after: Archive) -> Iterator[FigureRatio]:
-    """Each line that both runs have: the geometric mean of its points' ratios, with the interval of their logs."""
+    """Each line that both runs have: the geometric mean of the ratios of its points, with the interval of their logs."""
     left, right = _lines(before), _lines(after)
     for key in left.keys() & right.keys():
         both = [(left[key][x], right[key][x]) for x in sorted(left[key].keys() & right[key].keys())]
@@ -101,8 +101,8 @@ def _series(before: Archive, after: Archive) -> Iterator[FigureRatio]:
 
 
 def _lines(run: Archive) -> dict[tuple[str, str], dict[float, float]]:
-    """(scenario, chart with panel and label) -> points of a line, as `record_series` puts them into a history."""
-    found: dict[tuple[str, str], dict[float, float]] = {}
+    """(scenario, chart with panel and label) -> points of a line, as recorded by `record_series`."""
+    lines: dict[tuple[str, str], dict[float, float]] = {}
     for event in run.events:
         if event.kind != _SERIES:
             continue
@@ -111,8 +111,8 @@ def _lines(run: Archive) -> dict[tuple[str, str], dict[float, float]]:
         for line in drawn:
             name = f"{event.data['title']}: {line['panel']}, {line['label']}"
             points = [(float(x), float(y)) for x, y in line["points"]]
-            found[event.scenario, name] = _tenths(points, end) if event.data["axis"] == _TIME else dict(points)
-    return found
+            lines[event.scenario, name] = _tenths(points, end) if event.data["axis"] == _TIME else dict(points)
+    return lines
 
 
 def _tenths(points: Sequence[tuple[float, float]], end: float) -> dict[float, float]:
@@ -128,13 +128,13 @@ def _endings(before: Archive, after: Archive) -> Iterator[EndingChange]:
     for name in {**left, **right}:
         old, new = left.get(name), right.get(name)
         if old is None or new is None or old.ending is not new.ending:
-            said = new or old
+            record = new or old
             ends = (old.ending if old else None, new.ending if new else None)
-            yield EndingChange(name, *ends, said.reason if said else "")
+            yield EndingChange(name, *ends, record.reason if record else "")
 
 
 def _judge(changes: Sequence[EndingChange], same: int) -> Verdict:
-    """Fail where something fails that did not; inconclusive where that is not known, or nothing is in both."""
+    """Fail if a scenario newly fails; inconclusive if a pass is gone, or if no scenario is in both runs."""
     lost = [change for change in changes if change.before is Ending.PASS]
     worse = [change for change in changes if change.before in _BETTER and change.after in _WORSE]
     both = same + sum(1 for change in changes if change.before and change.after)
@@ -145,11 +145,10 @@ def _judge(changes: Sequence[EndingChange], same: int) -> Verdict:
     if not both:
         return Verdict(Outcome.INCONCLUSIVE, "no scenario is in both runs")
     if lost:
-        return Verdict(
-            Outcome.INCONCLUSIVE, f"{how_many(len(lost), 'scenario')} passed before, without such a verdict now"
-        )
-    scenarios = how_many(both, "scenario that is", "scenarios that are")
-    return Verdict(Outcome.PASS, f"of {scenarios} in both, none that had passed does not now")
+        gone = how_many(len(lost), "scenario that passed before does", "scenarios that passed before do")
+        return Verdict(Outcome.INCONCLUSIVE, f"{gone} not pass now")
+    scenarios = how_many(both, "scenario is", "scenarios are")
+    return Verdict(Outcome.PASS, f"{scenarios} in both runs, and all that passed before still pass")
 
 
 def _conditions(before: Archive, after: Archive) -> Iterator[str]:
@@ -163,36 +162,36 @@ _CONDITIONS = (
     *("profile", "changes to the profile", "demands"),
 )
 _AGE = re.compile(r"^measured here [^:]+: ")
-"""How old a file of demands was when a run began (`tuning/demandsets.py`)."""
+"""Age of a demand file when a run began (`tuning/demandsets.py`)."""
 
 
 def _facts(run: Archive) -> tuple[str, ...]:
     manifest, clusters = run.manifest, run.manifest["clusters"]
     host = manifest["host"]
 
-    def each(values: Iterator[str]) -> str:
+    def distinct(values: Iterator[str]) -> str:
         return ", ".join(sorted(set(values))) or "none"
 
     return (
         str(manifest.get("commit")),
         str(manifest["release"]),
-        each(image["ceph_version"] for cluster in clusters for image in cluster["images"].values()),
-        each(str(cluster["provider"]) for cluster in clusters),
+        distinct(image["ceph_version"] for cluster in clusters for image in cluster["images"].values()),
+        distinct(str(cluster["provider"]) for cluster in clusters),
         str(manifest["tier"]),
         str(manifest["seed"]),
-        each(str(node["arch"]) for cluster in clusters for node in cluster["hosts"].values()),
+        distinct(str(node["arch"]) for cluster in clusters for node in cluster["hosts"].values()),
         f"{host['arch']}, {host['cores']} cores, {host['system']}",
         str(manifest.get("profile") or "none"),
         ", ".join(manifest.get("changes", ())) or "none",
-        each(_AGE.sub("", str(event.data["demands"])) for event in run.events if event.kind in _PREDICTED),
+        distinct(_AGE.sub("", str(event.data["demands"])) for event in run.events if event.kind in _PREDICTED),
     )
 
 
 def parity(run: Archive) -> tuple[FigureRatio, ...]:
-    """Each figure that a run has of both architectures: before is x86_64's, after aarch64's.
+    """Each figure that a run has for both architectures. before: x86_64; after: aarch64.
 
-    A figure is of an architecture where its scenario's or its own name has it, or the name of a machine of it. Values
-    of several machines are taken together. Real machines get a verdict, emulated ones none.
+    A figure belongs to an architecture if its name or that of its scenario contains the architecture, or the name of
+    a machine with it. Values of several machines are combined. Emulated machines get no verdict.
     """
     hosts = _hosts(run)
     named: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
@@ -216,7 +215,7 @@ def _parity(named: Mapping[tuple[str, str, str], list[Mapping[str, Any]]], emula
         elif unit in POWER_UNITS:
             yield _judged(ratio, None, "power differs by architecture: shown only")
         elif ratio.exact:
-            yield _judged(ratio, Outcome.INCONCLUSIVE, "one value of each has no interval")
+            yield _judged(ratio, Outcome.INCONCLUSIVE, "a single value on each side has no interval")
         else:
             yield _judged(ratio, *_within(ratio))
 
@@ -226,7 +225,7 @@ def _within(ratio: FigureRatio) -> tuple[Outcome, str]:
         return Outcome.PASS, f"equal within {EQUAL:.0%}"
     if ratio.high < 1 - EQUAL or ratio.low > 1 + EQUAL:
         return Outcome.FAIL, f"differs by more than {EQUAL:.0%}"
-    return Outcome.INCONCLUSIVE, "the interval holds both"
+    return Outcome.INCONCLUSIVE, "the interval crosses the limit"
 
 
 def _judged(ratio: FigureRatio, outcome: Outcome | None, why: str) -> FigureRatio:
@@ -244,7 +243,7 @@ def _key(figure: Mapping[str, Any]) -> tuple[str, str, str]:
 def _ratio(
     scenario: str, metric: str, unit: str, before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
 ) -> FigureRatio:
-    """After over before: of several values by their spread, else by the intervals that they came with."""
+    """after / before: for several values from their spread, otherwise from their own intervals."""
     old, new = ([float(figure["value"]) for figure in side] for side in (before, after))
     mean_old, mean_new = (sum(values) / len(values) for values in (old, new))
     value = mean_new / mean_old if mean_old else math.inf
@@ -262,7 +261,7 @@ def _ratio(
 
 
 def _hosts(run: Archive) -> dict[str, Mapping[str, Any]]:
-    """Machines by name. One whose architecture differs from cluster to cluster is left out."""
+    """Machines by name, without those whose architecture differs between clusters."""
     named: dict[str, list[Mapping[str, Any]]] = {}
     for cluster in run.manifest["clusters"]:
         for name, host in cluster["hosts"].items():
@@ -271,7 +270,7 @@ def _hosts(run: Archive) -> dict[str, Mapping[str, Any]]:
 
 
 def _with_archs(metric: str, hosts: Mapping[str, Mapping[str, Any]]) -> str:
-    """A metric whose machines are replaced by their architectures."""
+    """A metric with the names of machines replaced by their architectures."""
     return re.sub(r"\b\w+\b", lambda word: str(hosts[word[0]]["arch"]) if word[0] in hosts else word[0], metric)
 
 

@@ -1,4 +1,4 @@
-"""Opens again what the Prometheus of a run kept, for people: served on loopback, as OpenMetrics, as a dashboard."""
+"""Reopens the Prometheus data of a run: serves it on loopback, exports OpenMetrics, makes a dashboard."""
 
 import json
 import shutil
@@ -23,18 +23,18 @@ from cephlab.lab.telemetry.tsdb import QUERIES
 PROGRAM = "prometheus"
 TOOL = "promtool"
 STEP = "cephlab_step"
-"""Series of a scenario's steps and faults: 1 while each lasts."""
+"""Series of the steps and faults of a scenario: 1 while each lasts."""
 _ALWAYS = "100y"
 _ASK_S = 60.0
 _ACROSS, _WIDE, _HIGH = 2, 12, 8
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Put the series of all clusters of an archive into a folder, as one store; SpecError where it has none."""
+    """Put the series of all clusters of an archive into a folder, as one store; SpecError if it has none."""
     stores = sorted((archive / SERIES).glob(f"*{STORE}"))
     if not stores:
         raise SpecError(
-            f"{archive} has no series", "no cluster of that run had a Prometheus", "run a suite that has one: stress"
+            f"{archive} has no series", "no cluster of that run had a Prometheus", "run a suite that starts one: stress"
         )
     for store in stores:
         with tarfile.open(store) as tar:
@@ -44,7 +44,7 @@ def unpack(archive: Path, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class StepSpan:
-    """A step or a fault of a scenario: from when to when, in seconds since the epoch."""
+    """A step or a fault of a scenario, with its begin and end in seconds since the epoch."""
 
     scenario: str
     name: str
@@ -53,7 +53,7 @@ class StepSpan:
 
 
 def step_samples(spans: Iterable[StepSpan]) -> Iterator[str]:
-    """Spans as samples of STEP, in lines of OpenMetrics; what comes twice in a scenario is one series."""
+    """Spans as samples of STEP, in lines of OpenMetrics; spans of the same name in a scenario are one series."""
     yield f"# TYPE {STEP} gauge\n"
     by_labels: dict[str, list[float]] = {}
     for span in spans:
@@ -67,7 +67,7 @@ def step_samples(spans: Iterable[StepSpan]) -> Iterator[str]:
 
 
 def add_steps(server: str, folder: Path, spans: Iterable[StepSpan]) -> bool:
-    """Put spans into an unpacked store; False where the server's promtool, which does it, is not installed."""
+    """Put spans into an unpacked store with promtool; False if that is not installed next to the server."""
     tool = shutil.which(TOOL, path=str(Path(server).parent))
     if tool is None:
         return False
@@ -78,7 +78,7 @@ def add_steps(server: str, folder: Path, spans: Iterable[StepSpan]) -> bool:
 
 
 def program(root: Path | None) -> str:
-    """A Prometheus of this machine, or of an image of this architecture with that root; NotInstalled without one."""
+    """Path of a Prometheus of this machine, else of the image with that root; NotInstalled without either."""
     path = shutil.which(PROGRAM) or (str(root / "usr/bin" / PROGRAM) if root is not None else None)
     if path is None:
         raise NotInstalled({PROGRAM: PROGRAM}, "it shows the series of a run")
@@ -86,29 +86,29 @@ def program(root: Path | None) -> str:
 
 
 def server_program(images: ImageStore) -> str:
-    """A Prometheus of this machine, else of a built image for it; NotInstalled without one."""
+    """Path of a Prometheus of this machine, else of a cached image for it; NotInstalled without either."""
     image = images.cached(DEFAULT_RELEASE, host_arch(), ("ceph", PROMETHEUS.role_set))
     return program(image.root if image is not None else None)
 
 
 def argv(server: str, folder: Path, port: int) -> tuple[str, ...]:
-    """Serves an unpacked store on loopback, while this process lives. It forgets nothing, however old."""
+    """Command that serves an unpacked store on loopback while this process lives. Old data is never dropped."""
     command = server_argv(server, folder, f"127.0.0.1:{port}")
     return (*ENDS_WITH_US, *command, f"--storage.tsdb.retention.time={_ALWAYS}")
 
 
 @contextmanager
 def served(server: str, folder: Path, port: int) -> Iterator[str]:
-    """Serve an unpacked store while the block lasts; yields the address of its API. CephTrouble where it ends early."""
+    """Serve an unpacked store during the block; yields the address of its API. CephTrouble if the server ends early."""
     with running_here(argv(server, folder, port), folder / "prometheus.log", port) as api:
         yield api
 
 
 def openmetrics(api: str) -> Iterator[str]:
-    """Every sample that a server keeps, as lines of OpenMetrics 1.0; families are of type `unknown`."""
+    """Every sample of a server as lines of OpenMetrics 1.0; families have the type `unknown`."""
     for name in _ask(f"{api}/label/__name__/values"):
         if ":" in name:
-            continue  # only rules make such names, and some programs that read OpenMetrics refuse them
+            continue  # only recording rules make such names, and some programs that read OpenMetrics refuse them
         yield f"# TYPE {name} unknown\n"
         query = urllib.parse.urlencode({"query": f"{name}[{_ALWAYS}]"})
         for series in _ask(f"{api}/query?{query}")["result"]:
@@ -123,7 +123,7 @@ def _labels(metric: Mapping[str, str]) -> str:
 
 
 def dashboard() -> dict[str, Any]:
-    """A dashboard of Grafana's with what the report draws."""
+    """A Grafana dashboard with the charts of the report."""
     panels: dict[str, list[dict[str, str]]] = {}
     for query in QUERIES:
         legend = query.label.replace("{", "{{").replace("}", "}}")

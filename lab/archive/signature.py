@@ -1,4 +1,4 @@
-"""Signatures of archives, made and verified by OpenSSH. `ssh-keygen` can verify them without cephlab."""
+"""Signatures of archives, made and verified with OpenSSH. `ssh-keygen` can verify them without cephlab."""
 
 from pathlib import Path
 
@@ -6,27 +6,27 @@ from cephlab.lab.base.errors import CommandFailed, SpecError
 from cephlab.lab.base.process import Result, run
 
 NAMESPACE = "cephlab-archive"
-"""The purpose that every signature names. A signature by the same key for another purpose does not fit."""
+"""Namespace of every signature. A signature by the same key for another purpose is not accepted."""
 
 _ENV = {"SSH_ASKPASS_REQUIRE": "never"}
 
 
 def sign(message: bytes, key: Path) -> bytes:
-    """A signature by a private key. For a public key, ssh-agent signs with the private half that it holds.
+    """Sign with a private key. For a public key, ssh-agent signs with the private key that it holds.
 
-    SpecError where the key cannot sign without asking somebody.
+    SpecError if the key cannot sign without asking for input.
     """
     try:
         return _ssh_keygen("sign", "-f", str(key), message=message).stdout_bytes
     except CommandFailed as error:
-        hint = "name a private key without a passphrase, or the public key of one that ssh-agent holds"
+        hint = "use a private key without a passphrase, or the public key of one that ssh-agent holds"
         raise SpecError(f"{key} cannot sign", error.stderr.strip(), hint) from None
 
 
 def signer(signed: Path, signature: Path, signers: Path) -> str | None:
-    """Who signed a file; None where it has no signature by anybody in `signers`.
+    """Who signed a file; None if it has no signature by anybody in `signers`.
 
-    signers: a file of the form that ssh-keygen(1) describes under ALLOWED SIGNERS.
+    signers: a file in the format that ssh-keygen(1) describes under ALLOWED SIGNERS.
     """
     if not signers.is_file():
         raise SpecError(f"{signers} cannot be read", "--signers names a file of allowed signers", "see docs/archive.md")

@@ -1,4 +1,4 @@
-"""The checksums of an archive's files: as they were when it was sealed, and as they are now."""
+"""Checksums of the files of an archive: as sealed, and as they are now."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -9,11 +9,11 @@ from cephlab.lab.base.runs import write_private
 SUMS = "SHA256SUMS"
 SIGNATURE = "SHA256SUMS.sig"
 MODE = 0o644
-"""Of every file of an archive."""
+"""Mode of every file of an archive."""
 
 
 def files(directory: Path) -> list[Path]:
-    """Every file of an archive except its checksums and their signature, by name."""
+    """Every file of an archive except its checksums and their signature, sorted by name."""
     seals = (directory / SUMS, directory / SIGNATURE)
     return sorted(path for path in directory.rglob("*") if path.is_file() and path not in seals)
 
@@ -30,13 +30,13 @@ def read_sums(directory: Path) -> dict[str, str]:
 
 
 def write_sums(directory: Path, sums: Mapping[str, str]) -> None:
-    """Write the checksums of a directory's files. sums: by name."""
+    """Write the checksums of the files of a directory. sums: name -> checksum."""
     lines = (f"{value}  {name}\n" for name, value in sorted(sums.items()))
     write_private(directory / SUMS, "".join(lines).encode(), mode=MODE)
 
 
 def altered(directory: Path) -> list[str]:
-    """What does not fit the checksums, in words: changed, missing and added files."""
+    """What does not match the checksums, in words: changed, missing and added files."""
     try:
         sealed = read_sums(directory)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Kernels for guests, of Debian's packages or built of its source, in the image cache, with their modules as a disk."""
+"""Kernels for guests, from Debian packages or built from source, in the image cache, with their modules as a disk."""
 
 import lzma
 import os
@@ -20,10 +20,10 @@ from cephlab.lab.images.tools import BUILD_VARIABLE, SystemTools, Tools, call, r
 from cephlab.lab.spec.arch import Arch, host_arch
 
 SPACE_BYTES = 500_000_000
-"""Room for unpacking one: the largest, that of LXD's machines, takes 0.28 GB, packages and lists 0.2 on the way."""
+"""Space for unpacking one: the largest (for LXD's machines) takes 0.28 GB, its packages and lists 0.2 GB meanwhile."""
 
 TOOLS = ("mmdebstrap", "mke2fs", "depmod")
-"""Programs of this machine that make a kernel of packages."""
+"""Programs of this machine that make a kernel from packages."""
 
 _MODULES_LABEL = "cephlab-kernel"
 _EXECUTABLES = ("usr/bin/linux.uml", "boot/vmlinuz-*")
@@ -31,11 +31,11 @@ _MODULE_FOLDERS = ("usr/lib/uml/modules/*", "usr/lib/modules/*", "lib/modules/*"
 _SLACK_BYTES = 32 << 20
 
 SOURCE_SPACE_BYTES = 3_000_000_000
-"""The source takes 1.7 GB, what is made of it and its package the rest."""
+"""The source takes 1.7 GB; its package and the build take the rest."""
 
 _SOURCE = "usr/src/linux-source-*.tar.*"
 _NAMES = {Arch.X86_64: ("x86_64", "arch/x86/boot/bzImage"), Arch.AARCH64: ("arm64", "arch/arm64/boot/Image")}
-"""What the kernel's own makefiles call an architecture, and where they put its image."""
+"""Name of an architecture in the makefiles of the kernel, and the path of the image that they build."""
 _KEPT = ("bin/busybox", "usr/bin/busybox")
 _UNPACK_S, _CONFIGURE_S, _COMPILE_S = 1800.0, 1800.0, 4 * 3600.0
 _VERSION = re.compile(r"\d+\.\d+\.[\w.+-]+")
@@ -43,7 +43,7 @@ _VERSION = re.compile(r"\d+\.\d+\.[\w.+-]+")
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel in the cache. executable: what a machine starts; modules: an ext4 disk that holds VERSION/."""
+    """A kernel in the cache. executable: the file that a machine boots; modules: an ext4 disk with VERSION/."""
 
     name: str
     arch: Arch
@@ -60,14 +60,14 @@ class Kernel:
 
     @property
     def busybox(self) -> Path:
-        """A static busybox of the kernel's architecture."""
+        """A static busybox for the architecture of the kernel."""
         root = self.folder / "root"
         return next(path for path in (root / "usr/bin/busybox", root / "bin/busybox") if path.is_file())
 
     def load_order(self, names: Sequence[str]) -> list[tuple[str, bytes]]:
-        """Modules with all that they need, in the order to load them, uncompressed: (name, content).
+        """Modules with all their dependencies, in load order, uncompressed: (name, content).
 
-        A name that has no file is built in. LabBroken when depmod's table cannot be read.
+        A name without a file is built in. LabBroken if the table of depmod cannot be read.
         """
         needs = dict(_dependencies(self.tree / "modules.dep"))
         by_name = {_stem(path): path for path in needs}
@@ -75,13 +75,13 @@ class Kernel:
         for name in names:
             path = by_name.get(name.replace("-", "_"))
             if path is not None:
-                # depmod lists what a module needs in the reverse of the order of loading.
+                # depmod lists the dependencies of a module in reverse load order.
                 order += [module for module in (*reversed(needs[path]), path) if module not in order]
         return [(f"{_stem(path)}.ko", _content(self.tree / path)) for path in order]
 
 
 class KernelStore:
-    """Kernels below one home: the same cache, the same packages' archive as images."""
+    """Kernels below one home, with the same cache and the same package archive as images."""
 
     def __init__(
         self,
@@ -98,16 +98,16 @@ class KernelStore:
         self._source = source or DebianSource.from_environment()
 
     def cached(self, name: str, arch: Arch) -> Kernel | None:
-        """The kernel from the cache, if any; never fetches."""
+        """The kernel from the cache, if any; never downloads."""
         recipe = self.book.find_kernel(name, arch)
         image = self._cache.resolved(self._source, recipe)
         return None if image is None else _kernel(name, image, recipe)
 
     def get(self, name: str, arch: Arch, *, compiling: bool = False, progress: Progress = quiet) -> Kernel:
-        """The kernel from the cache; fetched first where it is absent, and built where it is a source and `compiling`.
+        """The kernel from the cache; if absent it is downloaded first, and built from source if `compiling`.
 
-        Raises SpecError on an unknown kernel or too little disk, Unavailable when a tool or the mirror is missing, or
-        when it would have to be built and nobody asked for that.
+        Raises SpecError for an unknown kernel or too little disk space; Unavailable if a tool or the mirror is missing,
+        or if it would have to be built and `compiling` is not set.
         """
         kernel = self.cached(name, arch)
         if kernel is not None:
@@ -116,7 +116,7 @@ class KernelStore:
         if recipe.config and not compiling:
             raise Unavailable(
                 f"the kernel {name} for {arch} has not been built",
-                f"Debian has it as source only; it takes minutes and {SOURCE_SPACE_BYTES / 1e9:.1f} GB on the way",
+                f"Debian has only its source; building takes minutes and {SOURCE_SPACE_BYTES / 1e9:.1f} GB of disk",
                 f"cephlab image kernel {name} --arch {arch}",
             )
         self._home.ensure()
@@ -151,7 +151,7 @@ class KernelStore:
         return image
 
     def _complete(self, image: Image, scratch: Path) -> None:
-        """Write the table of dependencies that a maintainer script would have, and the modules' disk."""
+        """Write the dependency table that a maintainer script would write, and the disk with the modules."""
         modules = _only(image.root, _MODULE_FOLDERS, image)
         base = scratch / "depmod/lib/modules"
         base.mkdir(parents=True)
@@ -179,16 +179,16 @@ def _only(root: Path, patterns: Sequence[str], image: Image) -> Path:
         paths = [path for path in root.glob(pattern) if not path.is_symlink()]
         if paths:
             return paths[0]
-    raise LabBroken(f"the {image.release} for {image.arch} has none of {', '.join(patterns)}", str(root))
+    raise LabBroken(f"{image.release} for {image.arch} has none of {', '.join(patterns)}", str(root))
 
 
 def _dependencies(table: Path) -> Iterator[tuple[str, list[str]]]:
-    """Lines of modules.dep, see modules.dep(5): `PATH: PATH PATH ...`."""
+    """Parse modules.dep, see modules.dep(5): lines `PATH: PATH PATH ...`."""
     try:
         lines = table.read_text().splitlines()
     except OSError as error:
         raise LabBroken(
-            f"{table} cannot be read", str(error), "remove the kernel's folder; it is fetched anew"
+            f"{table} cannot be read", str(error), "remove the folder of the kernel: it is then downloaded again"
         ) from error
     for line in lines:
         path, _, needs = line.partition(":")
@@ -204,12 +204,12 @@ def _content(path: Path) -> bytes:
 
 
 def build_tools(arch: Arch) -> tuple[str, ...]:
-    """Programs of this machine that a build for an architecture starts."""
+    """Programs of this machine that a build for an architecture needs."""
     return ("bc", "bison", "flex", "gcc", "make", "tar", "xz", f"{_prefix(arch)}gcc")
 
 
 def build_kernel(programs: Tools, recipe: KernelRecipe, root: Path, scratch: Path, progress: Progress) -> None:
-    """Turn `root`, which holds a source, into the kernel, busybox and an empty folder of modules."""
+    """Replace `root`, which holds the source, by the kernel, busybox and an empty folder of modules."""
     source, made = scratch / "source", scratch / "made"
     for folder in (source, made):
         folder.mkdir()
@@ -220,7 +220,7 @@ def build_kernel(programs: Tools, recipe: KernelRecipe, root: Path, scratch: Pat
     config = scratch / "wanted.config"
     config.write_text(recipe.config)
     make = [require(programs, "make"), "-s", "-C", str(source), *_variables(recipe.arch, made)]
-    # Settings that the file does not name are off, unless one that it names needs them.
+    # Settings that are not in the file are off, unless a setting in the file needs them.
     programs.run([*make, f"KCONFIG_ALLCONFIG={config}", "allnoconfig"], timeout_s=_CONFIGURE_S, env=env)
     _refuse_untaken(recipe, (made / ".config").read_text())
     jobs = len(os.sched_getaffinity(0))
@@ -237,7 +237,7 @@ def _prefix(arch: Arch) -> str:
 
 
 def _variables(arch: Arch, made: Path) -> list[str]:
-    """For every call of make. Who builds where and when is in no kernel."""
+    """Variables for every call of make. Builder, host and time do not get into the kernel."""
     return [
         f"O={made}",
         f"ARCH={_NAMES[arch][0]}",
@@ -251,31 +251,31 @@ def _variables(arch: Arch, made: Path) -> list[str]:
 def _archive(root: Path) -> Path:
     archives = sorted(root.glob(_SOURCE))
     if not archives:
-        raise LabBroken("the packages hold no source of a kernel", f"{root}: {_SOURCE}", "name one in the recipe file")
+        raise LabBroken("the packages contain no kernel source", f"{root}: {_SOURCE}", "add one to the recipe file")
     return archives[0]
 
 
 def _refuse_untaken(recipe: KernelRecipe, taken: str) -> None:
-    """LabBroken for settings that the kernel does not know, or that need others."""
+    """LabBroken for settings that the kernel does not know or whose dependencies are off."""
     lines = frozenset(taken.splitlines())
     lost = [line for line in recipe.config.splitlines() if line.startswith("CONFIG_") and line not in lines]
     if lost:
         raise LabBroken(
-            f"the source of {recipe.title} does not take its configuration",
-            f"not as wanted: {', '.join(lost)}",
-            "name what these depend on, or leave them out",
+            f"the source of {recipe.title} does not accept its configuration",
+            f"settings without effect: {', '.join(lost)}",
+            "add the settings that these depend on, or remove them",
         )
 
 
 def _release(text: str) -> str:
     version = text.strip()
     if not _VERSION.fullmatch(version):
-        raise LabBroken("the kernel that was built does not say which it is", repr(text[:200]))
+        raise LabBroken("the built kernel does not report a valid version", repr(text[:200]))
     return version
 
 
 def _replace(root: Path, image: Path, version: str) -> None:
-    """Put the kernel in the place of its source and of what that depends on."""
+    """Replace the source and its dependencies by the kernel."""
     old = root.with_name("unpacked")
     root.replace(old)
     busybox = next(old / name for name in _KEPT if (old / name).is_file())

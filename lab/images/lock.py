@@ -1,4 +1,4 @@
-"""Locks: the packages of a release's images, by version and bytes, in a file that the same images are built from."""
+"""Lock files: versions and checksums of the packages of a release, so that the same images can be built again."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -14,15 +14,15 @@ from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.specfile import load_model
 
 PINS = "etc/apt/preferences.d/cephlab-lock"
-"""Inside a root that is being made: tells apt which versions it has to take."""
+"""File in a root under construction that tells apt which versions to use."""
 
-# Both reach apt's preferences, so they may hold nothing but what Debian has in names and versions.
+# Both get into apt's preferences, so only the characters of Debian names and versions are allowed.
 _Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+$")]
 _Version = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.+:~-]+$")]
 
 
 class Deb(BaseModel):
-    """One package of Debian's archive. arch: Debian's word for it, `all` for any; sha256: of the file, hex."""
+    """One package of Debian's archive. arch: Debian's name, `all` for any; sha256: of the file, hex."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -40,37 +40,37 @@ class _LockFile(BaseModel):
 
 @dataclass(frozen=True)
 class Lock:
-    """The packages of all role sets that were locked. An image may have fewer of them, but no others."""
+    """The packages of all locked role sets. An image may have fewer of them, but no others."""
 
     source: Path
     release: str
     packages: Mapping[Arch, Mapping[str, Deb]]
 
     def of(self, recipe: Recipe) -> Mapping[str, Deb]:
-        """The packages for a recipe; SpecError where the lock is not for its release or its architecture."""
+        """The packages for a recipe; SpecError if the lock is not for its release or architecture."""
         if recipe.release != self.release or recipe.arch not in self.packages:
             held = f"{self.release} for {', '.join(self.packages)}"
-            raise SpecError(f"{self.source} has no lock of {recipe.title}", f"it is of {held}", "name another lock")
+            raise SpecError(f"{self.source} does not cover {recipe.title}", f"it is for {held}", "use another lock")
         return self.packages[recipe.arch]
 
     def pins(self, recipe: Recipe) -> str:
-        """apt's preferences, by which it takes a locked version that the mirror still has, even an older one."""
+        """Preferences that make apt use the locked versions that the mirror still has, even older ones."""
         rows = self.of(recipe).items()
         return "\n".join(f"Package: {name}\nPin: version {deb.version}\nPin-Priority: 1001\n" for name, deb in rows)
 
     def require(self, recipe: Recipe, got: Mapping[str, Deb]) -> None:
-        """LabBroken where a mirror gives other packages; it names each, with what was wanted and what came."""
+        """LabBroken if a mirror gives other packages; it names each with the wanted and the actual version."""
         wanted = self.of(recipe)
         other = [line for name, deb in got.items() for line in _difference(name, wanted.get(name), deb)]
         if other:
             raise LabBroken(
                 f"{recipe.title}: the mirror does not have the packages of {self.source}",
                 "\n".join(other),
-                "take them from the day of the lock (--snapshot DATE), or write a new lock (--refresh)",
+                "use packages from the day of the lock (--snapshot DATE), or write a new lock (--refresh)",
             )
 
     def changes(self, arch: Arch, got: Mapping[str, str]) -> list[str]:
-        """What is in an image in another version than in the lock, or only in the image, one line each."""
+        """One line for each package whose version in an image differs from the lock, or that the lock does not have."""
         locked = self.packages.get(arch, {})
         versions = {name: deb.version for name, deb in locked.items()}
         return [_line(name, versions.get(name), got[name]) for name in sorted(got) if got[name] != versions.get(name)]
@@ -88,7 +88,7 @@ def _line(name: str, wanted: str | None, got: str) -> str:
 
 
 def read_lock(path: Path) -> Lock:
-    """Read a lock file; SpecError names each key that does not fit."""
+    """Read a lock file; SpecError names each invalid key."""
     file = load_model(path, _LockFile, what="a lock", hint="`cephlab image build --lock FILE` writes one")
     return Lock(path, file.release, file.packages)
 
@@ -96,7 +96,7 @@ def read_lock(path: Path) -> Lock:
 def write_lock(lock: Lock) -> None:
     """Write a lock to its `source`."""
     command = f"cephlab image build {lock.release} --lock THIS_FILE"
-    lines = [f"# Packages of images; `{command}` takes them again.", f"release = {json.dumps(lock.release)}"]
+    lines = [f"# Packages of images; `{command}` installs these again.", f"release = {json.dumps(lock.release)}"]
     for arch in sorted(lock.packages):
         lines += ["", f"[packages.{arch}]"]
         for name, deb in sorted(lock.packages[arch].items()):

@@ -1,4 +1,4 @@
-"""Recipes: which packages of which Debian suite make an image of a Ceph release."""
+"""Recipes: the Debian suite and the packages that make up an image of a Ceph release."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from cephlab.lab.spec.specfile import load_model
 
 RECIPES = Path(__file__).with_name("recipes.toml")
 CEPH = "ceph"
-"""The role set that is Ceph itself."""
+"""The role set of Ceph itself."""
 
-# Names reach apt's command line through a shell, so the file may hold nothing but names.
+# Names reach apt's command line through a shell, so only the characters of names are allowed.
 _Package = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+$")]
 _Program = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._-]*$")]
 _Word = re.compile(r"[a-z][a-z0-9-]*")
@@ -37,18 +37,18 @@ class _Release(_Part):
     suite: Annotated[str, StringConstraints(pattern=r"^[a-z]+$")]
     archs: Annotated[tuple[Arch, ...], Field(min_length=1)]
     packages: dict[Arch, tuple[_Package, ...]] = {}
-    """What this release's own packages need and do not name."""
+    """Packages that those of this release need but do not declare."""
     lacks: tuple[_Program, ...] = ()
     """Packages and programs of the role sets that its suite does not have."""
     supported: bool = True
-    """False for a suite without security support any more: the mirror may still list updates whose files are gone."""
+    """False if the suite has no security support any more: a mirror may then list updates whose files are gone."""
 
 
 class _Contents(_Part):
     packages: Annotated[tuple[_Package, ...], Field(min_length=1)]
     programs: tuple[_Program, ...] = ()
     archs: tuple[Arch, ...] = tuple(Arch)
-    """That Debian has the packages for."""
+    """Architectures for which Debian has the packages."""
 
 
 class _Kernel(_Part):
@@ -56,21 +56,21 @@ class _Kernel(_Part):
     packages: Annotated[dict[Arch, tuple[_Package, ...]], Field(min_length=1)]
     page_bytes: int = 4 << 10
     config: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+\.config$")] | None = None
-    """Name of a file beside this package's own recipes: what to build of the source that the packages hold."""
+    """Name of a kernel configuration file next to the recipe file, to build from the source in the packages."""
 
     @model_validator(mode="after")
     def _pages_fit(self) -> _Kernel:
         for arch in self.packages:
             if self.page_bytes not in PAGE_BYTES[arch]:
-                raise ValueError(f"no {arch} kernel has pages of {self.page_bytes} bytes, but of {PAGE_BYTES[arch]}")
+                raise ValueError(f"page_bytes: got {self.page_bytes}, wanted for {arch}: one of {PAGE_BYTES[arch]}")
         return self
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What to ask apt for, and which programs of the result are looked for under /usr/bin and /usr/sbin.
+    """The packages to request from apt, and the programs that must then exist under /usr/bin and /usr/sbin.
 
-    supported: whether the suite still gets security updates; those of others are left out.
+    supported: whether the suite still gets security updates; if not, its security archive is not used.
     """
 
     release: str
@@ -83,7 +83,7 @@ class Recipe:
 
     @cached_property
     def digest(self) -> str:
-        """sha256 over all of it, hex."""
+        """sha256 (hex) over the whole recipe except `supported`."""
         return _digest_of(self)
 
     @property
@@ -92,26 +92,26 @@ class Recipe:
 
     @property
     def bare(self) -> bool:
-        """Whether only the packages are wanted, and not a root that programs can run in."""
+        """Whether only the packages are wanted, not a root in which programs can run."""
         return not self.role_sets
 
 
 @dataclass(frozen=True)
 class KernelRecipe(Recipe):
-    """A kernel's packages. page_bytes: size of its pages; config: what is built of its source, empty for nothing."""
+    """Packages of a kernel. page_bytes: its page size; config: configuration to build from source, empty for none."""
 
     page_bytes: int = 4 << 10
     config: str = ""
 
     @cached_property
     def digest(self) -> str:
-        """sha256, hex: over the packages, and over the configuration where there is one."""
+        """sha256 (hex) over the packages and the configuration, if there is one."""
         packages = _digest_of(self)
         return hashlib.sha256(f"{packages}\n{self.config}".encode()).hexdigest() if self.config else packages
 
 
 def _digest_of(recipe: Recipe) -> str:
-    # `supported` decides only which packages are taken, and those are part of an image's key themselves.
+    # `supported` only affects which packages are chosen, and those are part of the image key anyway.
     parts = {part.name: getattr(recipe, part.name) for part in fields(Recipe) if part.name != "supported"}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -128,19 +128,19 @@ class RecipeBook(_Part):
     @model_validator(mode="after")
     def _names_fit(self) -> RecipeBook:
         if self.default not in self.releases:
-            raise ValueError(f"default names {self.default!r}, which [releases] lacks")
+            raise ValueError(f"default is {self.default!r}, which is not in [releases]")
         for name in (*self.releases, *self.role_sets):
             if not _Word.fullmatch(name):
-                raise ValueError(f"{name!r} is not a name of a-z, 0-9 and -")
+                raise ValueError(f"{name!r} is not a valid name: use a-z, 0-9 and -")
         parts = [self.base, *self.role_sets.values()]
         held = {name for part in parts for name in (*part.packages, *part.programs)}
         for name, release in self.releases.items():
             if strange := set(release.lacks) - held:
-                raise ValueError(f"{name} lacks {', '.join(sorted(strange))}, which no role set names")
+                raise ValueError(f"lacks of {name}: {', '.join(sorted(strange))} is in no role set")
         return self
 
     def release(self, name: str) -> _Release:
-        """What the book has on a release; SpecError where that is nothing."""
+        """The entry of a release; SpecError if the book has none."""
         return _named("release", name, self.releases)
 
     def find(self, release: str, arch: Arch, role_sets: Sequence[str] = (CEPH,)) -> Recipe:
@@ -148,7 +148,7 @@ class RecipeBook(_Part):
         entry = self.release(release)
         if arch not in entry.archs:
             error = _unknown(f"architecture of {release}", arch, entry.archs)
-            error.hint = f"ask for nodes of {entry.archs[0]} only: --nodes {entry.archs[0]}:3"
+            error.hint = f"use only nodes of {entry.archs[0]}: --nodes {entry.archs[0]}:3"
             raise error
         if not role_sets:
             raise SpecError(
@@ -168,7 +168,7 @@ class RecipeBook(_Part):
         )
 
     def role_sets_of(self, arch: Arch) -> tuple[str, ...]:
-        """Names of the role sets that there are for an architecture."""
+        """Names of the role sets available for an architecture."""
         return tuple(name for name, contents in self.role_sets.items() if arch in contents.archs)
 
     def _role_set(self, name: str, arch: Arch) -> _Contents:
@@ -178,20 +178,20 @@ class RecipeBook(_Part):
         return contents
 
     def archs_of(self, release: str) -> tuple[Arch, ...]:
-        """Architectures that a release is for; SpecError where the book has no such release."""
+        """Architectures of a release; SpecError if the book has no such release."""
         return _named("release", release, self.releases).archs
 
     def archs_of_kernel(self, name: str) -> tuple[Arch, ...]:
-        """Architectures that a kernel is for; SpecError where the book has no such kernel."""
+        """Architectures of a kernel; SpecError if the book has no such kernel."""
         return tuple(_named("kernel", name, self.kernels).packages)
 
     def kernels_with(self, arch: Arch, page_bytes: int) -> tuple[str, ...]:
-        """Names of the kernels for an architecture whose pages have that size."""
+        """Names of the kernels for an architecture with that page size."""
         kernels = self.kernels.items()
         return tuple(name for name, kernel in kernels if arch in kernel.packages and kernel.page_bytes == page_bytes)
 
     def find_kernel(self, name: str, arch: Arch) -> KernelRecipe:
-        """The recipe of a kernel, whose `release` is `kernel-NAME`; SpecError where the book has none."""
+        """The recipe of a kernel, whose `release` is `kernel-NAME`; SpecError if the book has none."""
         entry = _named("kernel", name, self.kernels)
         if arch not in entry.packages:
             raise _unknown(f"architecture of the kernel {name}", arch, tuple(entry.packages))
@@ -208,8 +208,8 @@ class RecipeBook(_Part):
 
 
 def read_recipes(path: Path = RECIPES) -> RecipeBook:
-    """Read and validate a recipe file; SpecError names each place that does not fit."""
-    return load_model(path, RecipeBook, what="a recipe file", hint="correct the places that are named")
+    """Read and validate a recipe file; SpecError names each invalid place."""
+    return load_model(path, RecipeBook, what="a recipe file", hint="correct these places")
 
 
 def _config(name: str) -> str:

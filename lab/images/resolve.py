@@ -1,4 +1,4 @@
-"""Ask Debian's archive, signatures verified, which package versions a recipe means today."""
+"""Finds the package versions that a recipe gives today, from Debian's archive with verified signatures."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _URI_LINE = re.compile(
     r" SHA256:(?P<sha256>[0-9a-f]{64})"
 )
 
-# By cause: what apt says, what went wrong, what to do.
+# For each cause: pattern of apt's message, what went wrong, what to do.
 _TROUBLES: tuple[tuple[str, str, str], ...] = (
     (
         r"is expired|Valid-Until|not valid yet",
         "the mirror's package lists are out of date",
-        "set this machine's clock right; for a frozen mirror that you trust to be old, set "
+        "check the clock of this machine; for a frozen mirror that is meant to be old, set "
         f"{EXPIRED_VARIABLE}=1 (signatures are still verified)",
     ),
     (
@@ -45,16 +45,16 @@ _TROUBLES: tuple[tuple[str, str, str], ...] = (
         r"|signatures? (?:were|was|couldn't be|could not be) (?:invalid|verified)"
         r"|no acceptable signature|Missing key|Signing key on",
         "the mirror's signature could not be verified",
-        "bring the package debian-archive-keyring up to date, or choose another mirror",
+        "update the package debian-archive-keyring, or use another mirror",
     ),
     (
         r"Unable to locate package|has no installation candidate|unmet dependencies|does not have a Release file",
-        "the mirror does not carry what the recipe asks for",
+        "the mirror does not have the packages of the recipe",
         f"choose a release that Debian still has, or a mirror that has it ({MIRROR_VARIABLE})",
     ),
     (
         r"No space left on device",
-        "the disk became full",
+        "the disk is full",
         "free some space (`cephlab prune`, `cephlab image rm`)",
     ),
 )
@@ -66,9 +66,9 @@ _NO_ANSWER = re.compile(
 
 @dataclass(frozen=True)
 class DebianSource:
-    """Where packages come from. mirror: None for the one that mmdebstrap knows.
+    """Where packages come from. mirror: None for the default of mmdebstrap.
 
-    snapshot: the time that they are of; the mirror is an archive of snapshots then, whose lists are past their date.
+    snapshot: the time of the packages; the mirror is then an archive of snapshots, whose lists have expired.
     """
 
     mirror: str | None = None
@@ -78,28 +78,28 @@ class DebianSource:
 
     @staticmethod
     def from_environment() -> DebianSource:
-        """CEPHLAB_MIRROR: a mirror's URL. CEPHLAB_ACCEPT_EXPIRED=1: take lists past their date."""
+        """CEPHLAB_MIRROR: URL of a mirror. CEPHLAB_ACCEPT_EXPIRED=1: accept expired lists."""
         mirror = os.environ.get(MIRROR_VARIABLE, "").rstrip("/")
         return DebianSource(mirror or None, os.environ.get(EXPIRED_VARIABLE) == "1")
 
     def digest(self, recipe: Recipe) -> str:
-        """The recipe's digest. A named mirror is part of it: its packages may differ although their versions do not."""
+        """Digest of the recipe. It includes a given mirror, whose packages may differ at equal versions."""
         named = f"{recipe.digest}\n{self.mirror}".encode()
         return hashlib.sha256(named).hexdigest() if self.mirror else recipe.digest
 
     def name(self, recipe: Recipe) -> str:
-        """What the packages that a recipe was resolved to are filed under."""
+        """The name under which the resolved packages of a recipe are stored."""
         return f"{recipe.release}-{recipe.arch.debian}-{self.digest(recipe)[:12]}"
 
     def arguments(self, recipe: Recipe) -> list[str]:
-        """mmdebstrap's arguments after the root; none for the mirror that it knows by itself."""
+        """Arguments of mmdebstrap after the root; none for its default mirror."""
         if self.snapshot is None:
             return [self.mirror] if self.mirror else []
         if self.mirror is None:
             raise SpecError(
-                "packages of another day come from an archive of snapshots, which is not named",
+                "packages of another day need an archive of snapshots, but none is given",
                 f"{MIRROR_VARIABLE}: missing",
-                f"set {MIRROR_VARIABLE} to the address below which it has debian/ and debian-security/",
+                f"set {MIRROR_VARIABLE} to its address, below which are debian/ and debian-security/",
             )
         places = [("debian", recipe.suite)]
         if recipe.suite != "sid":
@@ -111,7 +111,7 @@ class DebianSource:
         return [f"{base}/{archive}/{day} {suite} main" for archive, suite in places]
 
     def require_keyring(self) -> None:
-        """NotInstalled where Debian's signatures could not be verified; it names the package."""
+        """NotInstalled, with the name of the package, if Debian's signatures cannot be verified."""
         if not self.has_keyring():
             raise NotInstalled(KEYRING, "without it the signatures of Debian's archive cannot be verified")
 
@@ -121,7 +121,7 @@ class DebianSource:
 
 @dataclass(frozen=True)
 class Resolution:
-    """debs: all that apt would unpack, by name. download_bytes: their sum."""
+    """debs: all packages that apt would unpack, by name. download_bytes: their total size."""
 
     debs: dict[str, Deb]
     download_bytes: int
@@ -133,16 +133,16 @@ class Resolution:
 
 
 def resolve(tools: Tools, recipe: Recipe, source: DebianSource, scratch: Path, lock: Lock | None = None) -> Resolution:
-    """Fetch and verify the package lists into `scratch/lists` and let apt choose, of a lock's versions where it can.
+    """Fetch and verify the package lists into `scratch/lists` and let apt choose, if possible the versions of a lock.
 
-    Raises Unavailable when the mirror does not answer, LabBroken for anything else it finds wrong, as for packages that
-    are not those of the lock.
+    Raises Unavailable if the mirror does not answer, LabBroken for anything else that is wrong, for example packages
+    that differ from the lock.
     """
-    plan = f'install --print-uris -o Acquire::ForceHash=SHA256 -qq -y {shlex.join(_asked_for(recipe))} >"$1/plan"'
+    plan = f'install --print-uris -o Acquire::ForceHash=SHA256 -qq -y {shlex.join(_requested(recipe))} >"$1/plan"'
     choose = f'set -e; export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG"; apt-get update --error-on=any >&2; apt-get {plan}'
     if lock is not None:
         (scratch / "pins").write_text(lock.pins(recipe))
-        # Locked versions may not fit together any more. A plan without them lets `require` name the differences.
+        # The locked versions may no longer fit together. A plan without them lets `require` name the differences.
         choose += f" || apt-get -o Dir::Etc::PreferencesParts=/nowhere {plan}"
     target = scratch / "resolve"
     hooks = (*pin_hooks(scratch), choose, f"copy-out /plan /var/lib/apt/lists {shlex.quote(str(scratch))}")
@@ -161,13 +161,13 @@ def resolve(tools: Tools, recipe: Recipe, source: DebianSource, scratch: Path, l
 
 
 def pin_hooks(scratch: Path) -> list[str]:
-    """mmdebstrap's hook that has apt take the versions of a lock, where `scratch` has them."""
+    """The hook of mmdebstrap that makes apt use the versions of a lock, if `scratch` has them."""
     pins = scratch / "pins"
     return [f"upload {shlex.quote(str(pins))} /{PINS}"] if pins.exists() else []
 
 
 def include_options(recipe: Recipe) -> list[str]:
-    """mmdebstrap's --include for the recipe; a pattern needs an option of its own."""
+    """Options --include of mmdebstrap for the recipe; a pattern needs a separate option."""
     names = f"--include={','.join(recipe.packages)}"
     return [names] if recipe.bare else [f"--include={_ESSENTIAL}", names]
 
@@ -181,10 +181,10 @@ def run_mmdebstrap(
     scratch: Path,
     timeout_s: float,
 ) -> None:
-    """Run mmdebstrap with what every call of it needs; apt's complaints become errors with a remedy.
+    """Run mmdebstrap with the options that every call needs; errors of apt become errors with a hint.
 
-    Mode chrootless serves root and ordinary users alike: the extract variant runs nothing of what it
-    unpacks, so there is no root to enter, no namespace, no subordinate ids, and files are the caller's.
+    Mode chrootless works for root and for ordinary users: the extract variant runs none of the unpacked
+    programs, so it needs no chroot, no namespace and no subordinate IDs, and the caller owns the files.
     """
     options = [
         "--variant=extract",
@@ -194,12 +194,12 @@ def run_mmdebstrap(
         f"--arch={recipe.arch.debian}",
     ]
     if not recipe.supported and not source.arguments(recipe):
-        # mmdebstrap adds the security suite by itself, and has no option against that.
+        # mmdebstrap adds the security suite by itself and has no option to prevent that.
         options.append(f"""--setup-hook=sed -i '/ {recipe.suite}-security /d' "$1/etc/apt/sources.list\"""")
     if source.accept_expired or source.snapshot:
         options.append('--aptopt=Acquire::Check-Valid-Until "false"')
     argv = [require(tools, "mmdebstrap"), *options, *arguments, *source.arguments(recipe)]
-    # What it leaves in the temporary folder, and it does, goes away with the scratch folder.
+    # mmdebstrap leaves files in the temporary folder; they are removed with the scratch folder.
     env = {"LC_ALL": "C", BUILD_VARIABLE: str(scratch), "TMPDIR": str(scratch)}
     try:
         tools.run(argv, timeout_s=timeout_s, env=env)
@@ -207,7 +207,7 @@ def run_mmdebstrap(
         raise _explain(error, recipe) from error
 
 
-def _asked_for(recipe: Recipe) -> list[str]:
+def _requested(recipe: Recipe) -> list[str]:
     return [*([] if recipe.bare else [_ESSENTIAL]), *recipe.packages]
 
 
@@ -224,8 +224,8 @@ def _read_plan(text: str) -> Resolution:
 
 def _explain(error: CommandFailed, recipe: Recipe) -> LabError:
     complaints = [line for line in error.stderr.splitlines() if line.startswith(("E:", "W:", "Err:"))]
-    said = "\n".join(line for line in complaints if "chrootless mode" not in line)
-    detail = said or error.stderr[-2000:]
+    words = "\n".join(line for line in complaints if "chrootless mode" not in line)
+    detail = words or error.stderr[-2000:]
     for pattern, what, hint in _TROUBLES:
         if re.search(pattern, error.stderr):
             return LabBroken(f"{recipe.title}: {what}", detail, hint)
@@ -233,6 +233,6 @@ def _explain(error: CommandFailed, recipe: Recipe) -> LabError:
         return Unavailable(
             f"{recipe.title}: the package mirror does not answer",
             detail,
-            f"check the network and its proxy settings, or name a mirror in {MIRROR_VARIABLE}, then run it again",
+            f"check the network and its proxy settings, or set a mirror in {MIRROR_VARIABLE}, then run it again",
         )
     return error

@@ -1,4 +1,4 @@
-"""Sends images to the cache of another machine: one tar, without what is there already."""
+"""Sends images to the cache of another machine as one tar, without the images that it already has."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ _RESOLUTIONS = ".resolutions"
 
 
 def tar_of(home: Home, images: Sequence[Image], there: Collection[str]) -> tuple[str, ...]:
-    """The command that writes the tar: images whose keys are not there yet, and which of them each release means."""
+    """The command that writes the tar: missing images, and the records of which image belongs to which release."""
     book, source = read_recipes(), DebianSource.from_environment()
     names = [source.name(book.find(image.release, image.arch, image.role_sets)) for image in images]
     missing = [image for image in images if image.key not in there]
@@ -31,35 +31,35 @@ def tar_of(home: Home, images: Sequence[Image], there: Collection[str]) -> tuple
 
 
 def size_bytes(images: Sequence[Image], there: Collection[str]) -> int:
-    """What the images that are not there take."""
+    """Disk space for the missing images."""
     return sum(tree_bytes(image.root) for image in images if image.key not in there)
 
 
 def take(home: Home, needed_bytes: int, stream: BinaryIO) -> None:
-    """Put the images of such a tar into the cache, each at once; SpecError where the disk lacks room for them."""
+    """Put the images of such a tar into the cache, each by one rename; SpecError if there is too little disk space."""
     home.ensure()
     require_space(home, needed_bytes, "the images that a gate sends")
     cache = Cache(home)
     with cache.scratch("sent") as scratch, tarfile.open(fileobj=stream, mode="r|") as archive:
-        # Set and not given, as Python knows it from 3.11.4 on; before that everything was taken as it is.
+        # Set as an attribute, since Python has it only from 3.11.4 on; older versions extract everything as it is.
         archive.extraction_filter = lambda member, _folder: member
         archive.extractall(scratch, members=filter(_possible, archive), numeric_owner=True)
         for folder in sorted(scratch.iterdir()):
             if folder.name != _RESOLUTIONS and not cache.directory(folder.name).exists():
                 folder.replace(cache.directory(folder.name))
-        # Last, because it says that the image is there.
+        # Last, because these records mean that the image is complete.
         (cache.folder / _RESOLUTIONS).mkdir(exist_ok=True)
         for path in sorted((scratch / _RESOLUTIONS).iterdir()):
             path.replace(cache.folder / _RESOLUTIONS / path.name)
 
 
 def _possible(member: tarfile.TarInfo) -> bool:
-    """Whether this user can make it: only root makes devices, and no program of the lab opens one there."""
+    """Whether this user can create it: only root can create devices, and no program of the lab needs them there."""
     return not (member.ischr() or member.isblk()) or os.geteuid() == 0
 
 
 def main(home: str, needed_bytes: str) -> None:
-    """Take what comes on standard input; ends with the error's words."""
+    """Take a tar from standard input; exits with the message of an error."""
     try:
         take(Home(Path(home)), int(needed_bytes), sys.stdin.buffer)
     except (LabError, OSError) as error:

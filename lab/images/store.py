@@ -1,4 +1,4 @@
-"""The image store: finds an image in the cache or builds it, once, however many ask."""
+"""The image store: finds an image in the cache, or builds it once, however many processes ask for it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,16 +20,16 @@ from cephlab.lab.images.tools import SystemTools, Tools, missing, require
 from cephlab.lab.spec.arch import Arch, host_arch
 
 SPACE_BYTES = 1_500_000_000
-"""Room for a build: the tree, its packages, and apt's lists and caches. Reef takes 1.25 GB at its peak, as measured;
-tentacle's tree is 0.17 GB larger."""
+"""Disk space for a build: the tree, its packages, and apt's lists and caches. Measured: Reef needs 1.25 GB at its peak;
+the tree of Tentacle is 0.17 GB larger."""
 
 
 class Preload(Protocol):
-    """Compiles what is preloaded into emulated daemons."""
+    """Compiles the library that is preloaded into emulated daemons."""
 
     def source_digest(self) -> str: ...
     def build(self, arch: Arch, target: Path) -> None:
-        """Raises Unavailable, naming the package, where there is no compiler."""
+        """Raises Unavailable, with the name of the package, if there is no compiler."""
         ...
 
 
@@ -56,7 +56,7 @@ class ImageStore:
         source: DebianSource | None = None,
         trusting: bool = True,
     ) -> None:
-        """trusting: take a cached tree as it is; else each is compared once with what was built, file by file."""
+        """trusting: use a cached tree as it is; otherwise each tree is compared once, file by file, with its build."""
         self._home = home
         self._trusting = trusting
         self._compared: set[str] = set()
@@ -76,12 +76,12 @@ class ImageStore:
         lock: Lock | None = None,
         progress: Progress = quiet,
     ) -> Image:
-        """The image from the cache; built first where it is absent.
+        """The image from the cache; if absent it is built first.
 
-        A cached image needs no network: only `refresh` and `lock` look versions up again. An image of a foreign
-        architecture needs the native one of its release, which is built first. Raises SpecError on an unknown release,
-        architecture or role set and too little disk; Unavailable when a tool or the mirror is missing; LabBroken where
-        a store that does not trust its cache finds other files than were built.
+        A cached image needs no network: only `refresh` and `lock` look up versions again. An image of a foreign
+        architecture needs the native one of its release, which is built first. Raises SpecError for an unknown release,
+        architecture or role set and too little disk space; Unavailable if a tool or the mirror is missing; LabBroken if
+        a store that does not trust its cache finds files that differ from the build.
         """
         recipe = self.book.find(release, arch, role_sets)
         image = None if refresh or lock else self._cache.resolved(self._source, recipe)
@@ -94,7 +94,7 @@ class ImageStore:
         return image
 
     def debs(self, release: str, arch: Arch, role_sets: Sequence[str] = ("ceph",)) -> Mapping[str, Deb]:
-        """The packages that the image was resolved to last, as a lock keeps them."""
+        """The packages to which the image was last resolved, in the form of a lock."""
         return self._cache.locked_debs(self._source.name(self.book.find(release, arch, role_sets)))
 
     def cached(self, release: str, arch: Arch, role_sets: Sequence[str] = ("ceph",)) -> Image | None:
@@ -102,7 +102,7 @@ class ImageStore:
         return self._cache.resolved(self._source, self.book.find(release, arch, role_sets))
 
     def lacking(self, release: str, arch: Arch, role_sets: Sequence[str] = ("ceph",)) -> dict[str, str]:
-        """Programs that `get` would want and this machine has not, with their packages; nothing for a cached image."""
+        """Programs that `get` needs and this machine lacks -> their packages."""
         image = self.cached(release, arch, role_sets)
         lacking = {} if image else missing(self._tools, ("mmdebstrap",))
         if image is None and not self._source.has_keyring():
@@ -114,24 +114,24 @@ class ImageStore:
         return lacking
 
     def pulled(self, release: str, arch: Arch, reference: str) -> Image:
-        """An image that an engine pulls, with what emulated daemons of it need."""
+        """An image that an engine pulls, with the preload that its emulated daemons need."""
         image = pulled_image(release, arch, reference, self._home.images / ".pulled")
         image.aio_shim.parent.mkdir(parents=True, exist_ok=True)
         self._compile_preload(image)
         return image
 
     def list(self) -> Sequence[Image]:
-        """Every image of the cache, older ones of the same release too."""
+        """Every image of the cache, including older ones of the same release."""
         return self._cache.all()
 
     def remove(self, image: Image) -> None:
-        """Remove an image and its exports. SpecError when it is not in the cache, or a run has claimed it."""
+        """Remove an image and its exports. SpecError if it is not in the cache, or if a run has claimed it."""
         if self._cache.find(image.key) is None:
             raise SpecError(f"there is no image {image.key[:12]} in the cache", str(self._cache.folder))
         self._cache.remove(image, check=lambda: refuse_used(self._home, image))
 
     def prune(self) -> Sequence[str]:
-        """Remove what interrupted builds left; returns it in words."""
+        """Remove what interrupted builds left; returns a line for each."""
         return self._cache.prune()
 
     def export(self, image: Image, form: Form, *, progress: Progress = quiet) -> Path:
@@ -143,10 +143,10 @@ class ImageStore:
         native = host_arch()
         helper = None
         if recipe.arch is not native:
-            progress(f"{recipe.title}: its byte code is compiled by the {native} image, which comes first")
+            progress(f"{recipe.title}: the {native} image, which compiles its byte code, is built first")
             helper = self.get(recipe.release, native, recipe.role_sets, progress=progress)
         with self._cache.scratch(self._source.name(recipe), progress) as scratch:
-            # Somebody else may have built it while this process waited for the lock.
+            # Another process may have built it while this one waited for the lock.
             image = None if refresh or lock else self._cache.resolved(self._source, recipe)
             return image or self._build_in(scratch, recipe, helper, lock, progress)
 
@@ -179,16 +179,16 @@ class ImageStore:
         return image
 
     def _compile_preload(self, image: Image) -> None:
-        """Compile the preload beside the root where it is missing or of another source.
+        """Compile the preload next to the root if it is missing or from another source.
 
-        It is no part of the key: a changed preload must not cost a download. A build compiles it first of all, so that
-        a missing compiler is found before the download.
+        It is not part of the key: a changed preload must not cost a download. A build compiles it first, so that a
+        missing compiler is found before the download.
         """
         if self._preload_fits(image):
             return
         with self._cache.locked(f"preload-{image.key[:12]}"):
             if self._preload_fits(image):
-                return  # somebody else has compiled it meanwhile
+                return  # another process has compiled it meanwhile
             try:
                 self._preload.build(image.arch, image.aio_shim)
             except Unavailable:
@@ -203,5 +203,5 @@ class ImageStore:
 
 
 def _made_from(image: Image) -> Path:
-    """Beside the preload: which source it was made from."""
+    """File next to the preload with the digest of its source."""
     return image.aio_shim.with_suffix(".source")

@@ -1,4 +1,4 @@
-"""The external commands of image building, behind one seam that tests can replace."""
+"""External commands for building images, behind an interface that tests can replace."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from cephlab.lab.base import process
 from cephlab.lab.base.errors import NotInstalled
 from cephlab.lab.base.process import Result
 
-# An ordinary user's PATH lacks these on Debian, and mke2fs lives there.
+# On Debian these are not in the PATH of an ordinary user, but mke2fs is there.
 _SYSTEM_FOLDERS = ("/usr/sbin", "/sbin")
 
 BUILD_VARIABLE = "CEPHLAB_BUILD"
@@ -18,7 +18,7 @@ BUILD_VARIABLE = "CEPHLAB_BUILD"
 
 _CALL_S = 1800.0
 
-# Of programs whose package has another name.
+# Packages of programs that have another name than their package.
 _PACKAGES = {
     "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu",
     "debugfs": "e2fsprogs",
@@ -56,12 +56,12 @@ class Tools(Protocol):
         cwd: Path | None = None,
         check: bool = True,
     ) -> Result:
-        """As cephlab.lab.base.process.run."""
+        """See cephlab.lab.base.process.run."""
         ...
 
 
 class SystemTools:
-    """The real ones."""
+    """The programs of this machine."""
 
     def locate(self, program: str) -> str | None:
         return shutil.which(program) or shutil.which(program, path=os.pathsep.join(_SYSTEM_FOLDERS))
@@ -70,24 +70,24 @@ class SystemTools:
 
 
 def call(tools: Tools, scratch: Path, program: str, *arguments: str, env: Mapping[str, str] | None = None) -> Result:
-    """Run a program of a build to its end. scratch: folder of the build, by which a killed one's programs are found."""
+    """Run a program of a build to its end. scratch: folder of the build, by which its orphans are found."""
     marked = {"LC_ALL": "C", BUILD_VARIABLE: str(scratch), **(env or {})}
     return tools.run([require(tools, program), *arguments], timeout_s=_CALL_S, env=marked)
 
 
 def require(tools: Tools, program: str) -> str:
-    """Path of a program; NotInstalled names the package that carries it."""
+    """Path of a program; NotInstalled names the package that contains it."""
     require_all(tools, (program,))
     return str(tools.locate(program))
 
 
 def require_all(tools: Tools, programs: Iterable[str]) -> None:
-    """NotInstalled names all that are missing and the packages that carry them."""
+    """NotInstalled names all missing programs and the packages that contain them."""
     lacking = missing(tools, programs)
     if lacking:
         raise NotInstalled(lacking, "building and exporting images needs it")
 
 
 def missing(tools: Tools, programs: Iterable[str]) -> dict[str, str]:
-    """Those of the programs that are not here, with the packages that carry them."""
+    """Missing programs -> the packages that contain them."""
     return {program: _PACKAGES.get(program, program) for program in programs if tools.locate(program) is None}

@@ -95,7 +95,7 @@ class S3Connection:
             self.line = http.client.HTTPConnection(address, timeout=timeout_s)
 
     def send(self, method: str, path: str, query: Mapping[str, str] = NO_QUERY, body: bytes | None = None) -> S3Answer:
-        """Send one request; the answer may have any status. After an OSError or HTTPException, the next one reconnects."""
+        """Send a request; its answer may have any status. After an OSError or HTTPException the next reconnects."""
         path = quote(path, safe="/-_.~")
         text = "&".join(f"{quote(key, safe=PLAIN)}={quote(query[key], safe=PLAIN)}" for key in sorted(query))
         headers = signed(self.config, method, path, time.gmtime(), text)

@@ -1,4 +1,4 @@
-"""How the C sources beside this file are compiled for either architecture."""
+"""Compiles the C sources in this folder for either architecture."""
 
 import hashlib
 import os
@@ -17,17 +17,17 @@ CRC_ZERO = "crc_zero.c"
 
 SOURCES = Path(__file__).parent
 _FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-pthread")
-# Only what the source exports on purpose may take the place of a daemon's own symbols.
+# Only symbols that the source exports explicitly may replace those of a daemon.
 _SHARED = ("-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-z,defs")
 _COMPILE_TIMEOUT_S = 60.0
 
 
 def build(arch: Arch, source: str, target: Path, *, defines: Sequence[str] = ()) -> None:
-    """Compile one of the sources to `target`: a shared object where it ends in `.so`, else a program.
+    """Compile one of the sources to `target`: a shared object if it ends in `.so`, else a program.
 
-    defines: names for the preprocessor. The target appears whole or not at all.
-    Raises Unavailable naming the packages when the compiler or its C library is missing, CommandFailed
-    with the compiler's words when it refuses the source.
+    defines: names for the preprocessor. The target appears only when complete.
+    Raises Unavailable, with the names of the packages, if the compiler or its C library is missing;
+    CommandFailed, with the message of the compiler, if it rejects the source.
     """
     compiler = shutil.which(_compiler(arch))
     if compiler is None:
@@ -49,7 +49,7 @@ def build(arch: Arch, source: str, target: Path, *, defines: Sequence[str] = ())
 
 
 def source_digest(directory: Path = SOURCES) -> str:
-    """sha256 (hex) over flags, names and contents of what is preloaded: part of an image's key."""
+    """sha256 (hex) over flags, names and contents of the preloaded sources; if it changes, preloads are recompiled."""
     digest = hashlib.sha256(" ".join((*_FLAGS, *_SHARED)).encode())
     for name in (AIO, AIO_QUEUE, CRC_ZERO):
         content = (directory / name).read_bytes()
@@ -58,14 +58,14 @@ def source_digest(directory: Path = SOURCES) -> str:
 
 
 def packages(arch: Arch) -> tuple[str, ...]:
-    """Debian packages that compile for `arch` on this machine."""
+    """Debian packages needed to compile for `arch` on this machine."""
     if arch is host_arch():
         return ("gcc", "libc6-dev")
     return (f"gcc-{arch.triplet.replace('_', '-')}", f"libc6-dev-{arch.debian}-cross")
 
 
 def lacks_library(stderr: str) -> bool:
-    """Whether a compiler's complaint is about a C library that is not installed, not about the source."""
+    """Whether a compiler error is caused by a missing C library, not by the source."""
     lacks_header = "fatal error:" in stderr and "No such file or directory" in stderr
     return lacks_header or "ld: cannot find" in stderr
 

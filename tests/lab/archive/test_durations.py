@@ -23,13 +23,15 @@ HERE = Place("interop.rbd", "quick", "local")
 def test_the_longest_pass_gives_the_limit() -> None:
     limit = limit_of({HERE: [Pass(10, 1), Pass(40, 1), Pass(20, 1)]}, HERE, 1.0)
     assert (limit.of, limit.seconds) == ("interop.rbd", 5 * 40 + 120)
-    assert limit.why == "5 times the longest of 3 kept passes, 40 s, and 120 s"
+    assert limit.why == "5 times the longest of 3 kept passes (40 s) plus 120 s"
 
 
 def test_the_longest_is_that_by_its_own_patience_and_the_reason_has_all_of_the_sum() -> None:
     limit = limit_of({HERE: [Pass(30, 3), Pass(20, 1)]}, HERE, 2.0)
     assert (limit.of, limit.seconds) == ("interop.rbd", 5 * 40 + 240)
-    assert limit.why == ("5 times the longest of 2 kept passes, 20 s, 40 s by the patience of 2 here, and 240 s")
+    assert limit.why == (
+        "5 times the longest of 2 kept passes (20 s, scaled to 40 s by the patience of 2 here) plus 240 s"
+    )
 
 
 @pytest.mark.parametrize(("then", "now", "seconds"), [(1.0, 3.0, 5 * 90 + 360), (3.0, 1.0, 5 * 30 + 120)])
@@ -44,14 +46,14 @@ def test_without_a_pass_the_tier_gives_it() -> None:
     assert (whole.of, whole.seconds) == ("interop.rbd", 6 * 3600)
     limit = limit_of({Place("interop.rbd", "full", "local"): [Pass(1, 1)]}, HERE, 2.0)
     assert limit.seconds == 7200
-    assert limit.why == "no pass is kept: 3600 s for the quick tier times a patience of 2"
+    assert limit.why == "no pass is kept: 3600 s for the quick tier, times the patience of 2"
 
 
 def test_what_daemons_grew_by_in_passes_limits_it() -> None:
     passes = {HERE: [Pass(1, 1, {"osd threads": 2}), Pass(1, 1, {"osd threads": 5, "mon files": 0}), Pass(1, 1)]}
     assert growth_limits(passes, HERE) == {
-        "osd threads": [4 * 5 + 16, "4 times the most of 2 kept passes, 5, and 16"],
-        "mon files": [32, "4 times the most of 2 kept passes, 0, and 32"],
+        "osd threads": [4 * 5 + 16, "4 times the most of 2 kept passes (5) plus 16"],
+        "mon files": [32, "4 times the most of 2 kept passes (0) plus 32"],
     }
     assert growth_limits(passes, Place("interop.rbd", "full", "local")) == {}
     much = {HERE: [Pass(1, 1, {"osd resident": 1 << 40})]}

@@ -178,7 +178,7 @@ def test_the_command_compares_two_archives(tmp_path: Path) -> None:
     other = archived(tmp_path / "b", ("figure", {**UNJUDGED, "metric": "sync on x86_64", "value": 3.0, "unit": "1/s"}))
     ended = CliRunner().invoke(app, ["compare", one, other])
     assert ended.exit_code == 0, ended.stderr
-    assert "pass: of 1 scenario that is in both, none that had passed does not now" in ended.stdout
+    assert "pass: 1 scenario is in both runs, and all that passed before still pass" in ended.stdout
     told = json.loads(CliRunner().invoke(app, ["compare", one, other, "--json"]).stdout)
     assert [(figure["before"], figure["after"], figure["ratio"]) for figure in told["figures"]] == [(2.0, 3.0, 1.5)]
     assert CliRunner().invoke(app, ["compare", one, "--architectures"]).exit_code == 2, "it has one architecture alone"
@@ -306,7 +306,7 @@ def test_a_pass_counts_the_scenarios_of_both_runs_alone() -> None:
     before = run({"a.same": Ending.PASS, "a.mended": Ending.FAIL})
     after = run({"a.same": Ending.PASS, "a.mended": Ending.PASS, "a.new": Ending.PASS})
     verdict = compare_runs(before, after).verdict
-    assert verdict.reason == "of 2 scenarios that are in both, none that had passed does not now"
+    assert verdict.reason == "2 scenarios are in both runs, and all that passed before still pass"
 
 
 def test_points_at_nothing_have_no_ratio_and_small_ones_do() -> None:

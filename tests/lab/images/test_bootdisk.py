@@ -152,7 +152,7 @@ def test_a_disk_that_is_too_small_and_a_kernel_without_a_loader_are_refused(tmp_
     with pytest.raises(LabBroken, match="no room for a root"):
         bootdisk.make(SystemTools(), image(tmp_path), given, initramfs, size_bytes=8 * MIB, scratch=tmp_path)
     (given.folder / "root/usr/lib/systemd/boot/efi/systemd-bootx64.efi").unlink()
-    with pytest.raises(LabBroken, match="no loader for UEFI"):
+    with pytest.raises(LabBroken, match="no boot loader for UEFI"):
         bootdisk.make(SystemTools(), image(tmp_path / "b"), given, initramfs, size_bytes=SIZE, scratch=tmp_path)
 
 

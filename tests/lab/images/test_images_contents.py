@@ -53,7 +53,7 @@ def test_a_tree_that_has_changed_is_refused_by_the_file(
     image: Image, name: str, change: Callable[[Path], None], said: str
 ) -> None:
     change(image.root / name)
-    with pytest.raises(LabBroken, match=r"the image ffffffffffff \(reef, aarch64\) is not what was built") as refused:
+    with pytest.raises(LabBroken, match=r"image ffffffffffff \(reef, aarch64\) was changed after it was") as refused:
         require_unchanged(image)
     assert refused.value.detail == said
     assert "cephlab image rm ffffffffffff" in (refused.value.hint or "")

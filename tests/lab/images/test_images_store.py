@@ -332,9 +332,9 @@ def test_a_native_image_needs_no_compiler(tmp_path: Path) -> None:
         ("E: Release file for x is expired (invalid since 15d).", LabBroken, "CEPHLAB_ACCEPT_EXPIRED"),
         ("W: GPG error: the public key is not available: NO_PUBKEY 0E98404D", LabBroken, "debian-archive-keyring"),
         ("E: The repository 'x' is not signed.", LabBroken, "signature could not be verified"),
-        ("E: Unable to locate package ceph-test", LabBroken, "does not carry what the recipe asks for"),
+        ("E: Unable to locate package ceph-test", LabBroken, "does not have the packages of the recipe"),
         ("E: Failed to fetch x  Temporary failure resolving 'mirror'", Unavailable, "CEPHLAB_MIRROR"),
-        ("tar: ./usr: Cannot write: No space left on device", LabBroken, "the disk became full"),
+        ("tar: ./usr: Cannot write: No space left on device", LabBroken, "the disk is full"),
         ("E: something nobody has seen before", LabError, "something nobody has seen before"),
     ],
 )

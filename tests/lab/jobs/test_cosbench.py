@@ -73,7 +73,7 @@ def test_no_credential_is_copied() -> None:
     ("text", "words"),
     [
         (plan(main(operation("filewrite"))), "line 2: <operation> type cannot be imported\ngot 'filewrite'"),
-        (plan(main(operation(ratio="60"))), "line 2: ratio of the operations cannot be imported\ngot 60, wanted: a sum of 100"),
+        (plan(main(operation(ratio="60"))), "ratio of the operations cannot be imported\ngot 60, wanted: a sum of 100"),
         (plan(main(operation(ratio="-1"))), "line 2: ratio of <operation>"),
         (plan(main(operation(config=OP.replace("u(1,9)", "z(1,9)")))), "line 2: objects of <operation>"),
         (plan(main(operation(config=OP.replace("u(1,9)", "u(9,1)")))), "got 'u(9,1)', wanted: first <= last"),

@@ -143,7 +143,7 @@ def test_a_launch_names_the_node_whose_kernel_has_not_been_built(tmp_path: Path)
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
-        ("page_bytes = 65536", "page_bytes = 32768", "no aarch64 kernel has pages of 32768"),
+        ("page_bytes = 65536", "page_bytes = 32768", "page_bytes: got 32768, wanted for aarch64"),
         ('config = "pages64k.config"', 'config = "../pages64k.config"', "kernels.pages64k.config"),
     ],
 )
@@ -227,7 +227,7 @@ def test_a_build_leaves_the_kernel_in_the_place_of_its_source(source: Path) -> N
 
 def test_a_setting_that_the_source_does_not_take_ends_the_build_before_it_compiles(source: Path) -> None:
     tools = Builder("# CONFIG_A is not set\n")
-    with pytest.raises(LabBroken, match="does not take its configuration") as caught:
+    with pytest.raises(LabBroken, match="does not accept its configuration") as caught:
         built(tools, source, "CONFIG_A=y\n")
     assert "CONFIG_A=y" in caught.value.detail
     assert len(tools.calls) == 2
