@@ -260,8 +260,8 @@ def _parse(directory: Path) -> Archive:
     archive = Archive(directory, manifest, records, events)
     unjudged = unfinished(archive)
     if manifest["state"] == _RUNNING and unjudged:
-        lost += (f"{unjudged.pop()} was running when the run was killed, so it has no verdict",)
-    wrong = (*(f"{name} ran but has no verdict" for name in unjudged), *_without_history(archive))
+        lost += (f"{unjudged.pop()} was running when the run was killed: it has no verdict",)
+    wrong = (*(f"{name} ran and has no verdict" for name in unjudged), *_without_history(archive))
     return replace(archive, lost=lost, altered=wrong)
 
 
@@ -269,7 +269,8 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError):
-        raise SpecError(f"{path.parent} is not an archive", f"it has no {path.name}", "give the folder of an archived run") from None
+        hint = "give the folder of an archived run"
+        raise SpecError(f"{path.parent} is not an archive", f"it has no {path.name}", hint) from None
     except (OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from error
     except json.JSONDecodeError as error:
@@ -293,7 +294,7 @@ def _events(path: Path) -> tuple[tuple[Event, ...], tuple[str, ...]]:
         validate("event", value, f"{path}:{number}")
         if value["kind"] in WITH_SCHEMA:
             validate(value["kind"], current(value["kind"], value["data"]), f"{path}:{number}")
-    cut = f"{path.name} ends within line {len(lines) + 1}: the last event is lost"
+    cut = f"{path.name} ends within line {len(lines) + 1}: the event that was being written is lost"
     return load_events(path), (cut,) if rest else ()
 
 

@@ -27,7 +27,7 @@ _SAYS_NOTHING = "it was interrupted"
 
 @dataclass(frozen=True)
 class KeptRun:
-    """What is kept of an archive. name: start time, seed and architecture; endings: scenario -> ending, without skips."""
+    """What is kept of an archive. name: start time, seed, architecture; endings: scenario -> ending, no skips."""
 
     name: str
     commit: str
@@ -39,7 +39,7 @@ class KeptRun:
 
 @dataclass(frozen=True)
 class Rate:
-    """One scenario over all attempts. flaky: attempts that did not pass although others with the same code and place did."""
+    """One scenario over all attempts. flaky: attempts that failed where others at the same commit and place passed."""
 
     scenario: str
     attempts: int
@@ -229,7 +229,7 @@ def _row(row: Rate, quarantined: Mapping[str, str]) -> str:
 
 
 def put_into(path: Path, generated: str, mark: str = MARK) -> None:
-    """Replace the text between `<!-- mark -->` and `<!-- end of mark -->` on a page; SpecError if it has no such place."""
+    """Replace the text between `<!-- mark -->` and `<!-- end of mark -->` on a page; SpecError if it has none."""
     text = _text(path) if path.exists() else ""
     opening, closing = f"<!-- {mark} -->", f"<!-- end of {mark} -->"
     before, begin, rest = text.partition(opening)

@@ -17,7 +17,7 @@ from cephlab.lab.checks.aftermath import MOST_GROWN, largest_growth
 TIMES = 5.0
 """Factor on the longest pass: a machine that also does other work is rarely slower by more."""
 REST_S = 120.0
-"""Added to it, times the patience: in a short scenario, a single wait for a healthy cluster may take this long."""
+"""Added to it, times the patience: one wait for a healthy cluster may take this long."""
 UNKNOWN_S: Mapping[str, float] = {"quick": 3600.0, "full": 6 * 3600.0}
 """Limits per tier, times the patience, if no pass is kept: longer than any scenario has taken."""
 GROWN_TIMES = 4
@@ -75,7 +75,7 @@ def _by_passes(passes: Passes, place: Place, patience: float) -> TimeLimit:
         return TimeLimit(place.scenario, allowed * patience, why)
     longest = max(known, key=lambda kept: kept.seconds / kept.patience)
     took_s = longest.seconds * max(1.0, patience / longest.patience)
-    scaled = "" if longest.patience == patience else f", scaled to {took_s:.0f} s by the patience of {patience:.3g} here"
+    scaled = "" if longest.patience == patience else f", {took_s:.0f} s with the patience of {patience:.3g} here"
     why = (
         f"{TIMES:g} times the longest of {how_many(len(known), 'kept pass', 'kept passes')} "
         f"({longest.seconds:.0f} s{scaled}) plus {REST_S * patience:.0f} s"
@@ -94,7 +94,8 @@ def growth_limits(passes: Passes, place: Place) -> dict[str, list[Any]]:
         what = name.rpartition(" ")[2]
         most = max(growth.get(name, 0) for growth in grown)
         more = GROWN_MORE.get(name, GROWN_MORE[what])
-        why = f"{GROWN_TIMES} times the most of {how_many(len(grown), 'kept pass', 'kept passes')} ({most}) plus {more}"
+        counted = how_many(len(grown), "kept pass", "kept passes")
+        why = f"{GROWN_TIMES} times the most of {counted} ({most}) plus {more}"
         limits[name] = [min(GROWN_TIMES * most + more, MOST_GROWN[what]), why]
     return limits
 

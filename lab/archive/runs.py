@@ -87,7 +87,7 @@ def compare_runs(before: Archive, after: Archive) -> RunsCompared:
 
 
 def _series(before: Archive, after: Archive) -> Iterator[FigureRatio]:
-    """Each line that both runs have: the geometric mean of the ratios of its points, with the interval of their logs."""
+    """Each line that both runs have: the geometric mean of the ratios of its points, with its interval."""
     left, right = _lines(before), _lines(after)
     for key in left.keys() & right.keys():
         both = [(left[key][x], right[key][x]) for x in sorted(left[key].keys() & right[key].keys())]

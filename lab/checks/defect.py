@@ -21,12 +21,12 @@ def defect(events: Sequence[Event]) -> Verdict:
     """
     known = next((event.data for event in events if event.kind == "known_defect"), None)
     tries = [event.data for event in events if event.kind == "defect_try"]
-    told = [data for data in tries if data["seen"] is not None]
+    decided = [data for data in tries if data["seen"] is not None]
     lines = tuple(f"try {number}: {data['said']}" for number, data in enumerate(tries, 1))
-    if known is None or not told:
+    if known is None or not decided:
         return Verdict(Outcome.INCONCLUSIVE, "no try could tell whether the defect is present", lines)
-    seen = [data for data in told if data["seen"]]
-    outcome, reason = _seen(known, seen, len(told)) if seen else _unseen(known, len(told))
+    seen = [data for data in decided if data["seen"]]
+    outcome, reason = _seen(known, seen, len(decided)) if seen else _unseen(known, len(decided))
     return Verdict(outcome, reason, lines)
 
 

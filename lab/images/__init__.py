@@ -1,1 +1,1 @@
-"""Root trees of Ceph releases, built once from Debian's packages and exported in the form each provider wants."""
+"""Root trees of Ceph releases, built once from Debian packages and exported in the form that each provider needs."""

@@ -1,1 +1,1 @@
-"""What one operation costs, by role and resource, read from the kernel's own accounting."""
+"""Measures the cost of an operation by role and resource, from the accounting of the kernel."""

@@ -90,7 +90,8 @@ def measured_in(events: Iterable[Event]) -> tuple[Measurement, ...]:
     try:
         return _ADAPTER.validate_python(raw)
     except ValidationError as error:
-        raise SpecError("the demands in the history were written by another version of cephlab", explain(error), "run it again") from None
+        what = "the demands in the history were written by another version of cephlab"
+        raise SpecError(what, explain(error), "run it again") from None
 
 
 def load(path: Path) -> tuple[Demand, ...]:

@@ -1,1 +1,1 @@
-"""What is done to a cluster so that it can be judged."""
+"""Workloads that are run on a cluster so that it can be judged."""

@@ -1,4 +1,4 @@
-"""The JSON schemas of an archive, and one function that holds a value against its schema."""
+"""The JSON schemas of an archive, and a function that validates a value against its schema."""
 
 import json
 from functools import cache
@@ -10,22 +10,22 @@ import jsonschema
 from cephlab.lab.base.errors import SpecError
 
 VERSION = 1
-"""Version of the archive's layout and files; a change that an older cephlab cannot read raises it."""
+"""Version of the archive format; incremented by a change that an older cephlab cannot read."""
 
 WITH_SCHEMA = ("figure", "limit", "step")
-"""Kinds of events whose data has a schema too."""
+"""Kinds of events whose data also has a schema."""
 
 
 @cache
 def schema(kind: str) -> dict[str, Any]:
-    """The schema of `manifest`, `verdicts`, `event`, or of the data of an event of some kinds."""
+    """The schema of `manifest`, `verdicts` or `event`, or of the data of an event kind in WITH_SCHEMA."""
     return dict(json.loads(Path(__file__).with_name(f"{kind}-{VERSION}.json").read_text()))
 
 
 def validate(kind: str, value: Any, source: str) -> None:
-    """SpecError naming source, place and finding when the value does not fit."""
+    """SpecError with source, place and reason if the value does not match its schema."""
     validator = jsonschema.Draft202012Validator(schema(kind))
     error = jsonschema.exceptions.best_match(validator.iter_errors(value))
     if error is not None:
-        place = "/".join(str(part) for part in error.absolute_path) or "the whole of it"
-        raise SpecError(f"{source} does not fit its schema", f"{place}: {error.message}", "was the file edited?")
+        place = "/".join(str(part) for part in error.absolute_path) or "the whole value"
+        raise SpecError(f"{source} does not match its schema", f"{place}: {error.message}", "was the file edited?")

@@ -1,1 +1,1 @@
-"""C sources preloaded into emulated daemons, and how they are compiled for either architecture."""
+"""C sources that are preloaded into emulated daemons, and their compilation for either architecture."""

@@ -30,7 +30,7 @@ def test_the_longest_is_that_by_its_own_patience_and_the_reason_has_all_of_the_s
     limit = limit_of({HERE: [Pass(30, 3), Pass(20, 1)]}, HERE, 2.0)
     assert (limit.of, limit.seconds) == ("interop.rbd", 5 * 40 + 240)
     assert limit.why == (
-        "5 times the longest of 2 kept passes (20 s, scaled to 40 s by the patience of 2 here) plus 240 s"
+        "5 times the longest of 2 kept passes (20 s, 40 s with the patience of 2 here) plus 240 s"
     )
 
 

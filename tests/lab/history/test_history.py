@@ -48,7 +48,7 @@ def test_what_is_noted_fits_its_schema() -> None:
 def test_an_archive_with_another_form_is_refused(tmp_path: Path, kind: str, data: dict[str, Any], finding: str) -> None:
     writer = write(tmp_path / "a")
     writer.history.record("demo.0", kind, data)
-    with pytest.raises(SpecError, match=r"history\.jsonl:1 does not fit its schema") as error:
+    with pytest.raises(SpecError, match=r"history\.jsonl:1 does not match its schema") as error:
         read_archive(tmp_path / "a")
     assert finding in error.value.detail
 
