@@ -170,7 +170,7 @@ class Archive:
     """A run that can be judged again. lost: what is missing because the run was killed, in words.
 
     altered: signs that the archive was changed: a file that does not match its checksum, a verdict without events,
-    events without a verdict, or a signature by nobody who is allowed to sign.
+    events without a verdict, or no signature by an allowed signer.
     signer: who signed it; None if it has no valid signature or if none was required.
     """
 

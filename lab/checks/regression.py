@@ -16,7 +16,7 @@ FOUND = 1.10
 """A rise by this factor must be found (docs/regression.md)."""
 
 STORED = 1.25
-"""A rise of CPU time that must be found against a stored baseline: between sessions, smaller changes have no cause."""
+"""A rise of CPU time that must be found against a stored baseline: between sessions, smaller ones need no cause."""
 
 RULE = (
     f"fails if it is above {SAME - 1:+.0%} and its whole interval is above 0, passes if its whole interval is below "

@@ -1,4 +1,4 @@
-"""Judges how clients were served, against limits: errors, the longest wait, the longest gap without an answer."""
+"""Judges how clients were served, against limits: errors, waits, gaps without an answer, and other figures."""
 
 import math
 from collections import defaultdict

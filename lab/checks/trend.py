@@ -27,7 +27,7 @@ STEP_GAIN = 30.0
 once in a hundred times (Andrews, Econometrica 61 (1993), table I). Here the noise is estimated, so this is set by
 simulation (tests/lab/checks/test_trend.py)."""
 _EDGE = 20
-"""A step within this fraction (one part in 20) of either end cannot be told from noise."""
+"""A step closer to either end than 1/_EDGE of the series cannot be told from noise."""
 
 _CLIP = 3.0
 _MAD_TO_SIGMA = 1.4826

@@ -102,7 +102,7 @@ class ImageStore:
         return self._cache.resolved(self._source, self.book.find(release, arch, role_sets))
 
     def lacking(self, release: str, arch: Arch, role_sets: Sequence[str] = ("ceph",)) -> dict[str, str]:
-        """Programs that `get` needs and this machine lacks -> their packages."""
+        """Programs that `get` needs and this machine lacks -> packages. For a cached image: at most the compiler."""
         image = self.cached(release, arch, role_sets)
         lacking = {} if image else missing(self._tools, ("mmdebstrap",))
         if image is None and not self._source.has_keyring():

@@ -124,7 +124,7 @@ class BlockLoad(TomlTable):
 
 
 class BenchLoad(TomlTable):
-    """rados bench in several processes, once per mode: write, then read. Lists mean every combination."""
+    """rados bench in several processes: it writes, then reads in the given modes. Lists mean every combination."""
 
     name: Named
     block_bytes: tuple[Annotated[Size, Field(ge=1)], ...] = Field(min_length=1)

@@ -20,7 +20,7 @@ CLIENT = "client"
 CONTROL = "control"
 GATEWAY = "gateway"
 MEMORY_DISK_BYTES = 2 << 30
-"""Size of each disk: BlueStore always writes to free space, so in time an OSD uses its whole disk."""
+"""Least size of a disk in memory: BlueStore always writes to free space, so in time an OSD uses its whole disk."""
 
 LIKE_A_CLUSTER = {
     # Otherwise BlueStore treats a file as a rotating disk and writes small writes twice.

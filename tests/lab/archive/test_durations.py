@@ -29,16 +29,14 @@ def test_the_longest_pass_gives_the_limit() -> None:
 def test_the_longest_is_that_by_its_own_patience_and_the_reason_has_all_of_the_sum() -> None:
     limit = limit_of({HERE: [Pass(30, 3), Pass(20, 1)]}, HERE, 2.0)
     assert (limit.of, limit.seconds) == ("interop.rbd", 5 * 40 + 240)
-    assert limit.why == (
-        "5 times the longest of 2 kept passes (20 s, 40 s with the patience of 2 here) plus 240 s"
-    )
+    assert limit.why == "5 times the longest of 2 kept passes (20 s, 40 s with the patience of 2 here) plus 240 s"
 
 
 @pytest.mark.parametrize(("then", "now", "seconds"), [(1.0, 3.0, 5 * 90 + 360), (3.0, 1.0, 5 * 30 + 120)])
 def test_a_slower_emulator_gets_more_time_and_a_faster_one_no_less(then: float, now: float, seconds: float) -> None:
     limit = limit_of({HERE: [Pass(30, then)]}, HERE, now)
     assert limit.seconds == seconds
-    assert f"by the patience of {now:.3g} here" in limit.why
+    assert f"with the patience of {now:.3g} here" in limit.why
 
 
 def test_without_a_pass_the_tier_gives_it() -> None:
