@@ -20,8 +20,8 @@ def survival(events: Sequence[Event]) -> Verdict:
 
     A final read that fails is a loss of the acknowledged data. Inconclusive: no acknowledged write; a written key that
     was not read at the end; an acknowledged value overwritten before anybody read it; a load whose client was
-    cut short. A write of unknown outcome may take effect at any time after it began, or never. Times of different clients
-    are compared only as far as their clocks agree.
+    cut short. A write of unknown outcome may take effect at any time after it began, or never. Times of different
+    clients are compared only as far as their clocks agree.
     """
     operations = operations_of(events)
     by_key: dict[Key, list[Operation]] = defaultdict(list)

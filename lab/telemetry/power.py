@@ -21,7 +21,7 @@ GAP_S = 30.0
 STUCK = 10
 """This many equal readings in a row mean that the sensor is stuck: the watts of a machine always fluctuate."""
 JUMP = 5.0
-"""A reading that differs from the mean of its neighbours by a larger factor is a sensor error: no server is that fast."""
+"""A reading this many times the mean of its neighbours (or smaller) is a sensor error: no server changes that fast."""
 
 
 class Source(StrEnum):
