@@ -40,10 +40,10 @@ def judge(value: float, low: float, high: float, detectable: float = FOUND, same
 def regression(events: Sequence[Event]) -> Verdict:
     """Judge events of kind `change` ({what, value, low, high, found}: after / before), if any, and the figures."""
     changes = [event.data for event in events if event.kind == "change"]
-    return merge([figures(events), *(_one(data) for data in changes)])
+    return merge([figures(events), *(_judge_change(data) for data in changes)])
 
 
-def _one(data: Mapping[str, Any]) -> Verdict:
+def _judge_change(data: Mapping[str, Any]) -> Verdict:
     outcome = judge(data["value"], data["low"], data["high"], data.get("found", FOUND))
     line = f"{data['what']}: {data['value'] - 1:+.1%} [{data['low'] - 1:+.1%} .. {data['high'] - 1:+.1%}]"
     text = f"cannot tell: {line}" if outcome is Outcome.INCONCLUSIVE else line

@@ -72,7 +72,7 @@ class Compared:
 def compare(before: Sequence[Measurement], after: Sequence[Measurement]) -> list[Compared]:
     """Compare operation by operation; an operation that only one side has is inconclusive."""
     left, right = _by_operation(before), _by_operation(after)
-    return [_one(operation, left.get(operation), right.get(operation)) for operation in {**left, **right}]
+    return [_compare_operation(operation, left.get(operation), right.get(operation)) for operation in {**left, **right}]
 
 
 def settled(before: Sequence[Batch], after: Sequence[Batch], calibrated: bool) -> str | None:
@@ -123,7 +123,7 @@ def _by_operation(measured: Sequence[Measurement]) -> dict[Operation, Measuremen
     return {measurement.demand.operation: measurement for measurement in measured}
 
 
-def _one(operation: Operation, before: Measurement | None, after: Measurement | None) -> Compared:
+def _compare_operation(operation: Operation, before: Measurement | None, after: Measurement | None) -> Compared:
     if before is None or after is None:
         side = "the first" if before is None else "the second"
         words = f"{operation_text(operation)}: {side} side did not measure it"

@@ -98,16 +98,16 @@ def energy(readings: Sequence[Reading], window: tuple[float, float], idle: tuple
 
     SpecError if sources, scopes or nodes are mixed; LabBroken if the readings do not cover a window.
     """
-    kinds = {(each.node, each.source, each.scope) for each in readings}
+    kinds = {(reading.node, reading.source, reading.scope) for reading in readings}
     if len(kinds) != 1:
         raise SpecError(
             "watts of different sources cannot be added up", f"got {sorted(map(str, kinds))}", "integrate each alone"
         )
     ((node, source, scope),) = kinds
-    ordered = sorted(readings, key=lambda each: each.at_s)
+    ordered = sorted(readings, key=lambda reading: reading.at_s)
     joules, seconds = _integral(ordered, window), window[1] - window[0]
     idle_w = _integral(ordered, idle) / (idle[1] - idle[0]) if idle else None
-    within = [each.watts for each in ordered if window[0] <= each.at_s <= window[1]]
+    within = [reading.watts for reading in ordered if window[0] <= reading.at_s <= window[1]]
     return Energy(node, source, scope, seconds, joules, idle_w, trouble_of(within))
 
 
@@ -189,11 +189,11 @@ def work_per_watt(rate: Interval, energies: Sequence[Energy]) -> PerWatt:
     The uncertainty of the watts is SAME_SHARE, by which two sources of one machine may differ. SpecError for energies
     of different sources, scopes or windows, and for a node that is named twice.
     """
-    kinds = {(each.source, each.scope, each.seconds) for each in energies}
-    if len(kinds) != 1 or len({each.node for each in energies}) != len(energies):
-        named = ", ".join(f"{each.node} {each.source} {each.scope} {each.seconds:g} s" for each in energies)
+    kinds = {(part.source, part.scope, part.seconds) for part in energies}
+    if len(kinds) != 1 or len({part.node for part in energies}) != len(energies):
+        named = ", ".join(f"{part.node} {part.source} {part.scope} {part.seconds:g} s" for part in energies)
         raise SpecError("watts of different sources cannot be added up", named or "no energy", "use one source for all")
-    watts = sum(each.watts for each in energies)
+    watts = sum(part.watts for part in energies)
     ((source, scope, _),) = kinds
     low, high = rate.low / (watts * (1 + SAME_SHARE)), rate.high / (watts * (1 - SAME_SHARE))
     return PerWatt(rate.mean / watts, max(0.0, low), high, watts, source, scope)

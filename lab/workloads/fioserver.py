@@ -181,14 +181,14 @@ def run(jobs: Jobs, *, timeout_s: float) -> Together:
 
 
 def _side_by_side(jobs: Jobs, timeout_s: float) -> Together:
-    def one(pair: tuple[Host, FioJob]) -> FioResult | str:
+    def run_one(pair: tuple[Host, FioJob]) -> FioResult | str:
         try:
             return fio.run(*pair, timeout_s=timeout_s)
         except LabBroken as error:
             return str(error)
 
     with Workers(max_workers=len(jobs), thread_name_prefix="fio") as workers:
-        done = dict(enumerate(workers.map(one, jobs)))
+        done = dict(enumerate(workers.map(run_one, jobs)))
     results = {place: ended for place, ended in done.items() if isinstance(ended, FioResult)}
     failed = {place: ended for place, ended in done.items() if isinstance(ended, str)}
     return Together(jobs, results, failed)

@@ -96,12 +96,12 @@ def kept(lost: dict[str, str], name: str, work: Callable[[], T]) -> T | None:
 def moved(result: S3Result, by_s: float) -> S3Result:
     """The same result with all times shifted to another clock."""
     operations = tuple(
-        replace(each, due_s=each.due_s + by_s, began_s=each.began_s + by_s, ended_s=each.ended_s + by_s)
-        for each in result.operations
+        replace(op, due_s=op.due_s + by_s, began_s=op.began_s + by_s, ended_s=op.ended_s + by_s)
+        for op in result.operations
     )
     return replace(result, operations=operations)
 
 
 def first_due_s(result: S3Result) -> float:
     """When the first operation of the run was due; infinite without any."""
-    return min((each.due_s for each in result.of()), default=float("inf"))
+    return min((op.due_s for op in result.of()), default=float("inf"))

@@ -143,16 +143,16 @@ class S3Result:
 
     def of(self, phase: str = RUN, kind: str = "") -> list[S3Operation]:
         """The operations of a phase, of one kind if a kind is given."""
-        return [each for each in self.operations if each.phase == phase and kind in ("", each.kind)]
+        return [op for op in self.operations if op.phase == phase and kind in ("", op.kind)]
 
     @property
     def errors(self) -> dict[str, int]:
         """S3 error code -> number of operations, over all phases."""
-        return dict(Counter(each.code for each in self.operations if each.code))
+        return dict(Counter(op.code for op in self.operations if op.code))
 
     def percentile_s(self, percent: float, kind: str = "") -> float:
         """Percentile of the response times of the run, failed operations included; LabBroken without any."""
-        times = [each.response_s for each in self.of(RUN, kind)]
+        times = [op.response_s for op in self.of(RUN, kind)]
         if not times:
             raise LabBroken("the S3 load has no such operation", f"{kind or 'any'} of {len(self.operations)}")
         return float(np.percentile(times, percent))
@@ -170,14 +170,14 @@ class S3Result:
     @property
     def punctual(self) -> float:
         """Of the operations for which a worker was waiting, the share that began on time; 1 for a closed loop."""
-        waited = [each for each in self.of(RUN) if each.idle]
-        late = sum(each.began_s - each.due_s > _LATE_S for each in waited)
+        waited = [op for op in self.of(RUN) if op.idle]
+        late = sum(op.began_s - op.due_s > _LATE_S for op in waited)
         return 1 - late / len(waited) if waited else 1.0
 
     def told(self) -> dict[str, Any]:
         """For a history: counts, percentiles of each kind in ms, errors, and how busy and punctual the client was."""
-        kinds = sorted({each.kind for each in self.of(RUN)})
-        phases = Counter(each.phase for each in self.operations)
+        kinds = sorted({op.kind for op in self.of(RUN)})
+        phases = Counter(op.phase for op in self.operations)
         return {
             "phases": dict(phases),
             "operations": {kind: len(self.of(RUN, kind)) for kind in kinds},
@@ -195,7 +195,7 @@ class S3Result:
 
 def merged(results: Sequence[S3Result]) -> S3Result:
     """The operations of several clients as one result, so that percentiles cover all of them and are never averaged."""
-    operations = sorted((each for result in results for each in result.operations), key=lambda each: each.ended_s)
+    operations = sorted((op for result in results for op in result.operations), key=lambda op: op.ended_s)
     return S3Result(
         tuple(operations),
         tuple(line for result in results for line in result.wrong),
@@ -265,10 +265,10 @@ def start(host: Host, entrances: Sequence[Entrance], load: S3Load, *, tls: bool 
         path = Path(str(module.__file__))
         host.push(path, base / _PACKAGE / path.name)
     endpoints = [
-        {"address": each.tls_address, "trusted": each.certificate}
-        if tls and isinstance(each, Gateway)
-        else {"address": each.address}
-        for each in entrances
+        {"address": entrance.tls_address, "trusted": entrance.certificate}
+        if tls and isinstance(entrance, Gateway)
+        else {"address": entrance.address}
+        for entrance in entrances
     ]
     config = {
         **asdict(load),
