@@ -109,7 +109,7 @@ def test_a_lock_of_something_else_is_refused_before_anything_runs(tmp_path: Path
         known = world(tmp_path)
         done = call(known, "build", *words)
         assert (done.exit_code, known.tools.calls) == (2, [])
-        assert f"has no lock of {words[0]}" in done.stderr
+        assert f"does not cover {words[0]}" in done.stderr
 
 
 @pytest.mark.slow

@@ -158,7 +158,7 @@ def test_a_plug_that_is_not_read_is_inconclusive_by_name() -> None:
 def test_whose_watts_are_not_known_is_said_by_name() -> None:
     meter = WattMeter({"n1": cast("Any", None), "n2": cast("Any", None)}, unread={"n2: no ipmitool"})
     sound = Energy("n1", Source.BMC, Scope.MACHINE, 60.0, 6000.0)
-    stopped = Energy("n2", Source.BMC, Scope.MACHINE, 60.0, 6000.0, trouble=("has stopped",))
+    stopped = Energy("n2", Source.BMC, Scope.MACHINE, 60.0, 6000.0, trouble=("is stuck",))
     other = Energy("n2", Source.SENSORS, Scope.MACHINE, 60.0, 6000.0)
     cpu = Energy("n2", Source.RAPL, Scope.CPU, 60.0, 600.0)
     assert unplugged(meter, [sound, stopped, cpu]) == (

@@ -208,7 +208,7 @@ def test_an_archive_of_no_commit_is_refused(tmp_path: Path) -> None:
     changed = archived(tmp_path / "a", Record("demo.x", "demo", Ending.PASS, "held"), commit=None)
     code, said = track(tmp_path, changed)
     assert code == 2
-    assert "which commit" in str(said["error"])
+    assert "the commit that it ran" in str(said["error"])
 
 
 def test_a_folder_that_is_no_checkout_has_no_commit(tmp_path: Path) -> None:

@@ -319,6 +319,6 @@ def test_a_signature_shows_who_vouches_and_holds_the_report(archive: Path, tmp_p
     with pytest.raises(SpecError) as refused:
         replace_report(archive, "<html>new</html>")
     assert refused.value.what == f"{archive} is signed"
-    assert refused.value.detail == "a new report.html would need a new SHA256SUMS, which SHA256SUMS.sig would not fit"
+    assert refused.value.detail == "a new report.html would change SHA256SUMS, and SHA256SUMS.sig would no longer match"
     assert "--output" in refused.value.hint
     assert (archive / "report.html").read_bytes() == before

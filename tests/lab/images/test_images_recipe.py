@@ -49,7 +49,7 @@ def test_an_architecture_that_a_release_lacks_is_refused(tmp_path: Path) -> None
     book = read_recipes(changed(tmp_path, '["x86_64", "aarch64"]', '["x86_64"]'))
     with pytest.raises(SpecError, match="unknown architecture of reef 'aarch64'") as caught:
         book.find("reef", Arch.AARCH64)
-    assert caught.value.hint == "ask for nodes of x86_64 only: --nodes x86_64:3"
+    assert caught.value.hint == "use only nodes of x86_64: --nodes x86_64:3"
 
 
 def test_a_role_set_that_an_architecture_lacks_is_refused() -> None:
@@ -71,7 +71,7 @@ def test_the_order_of_role_sets_makes_no_difference(tmp_path: Path) -> None:
 
 
 def test_equal_recipes_have_equal_digests_and_others_do_not(tmp_path: Path) -> None:
-    same = read_recipes(changed(tmp_path, "# What an image", "# Whatever an image")).find("reef", Arch.X86_64)
+    same = read_recipes(changed(tmp_path, "# The contents of images", "# The content of images")).find("reef", Arch.X86_64)
     other = read_recipes(changed(tmp_path, '  "fio",\n  "iperf3', '  "iperf3')).find("reef", Arch.X86_64)
     digests = {recipe().digest, recipe("tentacle").digest, recipe("reef", Arch.AARCH64).digest, other.digest}
     assert same.digest == recipe().digest

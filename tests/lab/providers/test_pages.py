@@ -235,7 +235,7 @@ def test_a_setting_that_the_source_does_not_take_ends_the_build_before_it_compil
 
 def test_packages_without_a_source_are_told(source: Path) -> None:
     (source / "usr/src/linux-source-6.12.tar.xz").unlink()
-    with pytest.raises(LabBroken, match="no source"):
+    with pytest.raises(LabBroken, match="no kernel source"):
         built(Builder(""), source, "CONFIG_A=y\n")
 
 

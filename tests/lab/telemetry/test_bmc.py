@@ -146,7 +146,7 @@ def test_the_file_names_controllers_with_paths_beside_it(
         (("ipmi", "snmp"), "bmc.0.protocol"),
         (('user = "cephlab"', 'user = "-E"'), "bmc.0.user"),
         (('"password"', '"nowhere"'), "wanted: an existing file"),
-        (('user = "cephlab"', 'user = "cephlab"\nchassis = "1"'), "are Redfish's"),
+        (('user = "cephlab"', 'user = "cephlab"\nchassis = "1"'), "are for Redfish only"),
         (('user = "cephlab"', 'user = "cephlab"\npassword = "x"'), "bmc.0.password"),
         (("", ""), None),
     ],

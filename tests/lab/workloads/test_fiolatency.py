@@ -63,7 +63,7 @@ def test_a_job_that_did_nothing_has_empty_windows() -> None:
 
 @pytest.mark.parametrize("text", ["1, 2, 3\n", "fio: a warning\n"])
 def test_another_form_is_refused(text: str) -> None:
-    with pytest.raises(LabBroken, match="another form"):
+    with pytest.raises(LabBroken, match="format of fio's histogram log"):
         windows(text, 0.0, 1.0, 1.0)
 
 
