@@ -72,7 +72,7 @@ def test_watts_that_are_not_measured_of_all_machines_decide_nothing(energies: Se
 def test_a_sensor_that_stopped_is_named_without_any_requirement() -> None:
     verdict, _ = judged([of(name, 225, trouble="is stuck" if name == "b" else "") for name in ALTRA], Limits())
     assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert "b: machine by bmc: has stopped" in verdict.reason
+    assert "b: machine by bmc: is stuck" in verdict.reason
 
 
 def test_two_sources_of_one_machine_are_set_beside_each_other() -> None:

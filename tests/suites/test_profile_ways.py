@@ -162,7 +162,7 @@ def test_whose_watts_are_not_known_is_said_by_name() -> None:
     other = Energy("n2", Source.SENSORS, Scope.MACHINE, 60.0, 6000.0)
     cpu = Energy("n2", Source.RAPL, Scope.CPU, 60.0, 600.0)
     assert unplugged(meter, [sound, stopped, cpu]) == (
-        "no source has the watts at the plug of n2; n2 by bmc: has stopped; n2: no ipmitool"
+        "no source has the watts at the plug of n2; n2 by bmc: is stuck; n2: no ipmitool"
     )
     assert unplugged(meter, [sound, other]) == "no single source has the watts of all; n2: no ipmitool"
 

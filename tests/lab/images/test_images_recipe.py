@@ -71,7 +71,7 @@ def test_the_order_of_role_sets_makes_no_difference(tmp_path: Path) -> None:
 
 
 def test_equal_recipes_have_equal_digests_and_others_do_not(tmp_path: Path) -> None:
-    same = read_recipes(changed(tmp_path, "# The contents of images", "# The content of images")).find("reef", Arch.X86_64)
+    same = read_recipes(changed(tmp_path, "# The contents", "# The content")).find("reef", Arch.X86_64)
     other = read_recipes(changed(tmp_path, '  "fio",\n  "iperf3', '  "iperf3')).find("reef", Arch.X86_64)
     digests = {recipe().digest, recipe("tentacle").digest, recipe("reef", Arch.AARCH64).digest, other.digest}
     assert same.digest == recipe().digest
