@@ -213,7 +213,7 @@ class Archive:
 
 
 def read_archive(directory: Path, signers: Path | None = None) -> Archive:
-    """Read an archive and check its parts against each other; SpecError if it is none, or has a newer schema.
+    """Read an archive and check that its parts agree; SpecError if it is not an archive, or has a newer schema.
 
     signers: file that lists who may have signed it; without it, no signature is required.
     """

@@ -39,7 +39,7 @@ class KeptRun:
 
 @dataclass(frozen=True)
 class Rate:
-    """One scenario over all attempts. flaky: attempts that failed where others at the same commit and place passed."""
+    """One scenario over all attempts. flaky: those that did not pass where others at the same commit and place did."""
 
     scenario: str
     attempts: int
