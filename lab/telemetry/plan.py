@@ -74,7 +74,8 @@ class Plan:
             )
         if self.objects != bool(self.gateway):
             raise SpecError(
-                f"{self.operation.name} with the gateway node {self.gateway!r}", "only object operations need one"
+                f"{self.operation.name} with the gateway node {self.gateway!r}",
+                "object operations need a gateway node, and no others may have one",
             )
         if self.operation.name == s3.DELETE and len(self.nodes) > 1:
             raise SpecError(f"{len(self.nodes)} clients that delete", "each would delete what another one has deleted")
