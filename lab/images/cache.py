@@ -176,9 +176,7 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, json.JSONDecodeError) as error:
-        raise LabBroken(
-            f"{path} cannot be read", str(error), "remove its folder: the image is then rebuilt"
-        ) from error
+        raise LabBroken(f"{path} cannot be read", str(error), "remove its folder: the image is then rebuilt") from error
 
 
 def _sweep(folder: Path) -> None:

@@ -219,9 +219,7 @@ class _Reader:
             (row[0] * unit, row[-1 if kind != "h" else 1] * unit, float(row[2] if kind == "h" else 1)) for row in rows
         )
         if any(first > last or weight <= 0 or (first < 1 and key != "sizes") for first, last, weight in ranges):
-            raise self.refuse(
-                element, f"{key} of <{element.name}>", repr(text), "first <= last, weights above 0"
-            )
+            raise self.refuse(element, f"{key} of <{element.name}>", repr(text), "first <= last, weights above 0")
         return Picked(ranges, kind in "rs")
 
     def touched(self, element: Element, config: Mapping[str, str]) -> Touched:
