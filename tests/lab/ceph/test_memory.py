@@ -157,7 +157,7 @@ def test_kept_passes_limit_it_further_and_never_less() -> None:
     most = {"osd threads": [3, "what passes told"], "osd logged": [1 << 40, "passes that wrote much"]}
     assert judged(most=most, held={"osd.0": {"threads": [5, 8]}, "mon.a": {"threads": [5, 9]}})[0] is Outcome.PASS
     outcome, reason = judged(most=most, held={"osd.0": {"threads": [5, 9]}})
-    assert (outcome, "4 threads more than before the scenario, at most 3: what passes told" in reason) == (
+    assert (outcome, "4 threads more than before the scenario, at most 3 allowed: what passes told" in reason) == (
         Outcome.FAIL,
         True,
     )

@@ -102,7 +102,7 @@ def test_a_release_does_without_what_its_suite_lacks() -> None:
         ('default = "reef"', 'default = "squid"', "squid"),
         ('suite = "trixie"', 'suite = "trixie"\nsweet = 1', "releases.reef.sweet"),
         ('suite = "trixie"', 'suite = "tri xie"', "releases.reef.suite"),
-        ('lacks = ["ceph-test"', 'lacks = ["ceph-tset"', "nautilus lacks ceph-tset"),
+        ('lacks = ["ceph-test"', 'lacks = ["ceph-tset"', "lacks of nautilus: ceph-tset"),
         ('  "ceph-mgr",', '  "ceph-mgr; rm -rf /",', "role_sets.ceph.packages"),
         ('  "ceph-mgr",', '  "--allow-unauthenticated",', "role_sets.ceph.packages"),
         ('["x86_64", "aarch64"]', '["sparc"]', "archs"),

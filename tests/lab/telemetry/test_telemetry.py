@@ -132,7 +132,7 @@ def test_measuring_ends_when_narrow_or_when_the_budget_is_spent() -> None:
     assert stop.reason([1.0, 1.0], 99) is None
     assert "narrow enough" in (stop.reason([1.0, 1.01, 0.99], 6) or "")
     assert stop.reason([1.0, 2.0, 3.0], 6) is None
-    assert "budget of 30 s is spent" in (stop.reason([1.0, 2.0, 3.0], 30) or "")
+    assert "budget of 30 s is used up" in (stop.reason([1.0, 2.0, 3.0], 30) or "")
 
 
 @pytest.mark.slow
@@ -141,7 +141,7 @@ def test_measuring_ends_when_narrow_or_when_the_budget_is_spent() -> None:
     [
         ([1e-4, 1.01e-4, 1e-4], [1.02e-4, 1.03e-4, 1.02e-4], "linear in load within 10%"),
         ([1e-4, 1.01e-4, 1e-4], [2e-4, 2.01e-4, 2e-4], "not linear in load"),
-        ([1e-4, 1.5e-4, 0.7e-4], [1e-4, 1.6e-4, 0.7e-4], "cannot be told"),
+        ([1e-4, 1.5e-4, 0.7e-4], [1e-4, 1.6e-4, 0.7e-4], "cannot tell"),
     ],
 )
 def test_linearity_is_told_by_the_interval_of_the_ratio(low: list[float], high: list[float], words: str) -> None:

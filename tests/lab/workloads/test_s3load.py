@@ -268,9 +268,9 @@ def test_nothing_done_has_no_percentile() -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"mix": {"copy": 1.0}}, "the mix"),
-        ({"mix": {}}, "the mix"),
-        ({"mix": {"get": 0.0}}, "the mix"),
+        ({"mix": {"copy": 1.0}}, "invalid mix"),
+        ({"mix": {}}, "invalid mix"),
+        ({"mix": {"get": 0.0}}, "invalid mix"),
         ({"sizes": ((9, 8, 1.0),)}, "sizes"),
         ({"sizes": ()}, "sizes"),
         ({"phases": (RUN, FILL)}, "phases"),
