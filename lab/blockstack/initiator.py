@@ -36,7 +36,7 @@ class Connecting:
 
     @property
     def noticed_s(self) -> float:
-        """The longest time to notice a dead gateway: keep-alives are sent every half of keep_alive_s."""
+        """The longest time to notice a dead gateway: it sends a keep-alive every half of keep_alive_s."""
         return 1.5 * self.keep_alive_s
 
 
