@@ -112,7 +112,7 @@ def write(out: Output, job: Job, output: Path | None) -> None:
         with target.open("x") as sink:
             sink.write(job_to_toml(job))
     except FileExistsError:
-        raise SpecError(f"{target} exists already", "nothing was written", "name another with -o") from None
+        raise SpecError(f"{target} already exists", "nothing was written", "name another with -o") from None
     except OSError as error:
         raise unwritable(target, error) from error
     for line in job.notes:

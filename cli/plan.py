@@ -31,24 +31,25 @@ def show(out: Output, request: Request, lanes: int, *, elsewhere: bool = False) 
     rows = [
         [
             each.scenario,
-            str(each.cluster),
+            str(each.cluster or ""),
             str(each.nodes) if each.nodes else "",
             f"{each.memory_bytes / GIB:.1f} GiB" if each.memory_bytes else "",
             each.skipped or _time(each),
         ]
         for each in planned
     ]
-    most, needed = memory_of(planned, lanes or 1), f"the largest needs about {memory_of(planned, 1) / GIB:.1f} GiB"
-    if lanes > 1:
+    most, largest = memory_of(planned, lanes or 1), memory_of(planned, 1)
+    needed = f"; the largest needs about {largest / GIB:.1f} GiB" if largest else ""
+    if lanes > 1 and largest:
         needed += f", {lanes} at the same time up to {most / GIB:.1f} GiB"
     unknown = f"; time unknown for {len(running) - len(timed)}" if len(timed) < len(running) else ""
     last = "last time, or by their load now" if any(each.load_s for each in running) else "last time"
-    clusters = len({each.cluster for each in running})
-    counted = f"{how_many(len(running), 'scenario')}, {how_many(clusters, 'cluster')}"
+    clusters = len({each.cluster for each in running} - {0})
+    counted = f"{how_many(len(running), 'scenario')}, {how_many(clusters, 'cluster') if clusters else 'no cluster'}"
     took = f"{len(timed)} of them took {seconds_text(sum(timed))} {last}{unknown}" if timed else "none was timed yet"
     summary = [
-        f"{counted}, {_way(lanes, elsewhere=elsewhere)}; {needed}",
-        f"{took}; raising the clusters takes more",
+        f"{counted}, {_way(lanes, elsewhere=elsewhere)}{needed}",
+        f"{took}; raising the clusters takes more" if clusters else took,
     ]
     scenarios = [asdict(each) for each in planned]
     value = {"scenarios": scenarios, "seconds": sum(timed), "lanes": lanes or None, "memory_bytes": most}

@@ -84,7 +84,7 @@ def init(
     if (SHIPPED / path.name).exists():
         raise SpecError(f"{name} ships with cephlab", "a copy of that name would hide it", "choose another name")
     if path.exists():
-        raise SpecError(f"{path} exists already", "nothing was written", "choose another name, or remove the file")
+        raise SpecError(f"{path} already exists", "nothing was written", "choose another name, or remove the file")
     path.parent.mkdir(parents=True, exist_ok=True)
     write_private(path, text.encode(), mode=0o644)
     out.note(f"the figures and their sources are still those of {like}: replace them with yours")

@@ -48,7 +48,7 @@ def init(
         with file.open("x") as sink:
             sink.write(spec_to_toml(spec))
     except FileExistsError:
-        raise SpecError(f"{file} exists already", "nothing was written", "name another file, or remove it") from None
+        raise SpecError(f"{file} already exists", "nothing was written", "name another file, or remove it") from None
     except OSError as error:
         raise unwritable(file, error) from error
     out.note(f"look at it with: cephlab up --spec {file} --dry-run")

@@ -103,5 +103,5 @@ def read(path: Path) -> Tuning:
     """Read a tuning file; SpecError names file, key, got and wanted."""
     file = load_model(path, _TuningFile, what="a tuning", hint="see docs/tuning.md for the keys")
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", path.stem):
-        raise SpecError(f"{path.stem!r} cannot name a tuning", "wanted: a-z, 0-9 and -", "rename the file")
+        raise SpecError(f"{path.stem!r} is not a valid name for a tuning", "wanted: a-z, 0-9 and -", "rename the file")
     return Tuning(path.stem, file.title, file.paper, tuple(setting.frozen() for setting in file.settings))

@@ -167,7 +167,9 @@ def own_copy(source: Path, name: str) -> str:
     try:
         TypeAdapter(Name).validate_python(name)
     except ValidationError:
-        raise SpecError(f"{name!r} cannot name a profile", "wanted: a-z, 0-9 and -", "choose another name") from None
+        raise SpecError(
+            f"{name!r} is not a valid name for a profile", "wanted: a-z, 0-9 and -", "choose another name"
+        ) from None
     return re.sub(r"^name\s*=.*$", f"name = {_text(name)}", source.read_text(), count=1, flags=re.MULTILINE)
 
 

@@ -22,7 +22,8 @@ _SHOWN_BELOW = 3.0
 
 _ALL = "all"
 _MODE = 0o644
-_SAYS_NOTHING = "it was interrupted"
+INTERRUPTED = "it was interrupted"
+"""The cause of a scenario that was interrupted. Such an attempt says nothing about it."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def run_of(archive: Archive) -> KeptRun:
     host = manifest["host"]
     taken = manifest.get("taken", ())  # from the run that this one resumed, which counts separately
     own = [record for record in archive.records if record.scenario not in taken]
-    counting = [r for r in own if r.ending is not Ending.SKIP and _SAYS_NOTHING not in r.reason]
+    counting = [r for r in own if r.ending is not Ending.SKIP and INTERRUPTED not in r.reason]
     return KeptRun(
         name=f"{manifest['started']} seed {manifest['seed']} {host['arch']}",
         commit=commit,

@@ -122,7 +122,7 @@ class Cache:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            progress("waiting for another cephlab that builds the same image")
+            progress("waiting for another cephlab process, which builds the same image")
             lock.acquire(poll_interval=_LOCK_POLL_S)
         try:
             yield
@@ -192,7 +192,9 @@ def _sweep(folder: Path) -> None:
         what=f"the end of the processes that a killed build left in {folder}",
         timeout_s=_ORPHAN_TIMEOUT_S,
         interval_s=0.02,
-        timed_out=lambda what, seconds, last: LabBroken(f"{what} did not come within {seconds:g} s", f"pids: {last}"),
+        timed_out=lambda what, seconds, last: LabBroken(
+            f"{what} was not reached within {seconds:g} s", f"pids: {last}"
+        ),
     )
     remove_tree(folder)
 

@@ -114,6 +114,6 @@ def _obstacle(candidate: Provider, spec: ClusterSpec, needed: frozenset[Capabili
     wanted = f"{', '.join(page_sizes)}; " if Capability.PAGE_SIZE in lacking and page_sizes else ""
     return Unavailable(
         f"the {candidate.name} provider has no {', '.join(lacking)}",
-        f"{wanted}it can: {', '.join(sorted(candidate.capabilities())) or 'nothing beyond the basics'}",
+        f"{wanted}it can: {', '.join(sorted(candidate.capabilities())) or 'no extra capabilities'}",
         "choose another --lab, or leave it at auto",
     )

@@ -220,7 +220,7 @@ def spelt_out(services: Sequence[str]) -> tuple[str, ...]:
             raise Misfit(
                 f"{text!r} is not a valid count of daemons",
                 f"got {count!r}, wanted: 1 to {len(ascii_lowercase)}",
-                "write KIND:2 for two of a kind",
+                "write KIND:2 for two daemons of a kind",
                 key="nodes.*.services",
             )
         letters = ascii_lowercase[: int(count)] if colon else ""

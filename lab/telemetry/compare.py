@@ -128,30 +128,33 @@ def _compare_operation(operation: Operation, before: Measurement | None, after: 
         side = "the first" if before is None else "the second"
         words = f"{operation_text(operation)}: {side} side did not measure it"
         return Compared(operation, (), Verdict(Outcome.INCONCLUSIVE, words))
-    why_not = incomparable(before, after)
+    why_not = _not_judged(before, after)
     changes = tuple(_changes(before, after, judged=why_not is None))
     return Compared(operation, changes, _verdict(operation, changes, why_not))
 
 
-def incomparable(before: Measurement, after: Measurement) -> str | None:
-    """Why a difference would say nothing about Ceph, or None."""
+def _not_judged(before: Measurement, after: Measurement) -> Verdict | None:
+    """The verdict where a difference would say nothing about Ceph, else None.
+
+    Two architectures differ by nature, so they are only shown, and pass.
+    """
     old, new = before.demand, after.demand
     if old.arch is not new.arch:
-        return f"{old.arch} compared with {new.arch}: shown, not judged"
+        return Verdict(Outcome.PASS, f"{old.arch} compared with {new.arch}: shown, not judged")
     if old.emulated or new.emulated:
-        return "the processors or the kernel are emulated: CPU time says nothing about Ceph"
+        why = "the processors or the kernel are emulated: CPU time says nothing about Ceph"
+        return Verdict(Outcome.INCONCLUSIVE, why)
     for key, named in (("cpu", "CPU"), ("provider", "provider"), ("disks", "disks")):
         left, right = before.conditions.get(key), after.conditions.get(key)
         if left != right:
-            return f"measured on another {named}: {left} and {right}"
+            return Verdict(Outcome.INCONCLUSIVE, f"measured on another {named}: {left} and {right}")
     return None
 
 
-def _verdict(operation: Operation, changes: Sequence[CostChange], why_not: str | None) -> Verdict:
+def _verdict(operation: Operation, changes: Sequence[CostChange], why_not: Verdict | None) -> Verdict:
     name = operation_text(operation)
     if why_not is not None:
-        outcome = Outcome.PASS if "not judged" in why_not else Outcome.INCONCLUSIVE
-        return Verdict(outcome, f"{name}: {why_not}", tuple(change.line for change in changes))
+        return Verdict(why_not.outcome, f"{name}: {why_not.reason}", tuple(change.line for change in changes))
     if not changes:
         return Verdict(Outcome.INCONCLUSIVE, f"{name}: none of its costs has two batches on both sides")
     judged = [change for change in changes if change.outcome is not None]

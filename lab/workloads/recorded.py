@@ -78,7 +78,8 @@ class Load:
             )
         if min(self.sizes) < 256 or not 0 <= self.read_share < 1:
             raise SpecError(
-                f"load {self.name}: sizes {self.sizes}, read_share {self.read_share}", "wanted: 256 or more; 0 to 1"
+                f"load {self.name}: sizes {self.sizes}, read_share {self.read_share}",
+                "wanted: sizes of at least 256; read_share from 0 to below 1",
             )
 
     @property

@@ -52,9 +52,13 @@ def spent(pid: int, *, proc: Path = PROC) -> QemuSpent:
                 if task.name == str(pid):
                     main = kind
     except (OSError, IndexError) as error:
-        raise LabBroken(f"the CPU time of process {pid} cannot be read", str(error), "has it ended?") from error
+        raise LabBroken(
+            f"the CPU time of process {pid} cannot be read", str(error), "check whether it has ended"
+        ) from error
     if not main:
-        raise LabBroken(f"the CPU time of process {pid} cannot be read", "it has no main thread", "has it ended?")
+        raise LabBroken(
+            f"the CPU time of process {pid} cannot be read", "it has no main thread", "check whether it has ended"
+        )
     return QemuSpent(dict(threads), main)
 
 

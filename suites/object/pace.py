@@ -126,7 +126,7 @@ def pair(cluster: Cluster) -> Iterator[dict[str, Gateway]]:
         clock.wait(
             lambda: RGW.missing(cluster.client, daemon.host, daemon.id),
             lambda missing: not missing,
-            what=f"an answer of {daemon.name}",
+            what=f"an answer from {daemon.name}",
             timeout_s=START_S * cluster.patience,
             interval_s=0.3,
         )

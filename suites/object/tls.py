@@ -29,15 +29,15 @@ def run(stage: Stage) -> None:
     door, front = gateways(cluster)[host_arch()], balancer(cluster)
     loaded(stage, "the filling", near(cluster), [door], load)
     for where in (door, front):
-        spent: dict[bool, list[float]] = {False: [], True: []}
+        costs: dict[bool, list[float]] = {False: [], True: []}
         for _ in range(ROUNDS):
-            for tls, values in spent.items():
+            for tls, values in costs.items():
                 values.append(cpu_s(stage, where, load, tls=tls))
         name = where.daemon.kind
-        for tls, values in spent.items():
+        for tls, values in costs.items():
             words = f"CPU of {name} for a GET of {SIZE_BYTES} bytes, {'TLS' if tls else 'plain'}"
             stage.recorder.figure(words, sum(values) / ROUNDS, "s", RECORDED)
-        change = ratio_of_means(spent[True], spent[False])
+        change = ratio_of_means(costs[True], costs[False])
         stage.recorder.figure(
             f"CPU of {name} with TLS / without",
             change.mean,

@@ -90,7 +90,7 @@ def started(cluster: Cluster, zone: Zone, keys: Mapping[str, str]) -> Zone:
     clock.wait(
         lambda: RGW.missing(cluster.client, daemon.host, daemon.id),
         lambda missing: not missing,
-        what=f"an answer of {daemon.name} in zone {zone.name}",
+        what=f"an answer from {daemon.name} in zone {zone.name}",
         timeout_s=START_S * cluster.patience,
         interval_s=0.5,
     )

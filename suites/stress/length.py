@@ -40,7 +40,7 @@ def length_of(seconds: float) -> Length:
 
 
 def minutes(tier: Tier, text: str | None = None) -> float:
-    """The length of a run; SpecError where the environment variable is no length. text: used instead of it."""
+    """The length of a run; SpecError where the environment variable is not a length. text: used instead of it."""
     text = os.environ.get(MINUTES_VARIABLE) if text is None else text
     if text is None:
         return MINUTES[tier]

@@ -53,7 +53,7 @@ class Kind:
         }
 
 
-SHARED = "others share the machine: noted, not judged"
+SHARED = "others share the machine: recorded, not judged"
 
 
 def _held_everywhere(unit: str, per_hour: float, over_run: float, *, steps: bool = False) -> Kind:

@@ -303,7 +303,7 @@ def test_a_spec_file_is_written_once_and_raises_what_was_asked_for(world: World,
     assert [(node["mon"], node["disks"][0]["size_bytes"]) for node in spec["nodes"]] == [(True, 10 * GIB)] * 3
     again = CliRunner().invoke(app, asked, obj=world)
     assert again.exit_code == 2
-    assert "exists already" in again.stderr
+    assert "already exists" in again.stderr
 
 
 def test_the_default_is_a_mixed_cluster_where_the_other_architecture_runs() -> None:

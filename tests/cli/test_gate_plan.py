@@ -80,6 +80,16 @@ def test_an_archive_in_which_nothing_failed_is_named(world: World, tmp_path: Pat
     assert "all its scenarios passed or were skipped: 1" in done.stderr
 
 
+def test_a_plan_without_clusters_counts_none(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "cephlab.fixtures.plan.plan", lambda _request: [PlannedScenario("profile.a", "a goal", 0, 0, 0)]
+    )
+    said = gate(world, "--plan", "-j", "1").stdout
+    assert "1 scenario, no cluster, one by one\n" in said
+    assert "GiB" not in said
+    assert "raising the clusters" not in said
+
+
 def test_names_of_scenarios_are_not_folded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cephlab.cli.output._WIDE", 60)
     for manner in ("--plan", "--list"):

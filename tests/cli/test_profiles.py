@@ -33,14 +33,14 @@ def test_a_copy_has_the_figures_and_their_sources(world: World) -> None:
     assert copied.nodes == theirs.nodes
     again = call(world, "profile", "init", "mine")
     assert again.exit_code == 2
-    assert "exists already" in again.stderr
+    assert "already exists" in again.stderr
 
 
 @pytest.mark.parametrize("name", ["Mine", "a b", "../x", ""])
 def test_a_name_that_names_no_profile_is_refused(world: World, name: str) -> None:
     result = call(world, "profile", "init", name)
     assert result.exit_code == 2
-    assert "cannot name a profile" in result.stderr
+    assert "is not a valid name for a profile" in result.stderr
     assert list(world.home.profiles.glob("**/*")) == []
 
 

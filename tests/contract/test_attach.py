@@ -181,7 +181,7 @@ def test_a_pool_that_exists_cannot_be_on_the_list(stands: Standing, home: Home) 
     pools.create(stands.cluster, "standing")
     try:
         theirs = attached(stands, home, pools=frozenset({"standing"}))
-        with pytest.raises(SpecError, match="'standing', which exists already"), theirs:
+        with pytest.raises(SpecError, match="'standing', which already exists"), theirs:
             pytest.fail("it was attached")
         nobody = attached(stands, home, daemons=frozenset({"osd.77"}))
         with pytest.raises(SpecError, match=r"osd\.77"), nobody:

@@ -127,7 +127,7 @@ def test_an_import_writes_a_job_once(tmp_path: Path) -> None:
     assert load_job(target).name == "altra-10m-puts"
     again = CliRunner().invoke(app, called, obj=world(tmp_path))
     assert again.exit_code == SpecError.exit_code
-    assert "exists already" in again.output
+    assert "already exists" in again.output
 
 
 @pytest.mark.slow

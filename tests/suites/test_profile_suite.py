@@ -26,6 +26,7 @@ from cephlab.lab.scenario.scenario import verdict_of
 from cephlab.tuning.profilefile import SHIPPED, load_hardware
 from tests.fake_raising import FakeRaiser
 
+ROOT = Path(__file__).resolve().parents[2]
 ALTRA = "ampere-altra-4n"
 # The model predicts 241 k ops/s: a tenth of what the first wants, three times what the second wants.
 WANTED = """
@@ -160,7 +161,21 @@ def test_a_plan_names_what_has_no_cluster(tmp_path: Path) -> None:
     request = Request(tmp_path / "a", tmp_path / "home", suites=("profile",), profile=str(profile_with(tmp_path)))
     planned = plan(request)
     assert len(planned) > 1
-    assert {(each.nodes, each.memory_bytes, each.skipped) for each in planned} == {(0, 0, None)}
+    assert {(each.cluster, each.nodes, each.memory_bytes, each.skipped) for each in planned} == {(0, 0, 0, None)}
+
+
+@pytest.mark.slow
+def test_the_page_on_requirements_shows_what_a_gate_prints(tmp_path: Path) -> None:
+    example = (ROOT / "examples/storage-3n.toml").read_text()
+    raised = tmp_path / "storage-3n.toml"
+    raised.write_text(example.replace('at_least = "60000 ops/s"', 'at_least = "700000 ops/s"'))
+    request = Request(tmp_path / "a", tmp_path / "home", suites=("profile",), profile=str(raised))
+    printed = {line.strip() for line in requirement_lines(run_gate(request, FakeRaiser()).archive)}
+    page = (ROOT / "docs/requirements.md").read_text()
+    shown = page.partition("This is the example with")[2].partition("\nIncreasing")[0].splitlines()
+    quoted = [line.strip() for line in shown if line.startswith("    ")]
+    assert len(quoted) == 6
+    assert [line for line in quoted if line not in printed] == []
 
 
 @pytest.mark.slow

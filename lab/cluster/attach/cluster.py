@@ -199,7 +199,7 @@ def refuse_misfit(permit: Permit, census: Census, inventory: Inventory) -> None:
     """SpecError if the list names a pool that exists, or a daemon that does not exist or would not be restored."""
     daemons = {daemon.name for daemon in census.daemons}
     wrong = [
-        f"pools: got {name!r}, which exists already; wanted: names that are free"
+        f"pools: got {name!r}, which already exists; wanted: names that are free"
         for name in sorted(permit.pools & census.pools)
     ]
     wrong += [

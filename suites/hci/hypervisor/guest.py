@@ -167,4 +167,4 @@ def _channel(host: Host, order: GuestOrder, socket: PurePosixPath, *more: str) -
 
 def not_in_time(what: str, seconds: float, _last: object) -> LabBroken:
     """The error when something does not come in time, which says nothing about Ceph."""
-    return LabBroken(f"{what} did not come within {seconds:g} s")
+    return LabBroken(f"{what} was not reached within {seconds:g} s")

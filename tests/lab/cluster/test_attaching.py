@@ -145,7 +145,7 @@ def test_the_cluster_is_asked_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("permit", "named"),
     [
-        (Permit(pools=frozenset({"theirs"})), "'theirs', which exists already"),
+        (Permit(pools=frozenset({"theirs"})), "'theirs', which already exists"),
         (Permit(daemons=frozenset({"osd.9"})), "got 'osd.9', wanted: one of"),
         (Permit(daemons=frozenset({"osd.1"})), "'osd.1', whose weight or primary affinity is not 1"),
     ],

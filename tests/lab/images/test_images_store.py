@@ -215,7 +215,7 @@ def test_threads_that_want_the_same_image_build_it_once(tmp_path: Path) -> None:
         second = pool.submit(make_store(tmp_path, tools).get, "reef", NATIVE, progress=second_line)
         assert first.result(30) == second.result(30)
     assert tools.count("unpack") == 1
-    assert "waiting for another cephlab" in lines[0]
+    assert "waiting for another cephlab process" in lines[0]
 
 
 BUILDER = """
