@@ -1,8 +1,8 @@
-"""MkDocs hook: what a page says of commands and of files' keys is made from the code when the site is built.
+"""MkDocs hook: generates the sections about commands and keys of files from the code when the site is built.
 
-A line `<!-- keys: MODULE:CLASS TITLE -->` of a page becomes a table of the keys, and one for each table inside it.
-What a key takes is told by the model itself: its type, its bounds, and what it says to a value that does not fit.
-A line `<!-- commands: MODULE:APP -->` becomes what typer says of each command.
+A line `<!-- keys: MODULE:CLASS TITLE -->` in a page becomes a table of the keys, and one for each table inside it.
+The values of a key come from the model: its type, its bounds, and its error message for an invalid value.
+A line `<!-- commands: MODULE:APP -->` becomes typer's documentation of each command.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from typer.cli import get_docs_for_click
 PLACE = re.compile(r"^<!-- keys: (?P<module>[\w.]+):(?P<name>\w+) (?P<title>.+?) -->$", re.MULTILINE)
 COMMANDS = re.compile(r"^<!-- commands: (?P<module>[\w.]+):(?P<name>\w+) -->$", re.MULTILINE)
 PROBE = "\0"
-"""A text that no key takes."""
+"""A text that no key accepts."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """One key of a table. default: as written in the file, None where the key has to be given."""
+    """One key of a table. default: as written in the file, None if the key is required."""
 
     name: str
     hint: Any
@@ -40,13 +40,13 @@ class Key:
 
 
 def on_page_markdown(markdown: str, **_kwargs: Any) -> str:
-    """Put the tables in; called by MkDocs for each page."""
+    """Insert the tables; MkDocs calls this for each page."""
     markdown = PLACE.sub(lambda match: tables(match["module"], match["name"], match["title"]), markdown)
     return COMMANDS.sub(lambda match: commands(match["module"], match["name"]), markdown)
 
 
 def commands(module: str, name: str) -> str:
-    """Each command with its arguments and options, in typer's own words; without the heading of the whole."""
+    """Typer's documentation of each command, with arguments and options, without the heading of the whole program."""
     command = typer.main.get_command(getattr(importlib.import_module(module), name))
     text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="cephlab")
     return html.unescape(text[text.index("\n## ") + 1 :])
@@ -65,7 +65,7 @@ def tables(module: str, name: str, title: str) -> str:
             waiting += [(f"`{path}`", kind) for path, kind in below(where, key.name, inner_table(key.hint), key.hint)]
     lines: list[str] = []
     for cls, places in titles.items():
-        lines += ["", f"**{', '.join(places)}**", "", "| key | takes | when left out |", "|---|---|---|"]
+        lines += ["", f"**{', '.join(places)}**", "", "| key | value | default |", "|---|---|---|"]
         for key in keys(cls):
             left_out = "**required**" if key.default is None else key.default
             lines.append(f"| `{key.name}` | {escaped(takes(key.hint))} | {escaped(left_out)} |")
@@ -95,7 +95,7 @@ def keys(cls: Any) -> Iterator[Key]:
 
 
 def default_of(field: FieldInfo) -> str | None:
-    """What holds when a key is left out; None when it has to be there."""
+    """The value that applies if a key is left out; None if the key is required."""
     if field.is_required():
         return None
     value = field.get_default(call_default_factory=True)
@@ -103,7 +103,7 @@ def default_of(field: FieldInfo) -> str | None:
 
 
 def written(value: object) -> str:
-    """A default as a file would have it; nothing for none and for what is empty."""
+    """A default as written in a file; an empty text for None and for empty values."""
     if isinstance(value, Enum):
         value = value.value
     if (
@@ -118,7 +118,7 @@ def written(value: object) -> str:
 
 
 def bare(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """A hint without None beside it and without Annotated; and what Annotated said."""
+    """A hint without an optional None and without Annotated; and the metadata from Annotated."""
     said: tuple[Any, ...] = ()
     while True:
         if typing.get_origin(hint) is Annotated:
@@ -139,7 +139,7 @@ def is_list(hint: Any) -> bool:
 
 
 def of_kinds(hint: Any) -> bool:
-    """Whether a key takes one of several tables; a page shows each of them by a line of its own."""
+    """Whether a key takes one of several tables; a page shows each of them with a separate line."""
     kinds = [bare(kind)[0] for kind in typing.get_args(bare(hint)[0])]
     return bool(kinds) and all(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in kinds)
 
@@ -164,7 +164,7 @@ def inner_table(hint: Any) -> Any:
 
 
 def probed(said: Any) -> bool:
-    """Whether this part of an annotation is a function of the model's own, which only a wrong value makes speak."""
+    """Whether this part of an annotation is a validator, whose rule only shows in the error for an invalid value."""
     return type(said).__name__ in ("AfterValidator", "BeforeValidator")
 
 
@@ -209,7 +209,7 @@ def scalar(kind: Any, said: tuple[Any, ...]) -> str:
 
 
 def complaint(hint: Any) -> str:
-    """What the model says is wanted, to a value that does not fit."""
+    """The wanted value, from the error of the model for an invalid one."""
     reader: TypeAdapter[Any] = TypeAdapter(hint)
     said = []
     for wrong in (PROBE, {"value": PROBE, "source": "here"}):
@@ -219,7 +219,7 @@ def complaint(hint: Any) -> str:
             said.append(error.errors()[0]["msg"])
     own = [words.removeprefix("Value error, ") for words in said if words.startswith("Value error, ")]
     if not own:
-        raise ValueError(f"{hint} says nothing of what it takes: {said}")
+        raise ValueError(f"{hint} does not say which values it takes: {said}")
     return own[-1].removeprefix("wanted: ").replace(repr(PROBE), "").strip()
 
 
