@@ -48,9 +48,7 @@ def shown_keys(title: str, table: str) -> set[str]:
 def test_every_place_for_keys_becomes_a_table() -> None:
     text = page("reference/files.md")
     assert "<!-- keys:" not in text
-    assert text.count("| key | value | default |") > len(
-        hooks.PLACE.findall((DOCS / "reference/files.md").read_text())
-    )
+    assert text.count("| key | value | default |") > len(hooks.PLACE.findall((DOCS / "reference/files.md").read_text()))
 
 
 @pytest.mark.slow
