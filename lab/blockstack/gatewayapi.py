@@ -217,7 +217,7 @@ class GatewayApi:
     def _channel(self) -> Any:
         import grpc
 
-        # A web proxy does not reach gateways.
+        # Gateways are not reached through a web proxy.
         options = [("grpc.enable_http_proxy", 0)]
         if self.certificates is None:
             return grpc.insecure_channel(self.address, options)

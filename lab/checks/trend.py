@@ -59,7 +59,7 @@ class Trend:
 
 
 def trend(at_h: Sequence[float], values: Sequence[float], confidence: float = CONFIDENCE) -> Trend:
-    """The slope of a series. at_h: hours, rising; values: one for each hour in at_h.
+    """The slope of a series. at_h: hours, rising; values: one for each entry of at_h.
 
     It is the median of the slopes between every two samples with no step between them, weighted by their distance
     (Jaeckel, Annals of Mathematical Statistics 43 (1972); unweighted it is that of Sen, JASA 63 (1968)). The interval

@@ -21,7 +21,7 @@ class Partition(Fault):
     """Two sets of nodes no longer reach each other; one_way: only what `away` sends is lost.
 
     Nodes in neither set reach both. Packets are dropped silently, as by a failing switch, so Ceph notices only through
-    timeouts. The sign is complete only when the side with the quorum has marked the OSDs of the other side down.
+    timeouts. The fault counts as proved only when the side with the quorum has marked the OSDs of the other side down.
     """
 
     name: ClassVar[str] = "partition"

@@ -60,7 +60,7 @@ class SlowDisk(OneNode):
 
 @dataclass(frozen=True)
 class MemorySqueeze(OneNode):
-    """A node has only little more memory than its daemons use, and a greedy program takes the rest.
+    """A node has little more memory than its daemons use, and a greedy program takes the rest.
 
     The kernel kills that program first. spare_bytes: memory left beyond what is in use.
     """

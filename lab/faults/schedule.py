@@ -84,7 +84,7 @@ def thrash(
     least: int = 0,
     pace: Pace | None = None,
 ) -> int:
-    """Carry out steps until `seconds` have passed, and at least `least`, as emulated steps are long; returns how many.
+    """Carry out steps until `seconds` have passed; returns how many. At least `least`, because emulated steps are long.
 
     NotReached if the PGs are not all clean within the pace's time after a step: the cluster did not recover.
     """

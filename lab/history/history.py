@@ -231,7 +231,8 @@ def load_events(path: Path) -> tuple[Event, ...]:
             raw = json.loads(line)
             events.append(Event(raw["scenario"], float(raw["at_s"]), raw["kind"], current(raw["kind"], raw["data"])))
         except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise SpecError(f"{path}:{number} is not an event", str(error), "was the file edited?") from error
+            what = f"{path}:{number} is not an event"
+            raise SpecError(what, str(error), "check whether the file was edited") from error
     return tuple(events)
 
 

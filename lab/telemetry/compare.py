@@ -21,7 +21,7 @@ ALONE = 1 - (1 - CONFIDENCE) / 10
 100 comparisons."""
 
 EARLY = 0.999
-"""Confidence before the last start: so high that judging often hardly adds false alarms."""
+"""Confidence before the last start: so high that judging repeatedly adds almost no false alarms."""
 
 LEAST_SHARE = 0.05
 """Roles with less of the CPU than this are shown but not judged: their percents are noise."""

@@ -21,7 +21,8 @@ GAP_S = 30.0
 STUCK = 10
 """This many equal readings in a row mean that the sensor is stuck: the watts of a machine always fluctuate."""
 JUMP = 5.0
-"""A reading this many times the mean of its neighbours (or smaller) is a sensor error: no server changes that fast."""
+"""A reading above or below the mean of its neighbours by more than this factor is a sensor error: no server does that
+within seconds."""
 
 
 class Source(StrEnum):

@@ -28,4 +28,5 @@ def validate(kind: str, value: Any, source: str) -> None:
     error = jsonschema.exceptions.best_match(validator.iter_errors(value))
     if error is not None:
         place = "/".join(str(part) for part in error.absolute_path) or "the whole value"
-        raise SpecError(f"{source} does not match its schema", f"{place}: {error.message}", "was the file edited?")
+        what, detail = f"{source} does not match its schema", f"{place}: {error.message}"
+        raise SpecError(what, detail, "check whether the file was edited")

@@ -64,7 +64,7 @@ def ssh_words(machine: Machine) -> list[str]:
 
 
 class SshConnection:
-    """Opened at its first use, and again after it was lost. It always ends with this process.
+    """Opened on first use, and again after it was lost. It always ends with this process.
 
     A later `prune` finds ssh by its environment (marks), and its folder among the temporary files by folder_prefix.
     """
