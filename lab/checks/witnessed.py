@@ -26,5 +26,5 @@ def witnesses(events: Sequence[Event]) -> Verdict:
     # Not `got < least`: that is false for NaN.
     missing = [line for line, data in zip(lines, seen, strict=True) if not data["got"] >= data["least"]]
     if missing:
-        return Verdict(Outcome.INCONCLUSIVE, f"the load was not real: {missing[0]}", tuple(missing))
+        return Verdict(Outcome.INCONCLUSIVE, f"the load or the fault was not real: {missing[0]}", tuple(missing))
     return Verdict(Outcome.PASS, how_many(len(seen), "witness of the load", "witnesses of the load"), lines)

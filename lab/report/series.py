@@ -37,7 +37,7 @@ class Plot:
 def record_series(
     recorder: Recorder, name: str, lines: Sequence[Line], *, axis: str, marks: Mapping[str, float], words: str = ""
 ) -> None:
-    """Record a series in the history. axis: the unit of x; marks: label -> place on it."""
+    """Record a series in the history. axis: what x counts, or its unit; marks: label -> place on it."""
     raw = [
         {"panel": line.panel, "label": line.label, "points": [list(point) for point in line.points]} for line in lines
     ]

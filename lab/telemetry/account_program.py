@@ -20,7 +20,7 @@ _ADDRESS_OF = 0x8915  # SIOCGIFADDR, netdevice(7)
 
 
 def clock_s(pid: int) -> float:
-    """CPU seconds of a process and all its threads, ended ones included, in ns (/proc/PID/stat: in steps of 10 ms).
+    """CPU seconds of a process and all its threads, ended ones included, to the nanosecond (/proc/PID/stat: to 10 ms).
 
     The clock of clock_getcpuclockid(3), numbered as in include/linux/posix-timers.h, make_process_cpuclock.
     """

@@ -26,9 +26,9 @@ _PRIVATE = 0o077
 class Bmc(TomlTable):
     """A management controller (BMC). node: of the cluster, or `machine` for the machine that several nodes share.
 
-    password_file: on this machine, readable by its owner only; a relative path starts at the folder of this file.
-    cipher_suite: of IPMI; default: that of ipmitool. chassis: Redfish Id; default: the only chassis that reports watts.
-    certificate: PEM file by which its TLS is trusted; default: the trusted certificates of this machine.
+    password_file: on this machine, readable by its owner only; relative to the folder of the file with this entry, as
+    is certificate. cipher_suite: of IPMI; default: that of ipmitool. chassis: Redfish Id; default: the only chassis
+    that reports watts. certificate: PEM file by which its TLS is trusted; default: those that this machine trusts.
     """
 
     node: str

@@ -271,7 +271,7 @@ def test_witnesses_are_told_and_those_that_are_missing_named() -> None:
     )
     missing = "faults: 0.5, at least 1 wanted"
     assert witnesses([witness(1), witness(0.5)]) == Verdict(
-        Outcome.INCONCLUSIVE, f"the load was not real: {missing}", (missing,)
+        Outcome.INCONCLUSIVE, f"the load or the fault was not real: {missing}", (missing,)
     )
     assert witnesses([]) == Verdict(Outcome.INCONCLUSIVE, "no witness shows that the load was real")
 
