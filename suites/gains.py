@@ -24,7 +24,7 @@ from cephlab.tuning.workload import Flow, Shape
 NO_CACHE = "none"
 """What the history calls a run without a cache."""
 BLOCK_BYTES = 4096
-"""Size of a database's request. Writes of InnoDB's log, and of its pages as the kernel merged them, measured 3.7 kB."""
+"""Size of a database's request. Measured: 3.7 kB for a write to InnoDB's log, and for pages that the kernel merged."""
 
 
 def of_tier(stage: Stage, shape: Shape, hits: float, here: Bound) -> Bound:
@@ -61,7 +61,7 @@ def of_mode(mode: DmCacheMode) -> OverCache:
 
 
 def of_database(stage: Stage, over: OverCache, threads: int, here: Bound) -> Bound:
-    """The limit of a database's gain from a cache, from this scenario's runs with and without it; with one replica.
+    """The limit of a database's gain from a cache, from this scenario's runs with and without it; for one data copy.
 
     A cache that keeps no writes must not gain more than its reads can give if all of them hit: with a higher gain, its
     writes cannot have waited for the slow disks.

@@ -26,7 +26,7 @@ DB_BYTES = 48 * MIB
 SLOW_BYTES = 1024 * MIB
 TRUSTED = 1.5
 """Factor by which the prediction may be off. RocksDB compacts a level once it exceeds its size, and the new files exist
-beside the ones they replace. The paper's figures are within 0.6 % of 8.8 billion, at sizes where neither matters."""
+next to the ones they replace. The paper's figures are within 0.6 % of 8.8 billion, at sizes where neither matters."""
 PROBES = 300
 """Objects of the first measurement, and of the second beyond it."""
 STEP = 150

@@ -39,7 +39,7 @@ class Atomics:
 
     @property
     def manner(self) -> str:
-        """`in line` without a fallback, `with a fall-back` chosen at run time, only `exclusives`, or `none`."""
+        """`in line` without a fall-back, `with a fall-back` chosen at run time, only `exclusives`, or `none`."""
         if self.lse:
             return "in line" if self.lse > 10 * self.exclusive else "with a fall-back"
         return "exclusives" if self.exclusive else "none"

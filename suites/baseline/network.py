@@ -136,7 +136,7 @@ def stream(cluster: Cluster, client: Host, server: Host, seconds: int, *, revers
         argv = ["iperf3", "--client", server.address, "--port", str(PORT), "--bind", client.address]
         argv += ["--time", str(seconds), "--json", *(["--reverse"] if reverse else [])]
         ran = client.run(argv, timeout_s=seconds + _START_S * cluster.patience, check=False)
-    return parse_flow(ran.stdout, f"from {client.name} to {server.name}")
+    return parse_flow(ran.stdout, f"between {client.name} and {server.name}")
 
 
 @contextmanager

@@ -47,7 +47,7 @@ ERASURE_ENCODE = Rating(lambda machine: machine.ec_encode, _mib)
 def speed(stage: Stage, host: Host, rating: Rating | None = None) -> Bound:
     """The bound of a speed on a host. rating: None for a speed that profiles do not have.
 
-    An emulated host, or a host without a profile, has no limit.
+    There is no limit for an emulated host, nor without a profile: other programs share the machine.
     """
     if host.emulated:
         return Bound(f"{host.name} is emulated, so its speed is not judged", basis=Basis.NOTED)

@@ -51,7 +51,7 @@ def run(stage: Stage, pattern: str) -> None:
 SCENARIOS = tuple(
     scenario_of_load(
         name=f"block.depth[op={pattern}]",
-        goal=f"A {pattern} workload gains from more requests in flight, and its rates and latencies are consistent.",
+        goal=f"A {pattern} workload gains from requests in flight up to a knee; rates and latencies are consistent.",
         method="Runs fio through librbd at one queue depth after another: 4 KiB, no cache.",
         run=partial(run, pattern=pattern),
         tier=tier,

@@ -70,7 +70,7 @@ def run(stage: Stage) -> None:
 
 
 def note_more(recorder: Recorder, mode: str, counts: Sequence[int], runs: Sequence[Sequence[BenchResult]]) -> None:
-    """Judge, with an interval, that all clients do more than one, on machines where clients do not share the OSDs'."""
+    """Judge, with an interval, that all clients do more than one. Only for client machines without OSDs."""
     if len(counts) < 2:
         return
     gain = ratio_of(summed(runs[-1])[0], summed(runs[0])[0])

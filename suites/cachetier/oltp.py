@@ -103,7 +103,7 @@ def leave(stage: Stage, layers: Layers) -> None:
 
 AMPLE_BYTES = GIB
 CROWDED_BYTES = 48 * MIB
-"""About half of the size of 160000 rows with InnoDB's files, in objects of 4 MiB. The paper has 512 MB for 8 GiB."""
+"""A little over half of 160000 rows with InnoDB's files, in objects of 4 MiB. The paper has 512 MB for 8 GiB."""
 CROWDED_RUNS = 3
 """How many times longer than other runs: a crowded tier commits few transactions per second."""
 CHECK_S = 300.0

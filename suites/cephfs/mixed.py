@@ -25,7 +25,7 @@ def power_cut(stage: Stage) -> None:
     no_errors(recorder, "clients wait for a cluster that is down")
     power = PowerCut.aim(layout_of(cluster), stage.rng)
     if power is None:
-        raise LabBroken("no machine has daemons", f"layout: {layout_of(cluster).nodes}")
+        raise LabBroken("no machine has a daemon", f"layout: {layout_of(cluster).nodes}")
     load = load_of(stage, "power", (cluster.client.host.name,))
     load.prepare()
     for _ in range(ROUNDS[stage.tier]):

@@ -106,7 +106,7 @@ SCENARIOS = (
     ),
     scenario_on_stand(
         name="dmcache.threads",
-        goal="At one thread, a database commits more on a writeback cache; the gain's end is recorded.",
+        goal="With one thread, a database commits more with a writeback cache; where the gain ends is recorded.",
         method="At each thread count, runs sysbench on MariaDB with a fresh cache and without one; takes the ratio.",
         run=sweep,
     ),

@@ -118,7 +118,7 @@ SCENARIOS = tuple(
     scenario_on_stand(
         name=f"dmcache.power-cut[{kind}]",
         goal=f"With a {kind} cache, a power cut during transactions loses no acknowledged one.",
-        method="Kills the client under sysbench while another machine keeps a ledger; cache_check; recovery; reads it.",
+        method="Kills the client under sysbench, with a ledger on another machine; checks cache, recovery and ledger.",
         run=partial(cut_power, kind=kind),
         check="witnessed",
         tier=Tier.QUICK if kind == DmCacheMode.WRITEBACK else Tier.FULL,

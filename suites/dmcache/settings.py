@@ -106,7 +106,7 @@ def note_rate(recorder: Recorder, what: str, values: list[float]) -> None:
 SCENARIOS = (
     scenario_on_stand(
         name="dmcache.block-size",
-        goal="At few threads small blocks of a cache commit more, at many threads large ones (32 KiB to 1 MiB).",
+        goal="With few threads, small cache blocks give more transactions; with many, large ones (32 KiB to 1 MiB).",
         method="Runs sysbench on MariaDB with a fresh cache of each block size, with one thread and with many.",
         run=block_sizes,
     ),

@@ -212,9 +212,8 @@ def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], 
         recorder.witness(f"operations of {name}", got=done[name], least=LEAST_OPERATIONS)
         cost = interval(costs[name])
         what = f"CPU of the machine for one operation, {name}"
-        recorder.figure(
-            what, cost.mean, "s", Bound("only of this machine", basis=Basis.NOTED), interval=(cost.low, cost.high)
-        )
+        bound = Bound("recorded only: it depends on the kind of machine", basis=Basis.NOTED)
+        recorder.figure(what, cost.mean, "s", bound, interval=(cost.low, cost.high))
     recorder.figure("CPU of the machine at rest", idle, "s/s", Bound("subtracted from the costs", basis=Basis.NOTED))
     sides = {name: interval(measured) for name, measured in rates.items()}
     claims.note_krbd(recorder, sides, writes=writes, why_not=why_not)

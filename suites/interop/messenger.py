@@ -26,7 +26,7 @@ CONFIG_S = 30.0
 SECURE = {"ms_cluster_mode": "secure", "ms_service_mode": "secure", "ms_client_mode": "secure"}
 COMPRESSED = {"ms_osd_compress_mode": "force", "ms_osd_compress_min_size": "1024"}
 COMPRESSIBLE_TO = 4
-"""Factor by which compression must shrink repeating content at least. Any algorithm shrinks it far more."""
+"""Least factor by which compression must shrink repeating content. Any algorithm shrinks it far more."""
 
 EXPECTED = {
     **DEAD_COUNT,

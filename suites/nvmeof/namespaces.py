@@ -23,7 +23,7 @@ def come_grow_go(stage: Stage) -> None:
     """Add a second namespace next to one under load, write to it, grow it, write to the new part, and remove it."""
     recorder, client = stage.recorder, stage.cluster.client
     no_errors(recorder, "a change of one namespace must not affect another")
-    recorder.limit("longest_gap_s", HELD.keep_alive_s, "s", "nothing fails: less than a keep-alive")
+    recorder.limit("longest_gap_s", HELD.keep_alive_s, "s", "nothing fails, so it is less than a keep-alive")
     with standing(stage, from_first(host_arch())) as stand:
         load = new_load(stage, stand)
         load.prepare()

@@ -76,7 +76,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Axis:
-    """What is varied, all else as in `Setting()`. of: its field; words: its name; gains: the first step must gain."""
+    """What is varied, all else as in `Setting()`. of: its field; words: its name; gains: if the first step must."""
 
     of: str
     words: str

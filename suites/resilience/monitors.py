@@ -304,7 +304,8 @@ def led_there(cluster: Cluster, pool: str, away: Sequence[str]) -> list[str]:
     names = (f"beyond.{number}" for number in range(TRIED))
     led = [name for name in names if pools.locate(cluster, pool, name)["acting_primary"] in osds][:OBJECTS]
     if len(led) < OBJECTS:
-        raise LabBroken(f"OSDs of {', '.join(away)} are primary of too few objects in {pool}", f"{len(led)} of {TRIED}")
+        detail = f"{len(led)} of {TRIED} names tried, wanted {OBJECTS}"
+        raise LabBroken(f"OSDs of {', '.join(away)} are primary of too few objects in {pool}", detail)
     return led
 
 

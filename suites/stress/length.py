@@ -31,7 +31,7 @@ class Length:
         return self.seconds / 3600
 
     def after(self, seconds: float) -> "Length":
-        """The rest after this many seconds: as many looks in a time as before, and enough of them to be judged."""
+        """The rest after this many seconds, with looks as frequent as before, and enough of them to be judged."""
         return Length(max(self.seconds - seconds, LEAST_LEFT * self.every_s), self.every_s)
 
 
@@ -49,5 +49,5 @@ def minutes(tier: Tier, text: str | None = None) -> float:
     except ValueError:
         length = 0.0
     if not 0 < length < float("inf"):
-        raise SpecError(f"{MINUTES_VARIABLE} is not a length", f"got {text!r}, wanted minutes above 0", "leave it out")
+        raise SpecError(f"{MINUTES_VARIABLE} is not a length", f"got {text!r}, wanted minutes above 0", "unset it")
     return length

@@ -173,7 +173,7 @@ EXPECTED = {
     r"mgr\.server reply reply \((11|16)\)": "The manager logs that an OSD may not stop yet.",
     r"mgr\[py\] Module \S+ has missing NOTIFY_TYPES member": "A starting manager loads such modules all the same.",
     r"mgr\[py\] Loading module \S+ in main interpreter": "Tentacle's manager logs this for each module at error level.",
-    r"read_superblock omap replica is missing": "Older OSDs keep one copy of the superblock, and newer OSDs add one.",
+    r"read_superblock omap replica is missing": "Older OSDs keep one copy of the superblock; newer OSDs add a second.",
 }
 
 
