@@ -35,7 +35,7 @@ that failed with it 10 s later. The rest is for peering and for the requests tha
 LEAST_AFTER = 10
 MACHINES, OSDS, GATEWAYS = "machines", "osds", "gateways-cut-off"
 LAST_GATEWAY = "g1"
-"""Of the other architecture."""
+"""Node of the gateway of the other architecture."""
 
 
 DARK = ArchiveTopology(mons=3, foreign_gateway=False)

@@ -36,7 +36,7 @@ PAPERS_FULL = 0.8
 MOST_COST = 1 / (1 - 0.298)
 """The paper's largest decline: 29.8 % fewer GETs, once metadata had spilled over."""
 MIX = {"get": 70.0, "put": 20.0, "list": 5.0, "delete": 5.0}
-"""Of the paper's mixed phase."""
+"""Operations of the paper's mixed phase, in percent."""
 PHASES = {"read": {"get": 1.0}, "write": {"put": 1.0}, "mixed": MIX}
 ROUNDS = 4
 """Rounds of each phase in each cycle, for an interval."""

@@ -19,7 +19,7 @@ from cephlab.lab.telemetry.counters import of_osds
 from cephlab.suites.object.stand import gateways
 
 EC_4_2 = PoolKind("ec42", 6, k=4, m=2)
-"""Of the ten-billion-object paper: as many shards as it has machines."""
+"""The erasure code of the ten-billion-object paper: as many shards as it has machines."""
 MACHINES = 6
 INDEX = PoolKind("index", 3)
 PGS = 8

@@ -22,7 +22,7 @@ INSTALL = (
 )
 """Static, because a guest has a different C library. Without --target, cargo's macros would be static and not build."""
 LIMIT_S = 600.0
-"""Before patience."""
+"""Time limit of the program, before patience."""
 SETTINGS = """
 [features]
 posix_fallocate = {}

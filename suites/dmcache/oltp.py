@@ -23,8 +23,8 @@ THREADS = 8
 WARM_S = 2
 """First seconds of each run, which do not count: the buffer pool and the cache are cold."""
 LEAST_TRANSACTIONS = 20
-"""In one run: with fewer, there is no load and the rate is noise. Measured with one thread and without a cache, on two
-cores that had other work: 47 to 196 in 10 s."""
+"""Least transactions of one run: with fewer, there is no load and the rate is noise. Measured with one thread, without a
+cache, on two cores that had other work: 47 to 196 in 10 s."""
 
 _LOOK_S = 1.0
 _END_S = 600.0

@@ -11,7 +11,7 @@ from cephlab.lab.workloads.fioverify import FioVerify, Witness
 
 LOAD_S = {Tier.QUICK: 5.0, Tier.FULL: 180.0}
 RATE_IOPS = 40
-"""Of each client. At this rate an emulated OSD on a shared machine has no slow operations."""
+"""Writes a second of each client. At this rate an emulated OSD on a shared machine has no slow operations."""
 IMAGE_BYTES = 64 << 20
 LEAST_PER_S = 1.0
 """Least blocks of each client per second. With fewer there was no real load."""

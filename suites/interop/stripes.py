@@ -68,7 +68,7 @@ LONG_FULL = (
 
 
 def run(stage: Stage, long: Long) -> None:
-    """Encode on both, compare all chunks, and let each restore the other's: the first chunks, and random chunks."""
+    """Encode on both, compare all chunks, let each restore the other's, once by all of the parity."""
     code = long.code
     data = stage.rng.randbytes(size_of(long, stage.rng))
     losses = [tuple(range(code.tolerated)), tuple(sorted(stage.rng.sample(code.chunks, code.tolerated)))]

@@ -29,9 +29,9 @@ BESIDE = "beside"
 KRBD, LIBRBD, NVMEOF = "krbd", "librbd", "nvmeof"
 LEAST_ROUNDS = 2
 BUDGET_S = 12.0
-"""Before patience."""
+"""Time for all rounds, before patience."""
 LONGEST_S = 36.0
-"""Before patience, if the machine is so busy that there are too few writes by BUDGET_S."""
+"""The same if the machine is so busy that there are too few writes by BUDGET_S."""
 NARROW = 0.05
 LEAST_OPERATIONS = 100
 _FOREVER_S = 3600

@@ -43,7 +43,7 @@ HEAD_S, LOOK_S = 3.0, 2.5
 _END_S = 60.0
 LEAST_ROUNDS, MOST_ROUNDS = 6, 16
 BUDGET_S = 30.0
-"""Before patience."""
+"""Time for all rounds, before patience."""
 NARROW = 0.1
 LEAST_OPERATIONS = 10
 LEAST_GAIN, LEAST_STEP, MOST_LAST = 1.2, 0.7, 1.3

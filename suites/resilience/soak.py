@@ -14,7 +14,7 @@ MINUTES_VARIABLE = "CEPHLAB_SOAK_MINUTES"
 MINUTES = {Tier.QUICK: 0.5, Tier.FULL: 10.0}
 LEAST_STEPS = 2
 DOMAINS_WITHOUT_SERVICE = 2
-"""Of three nodes. The majority is down, so that clients have to wait, but no acknowledged write may be lost."""
+"""Failed nodes, of three. The majority is down, so that clients have to wait, but no acknowledged write may be lost."""
 
 EXCEED = ("kill-daemon", "stop-daemon", "pause-daemon", "kill-together", "kill-node")
 """Kinds of fault for several domains at a time: they can be detected and healed without a working cluster."""
