@@ -23,7 +23,7 @@ THREADS = 8
 WARM_S = 2
 """First seconds of each run, which do not count: the buffer pool and the cache are cold."""
 LEAST_TRANSACTIONS = 20
-"""Least transactions of one run: with fewer, there is no load and the rate is noise. Measured with one thread, without a
+"""Least transactions of one run: with fewer, there is no load and the rate is noise. Measured with one thread and no
 cache, on two cores that had other work: 47 to 196 in 10 s."""
 
 _LOOK_S = 1.0

@@ -293,7 +293,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         run=partial(outages, losses=WIPED, wipe=True),
         tier=Tier.FULL,
         goal="A monitor that lost its store gets it back from a leader of the other architecture.",
-        method="Replaces a stopped monitor's store by an empty one and lets it synchronise fully, in both directions.",
+        method="Gives a stopped monitor an empty store and lets it synchronise fully, in both directions.",
     ),
     monitors_scenario(
         name="interop.monitors-lost-leader",

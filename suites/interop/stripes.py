@@ -102,7 +102,7 @@ def scenario(tier: Tier, long: Long) -> Scenario:
         name=f"interop.erasure-stripes[{long.label}]",
         goal=f"Both architectures encode {long.stripes} stripes in one process to the same chunks, and restore each "
         "other's lost chunks.",
-        method=f"Encodes the same bytes by {long.code.text} with chunks of {long.code.stripe_unit} bytes on both; each "
+        method=f"Encodes the same bytes with {long.code.text} in chunks of {long.code.stripe_unit} bytes on both; each "
         "decodes the other's chunks without the first ones, then without random ones.",
         run=partial(run, long=long),
         sees=tuple(f"losses that {arch} does not restore" for arch in Arch),

@@ -273,7 +273,7 @@ SCENARIOS = (
     Scenario(
         name="object.gateway-cut-off",
         goal="A balancer stops using a gateway that it cannot reach, and no request fails.",
-        method="Drops packets between it and the balancers under load until HAProxy sends it nothing, and for a while.",
+        method="Cuts a gateway off from balancers under load until HAProxy sends it nothing, and for a while longer.",
         run=gateway_cut_off,
         check="figures",
         tier=Tier.FULL,
