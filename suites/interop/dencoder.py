@@ -157,7 +157,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         name="interop.encoding-types",
         goal="Each architecture decodes every structure that Ceph stores or sends as the other encoded it.",
-        method="Encodes all instances of all types with ceph-dencoder on each, decodes on the other; compares the JSON.",
+        method="Encodes all instances of all types with ceph-dencoder on each, decodes on the other; compares JSON.",
         run=run,
         sees=tuple(f"instances that {arch} decodes differently" for arch in Arch),
     ),
