@@ -213,7 +213,7 @@ def rm(
 
 
 def matching(which: str, images: Sequence[Image]) -> list[Image]:
-    """Images of a release, or the one with that beginning of its key; SpecError unless exactly one key matches."""
+    """All images of a release, else the one image whose key begins with `which`; SpecError for none or several."""
     matches = [image for image in images if image.release == which]
     if matches:
         return matches

@@ -74,7 +74,7 @@ def track(
     suites = false_alarms(runs, quarantined)
     for alarms in suites:
         if alarms.above:
-            out.warn(f"{alarms.suite}: {alarms.alarms} of {alarms.sound} sound attempts not passed; limit {LIMIT:.0%}")
+            out.warn(f"{alarms.suite}: {alarms.alarms} of {alarms.sound} sound attempts did not pass; limit: {LIMIT:.0%}")
     rows = [{**asdict(rate), "rate": rate.rate, "quarantined": rate.scenario in quarantined} for rate in rates(runs)]
     value = {"runs": len(runs), "scenarios": rows, "wanted": [rate.scenario for rate in missing]}
     if output is not None:

@@ -170,8 +170,8 @@ def release_doubts(work: OperationWork, release: str) -> list[str]:
         sentences.append(f"{what} was never measured on {wanted} at this size: its costs are those of {work.release}.")
     if shape.k and (number_of(wanted) or 0) >= _FAST_CODES:
         sentences.append(
-            "allow_ec_optimizations was never measured, and none of the publications has a figure for it: this "
-            "predicts a pool without it."
+            "allow_ec_optimizations was never measured, and none of the publications has a figure for it: the "
+            "prediction is for a pool without it."
         )
     return sentences
 

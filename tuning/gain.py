@@ -100,17 +100,17 @@ def _interval(low: float, high: float, apart: float) -> DerivationStep:
 
 
 def on_cluster(demands: Sequence[Demand], profile: Profile, shape: Shape) -> Wait:
-    """The time of one operation under a load: with one in flight, how long it waits."""
+    """One operation's share of the time under a load, 1 / rate: with one in flight, how long it waits."""
     made = predict(demands, profile, shape)
     return Wait(1 / made.ops, made.trust.factor, _steps(made))
 
 
 def classes_of(profile: Profile) -> tuple[Profile, Profile]:
-    """(profile with its slowest kind of data disks only, with its fastest only); SpecError where it has one kind."""
+    """(profile with its slowest kind of data disks only, with its fastest only); SpecError without two kinds."""
     kinds = sorted({disks.kind for node in profile.nodes for disks in node.data_disks}, key=_SPEEDS.index)
     if len(kinds) < 2:
         got = f"data disks: {', '.join(kinds) or 'none'}"
-        raise SpecError(f"{profile.name} has only one kind of data disk", got, "wanted: two, for example hdd and nvme")
+        raise SpecError(f"{profile.name} does not have two kinds of data disks", got, "wanted: two, for example hdd and nvme")
     return _with(profile, kinds[0]), _with(profile, kinds[-1])
 
 

@@ -29,7 +29,7 @@ class Limit:
 def throughput_limit(made: Prediction, factor: float) -> Limit:
     """At least the predicted operations a second over `factor`: as a rule `made.trust.factor`."""
     low = made.ops / factor
-    why = f"{made.profile} should do {made.ops:,.0f}, limit: {made.bottleneck}; it may be off by {factor:.3g} times"
+    why = f"{made.profile} should do {made.ops:,.0f}, limit: {made.bottleneck}; the model is trusted to a factor of {factor:.3g}"
     derivation = _allowed(made.derivation, f"{made.ops:,.0f} / {factor:.3g}", f"at least {low:,.0f} ops/s")
     return Limit(f"throughput of {made.shape}", "ops/s", why, low=low, derivation=derivation)
 

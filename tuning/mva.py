@@ -12,7 +12,8 @@ DEMAND = "service demand D = visits x service time; an operation waits for all o
 FORK = "the longest of k equal waits takes up to 1 + 1/2 ... + 1/k of one (Nelson and Tantawi 1988)"
 
 EXACT_POPULATION = 200
-"""Operations in flight up to which the recursion is carried out. Beyond it Schweitzer's fixed point takes over."""
+"""Operations in flight up to which the recursion is carried out. Beyond it
+Schweitzer's fixed point is used, which takes no longer for more of them."""
 
 _HALVINGS = 54
 """Slightly more than the bits of a float's fraction."""

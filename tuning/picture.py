@@ -1,4 +1,4 @@
-"""The model beside its publications as a picture: predicted over published of each figure, by test bed, as SVG."""
+"""The model compared with publications as a picture: predicted over published for each figure, by test bed, as SVG."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ _LOW, _HIGH = 0.25, 6.0
 _TICKS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
 _DOT = 4.0
 _LANES = 5
-"""Dots of one row are spread over so many heights, in turn, so that equal ones do not cover each other."""
+"""Dots of one row are spread over this many heights, in turn, so that equal ones do not cover each other."""
 _LINE, _TEXT = 18.0, "#444"
 _TONES = ("#7a7a7a", "#1a7f4b", "#9a6700", "#8a3ba8", "#33698c", "#b3261e", "#0b8a8a", "#c2578a")
 

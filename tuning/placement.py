@@ -116,7 +116,7 @@ def doubts(profile: Profile, shape: Shape) -> list[str]:
         return []
     return [
         f"{shape.protection} on {how_many(hosts(profile), 'host')}: CRUSH's default rule puts each shard on a "
-        "different host and leaves such a pool's PGs undersized; this predicts OSDs as failure domain."
+        "different host and leaves such a pool's PGs undersized; the prediction assumes OSDs as failure domain."
     ]
 
 

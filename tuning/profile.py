@@ -157,7 +157,7 @@ class MachineClass:
 
     @property
     def weight(self) -> float:
-        """Bytes of one machine's data disks: CRUSH hands out data in this proportion."""
+        """Bytes of one machine's data disks: CRUSH distributes data in this proportion."""
         return sum(disks.count * disks.size.value for disks in self.data_disks)
 
 

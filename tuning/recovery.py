@@ -40,7 +40,7 @@ def recovery_time(
     data_bytes: on each of them; with an erasure code of k in shards, each of which is computed from k others. nodes:
     of the cluster, None: as in the profile, its classes in proportion. share: part of disks and network that recovery
     gets; clients have the rest. Each rate below is a bound and the lowest decides, taken for the class of nodes that
-    writes slowest and for the class that reads its part slowest.
+    takes data in slowest and for the class that reads and sends its part slowest.
     """
     whole = nodes or profile.node_count
     if nodes_lost >= whole:
@@ -91,7 +91,7 @@ def _slowest(rates: Iterable[_Rate]) -> dict[str, _Rate]:
 
 
 def _into(profile: Profile, lost: int, share: float, shards: int) -> dict[str, _Rate]:
-    """Rates at which the nodes that replace the lost ones write; the slowest class counts.
+    """Rates at which the nodes that replace the lost ones take data in; the slowest class counts.
 
     shards: how many an object is divided into. A backfill copies one object at a time, and each OSD gets one shard.
     """

@@ -35,7 +35,7 @@ class Scalability:
     error: float
 
     def throughput(self, clients: float) -> float:
-        """Operations a second of so many clients."""
+        """Operations a second with this many clients."""
         n = clients
         return self.rate * n / (1 + self.contention * (n - 1) + self.coherency * n * (n - 1))
 

@@ -40,9 +40,9 @@ def alone(profile: Profile, work: OperationWork) -> Alone:
     stages = {
         "client": _mean(_client_parts(profile, work)),
         "round trips": profile.rtt.value * (1 + bool(others) + shape.through_gateway + shape.reads_first),
-        "to or from the leader": _front_s(profile, work, loads),
+        "to or from the primary": _front_s(profile, work, loads),
         "between OSDs": _back_s(profile, work, loads) if others else 0.0,
-        "leader": _mean([(load.count * load.primary, _cpu_s(load.machine, work.primary)) for load in loads]),
+        "primary": _mean([(load.count * load.primary, _cpu_s(load.machine, work.primary)) for load in loads]),
         "shard": max(_shard_s(load.machine, work) for load in loads) if others else 0.0,
         "device": max(_device_s(load.machine, work) for load in loads),
     }

@@ -101,7 +101,7 @@ def test_a_profile_without_fast_disks_has_no_limit_and_says_so(tmp_path: Path) -
     stage = stage_on(tmp_path, HDD)
     bound = of_tier(stage, LOAD, 0.95, OF_THE_PAPER)
     assert (bound.judges, bound.basis) == (False, Basis.NOTED)
-    assert "no limit: mine has only one kind of data disk" in bound.why
+    assert "no limit: mine does not have two kinds of data disks" in bound.why
     assert outcome(stage, 0.5, bound) is Outcome.PASS
 
 

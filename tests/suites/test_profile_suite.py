@@ -234,7 +234,7 @@ def test_what_a_prediction_leaves_out_is_in_the_verdict_the_archive_the_page_and
     [record] = result.records
     assert record.ending is Ending.INCONCLUSIVE
     assert "limited by hosts: 4 for 11 shards; enough: altra: 4 machines -> 11 machines" in record.reason
-    said = "leaves such a pool's PGs undersized; this predicts OSDs as failure domain."
+    said = "leaves such a pool's PGs undersized; the prediction assumes OSDs as failure domain."
     archive = read_archive(result.archive)
     assert [verdict.now for verdict in judge(archive)] == [Ending.INCONCLUSIVE]
     [figure, *_] = [event.data for event in archive.of("profile.enough") if event.kind == "figure"]

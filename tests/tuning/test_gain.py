@@ -83,7 +83,7 @@ def test_the_fast_disks_may_be_on_other_machines() -> None:
 
 @pytest.mark.parametrize("disk", [(HDD,), (HDD, METADATA), (NVME,), ()])
 def test_a_profile_without_fast_disks_beside_slow_ones_is_refused(disk: tuple[Disks, ...]) -> None:
-    with pytest.raises(SpecError, match="has only one kind of data disk"):
+    with pytest.raises(SpecError, match="does not have two kinds of data disks"):
         gain.classes_of(profile(machine(disk=disk)))
 
 

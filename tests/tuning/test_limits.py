@@ -76,7 +76,7 @@ def test_limits_are_open_on_the_side_that_harms_nobody() -> None:
     assert at_least.low == pytest.approx(made.ops / 2)
     assert (at_least.high, at_least.unit) == (None, "ops/s")
     assert at_least.why.startswith("test should do ")
-    assert at_least.why.endswith("it may be off by 2 times")
+    assert at_least.why.endswith("the model is trusted to a factor of 2")
     assert at_least.derivation.lines()[-1].startswith("limit: ")
     assert at_most.high == pytest.approx(made.latency_s * 3)
     assert (at_most.low, at_most.unit) == (None, "s")

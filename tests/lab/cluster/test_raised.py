@@ -165,7 +165,7 @@ def test_a_daemon_of_another_architecture_than_its_machine_is_named(stand: Stand
     cluster = cast("FakeCluster", stand.raised.cluster)
     for arch, said in (
         ("x86_64", []),
-        ("aarch64", ["osd.0 reports that it runs as aarch64, on a machine with x86_64"]),
+        ("aarch64", ["osd.0 reports that it runs as aarch64, on an x86_64 machine"]),
     ):
         cluster.archs = {0: arch, 7: "riscv64"}
         assert stand.raised.aftermath(stand.raised.before(), (), settle=True)["strangers"] == said
