@@ -74,7 +74,8 @@ def track(
     suites = false_alarms(runs, quarantined)
     for alarms in suites:
         if alarms.above:
-            out.warn(f"{alarms.suite}: {alarms.alarms} of {alarms.sound} sound attempts did not pass; limit: {LIMIT:.0%}")
+            failed = f"{alarms.alarms} of {alarms.sound} sound attempts did not pass"
+            out.warn(f"{alarms.suite}: {failed}; the limit is {LIMIT:.0%}")
     rows = [{**asdict(rate), "rate": rate.rate, "quarantined": rate.scenario in quarantined} for rate in rates(runs)]
     value = {"runs": len(runs), "scenarios": rows, "wanted": [rate.scenario for rate in missing]}
     if output is not None:

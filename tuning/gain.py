@@ -110,7 +110,7 @@ def classes_of(profile: Profile) -> tuple[Profile, Profile]:
     kinds = sorted({disks.kind for node in profile.nodes for disks in node.data_disks}, key=_SPEEDS.index)
     if len(kinds) < 2:
         got = f"data disks: {', '.join(kinds) or 'none'}"
-        raise SpecError(f"{profile.name} does not have two kinds of data disks", got, "wanted: two, for example hdd and nvme")
+        raise SpecError(f"{profile.name} does not have two kinds of data disks", got, "wanted: two, e.g. hdd and nvme")
     return _with(profile, kinds[0]), _with(profile, kinds[-1])
 
 

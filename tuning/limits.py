@@ -29,7 +29,8 @@ class Limit:
 def throughput_limit(made: Prediction, factor: float) -> Limit:
     """At least the predicted operations a second over `factor`: as a rule `made.trust.factor`."""
     low = made.ops / factor
-    why = f"{made.profile} should do {made.ops:,.0f}, limit: {made.bottleneck}; the model is trusted to a factor of {factor:.3g}"
+    trusted = f"the model is trusted to a factor of {factor:.3g}"
+    why = f"{made.profile} should do {made.ops:,.0f}, limit: {made.bottleneck}; {trusted}"
     derivation = _allowed(made.derivation, f"{made.ops:,.0f} / {factor:.3g}", f"at least {low:,.0f} ops/s")
     return Limit(f"throughput of {made.shape}", "ops/s", why, low=low, derivation=derivation)
 
