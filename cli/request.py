@@ -175,7 +175,7 @@ def parse_disk_size(text: str) -> int:
         raise SpecError(
             f"--disk-size: {text} is too small for an OSD",
             f"wanted: {MIN_DISK_BYTES / GIB:g}GiB or more",
-            "disks are sparse: a large one takes no more room than its data",
+            "disks are sparse: a large one takes no more space than its data",
         )
     return size
 

@@ -169,7 +169,7 @@ def _doubts(chosen: Sequence[Demand], shape: Shape, block_bytes: int) -> tuple[s
         doubts.append(f"Extrapolated: {shape.operation} was measured at {span} B, not near {block_bytes} B.")
     names = sorted({demand.operation.name for demand in chosen} - {shape.operation})
     if names:
-        doubts.append(f"{shape.operation} was not measured at {block_bytes} B; {', '.join(names)} stands in for it.")
+        doubts.append(f"{shape.operation} was not measured at {block_bytes} B; {', '.join(names)} is used instead.")
     if shape.k and shape.stripe_unit != STRIPE_UNIT:
         doubts.append(
             f"A stripe unit of {shape.stripe_unit} B was never measured: shards and chunks have that size, and the "

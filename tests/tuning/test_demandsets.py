@@ -99,7 +99,7 @@ def test_kin_on_either_side_come_before_a_line_drawn_beyond() -> None:
     large = demand("write", 4 << 20, primary_s=1.0)
     between = work_for([*small, large], Shape("randwrite", 1 << 20, 1, 1))
     assert 65536 / 1e6 < between.primary.cpu < 1.0
-    assert between.doubts == ("randwrite was not measured at 1048576 B; write stands in for it.",)
+    assert between.doubts == ("randwrite was not measured at 1048576 B; write is used instead.",)
 
 
 def test_a_block_size_that_was_not_measured_is_between_those_of_kin(tmp_path: Path) -> None:

@@ -223,7 +223,7 @@ def test_a_sequential_demand_stands_in_for_a_random_one() -> None:
     work = work_for([demand("write", primary_s=0.001)], WRITE)
 
     assert work.primary.cpu == pytest.approx(0.001)
-    assert work.doubts == ("randwrite was not measured at 4096 B; write stands in for it.",)
+    assert work.doubts == ("randwrite was not measured at 4096 B; write is used instead.",)
 
 
 def test_a_block_far_from_the_measured_ones_is_said_to_be_extrapolated() -> None:
