@@ -24,6 +24,14 @@ def placeholder(option: TyperOption) -> str:
     return _WORDS.get(kind.annotation, str(option.name).replace("_", "-").upper())
 
 
+def shown_plainly(option: TyperOption) -> None:
+    """Give an option its placeholder, and add a default in words to its help. typer would show `[default: (reef)]`."""
+    if option.metavar is None:
+        option.metavar = placeholder(option)
+    if isinstance(option.show_default, str):
+        option.help, option.show_default = f"{(option.help or '').rstrip('.')}; default: {option.show_default}.", False
+
+
 def usage_word(argument: TyperArgument) -> str:
     """NAME if it is required, [NAME] if not, with dots if there may be several."""
     name = argument.metavar or str(argument.name).upper()
@@ -47,8 +55,8 @@ class Command(TyperCommand):
         """The parameters of typer, each with its placeholder."""
         params = super().get_params(ctx)
         for param in params:
-            if isinstance(param, TyperOption) and param.metavar is None:
-                param.metavar = placeholder(param)
+            if isinstance(param, TyperOption):
+                shown_plainly(param)
             elif isinstance(param, TyperArgument):
                 vars(param)["display_type_rich"] = _no_type  # typer has no setting for it
         return params
@@ -66,8 +74,8 @@ class Group(TyperGroup):
         """The parameters of typer, each with its placeholder."""
         params = super().get_params(ctx)
         for param in params:
-            if isinstance(param, TyperOption) and param.metavar is None:
-                param.metavar = placeholder(param)
+            if isinstance(param, TyperOption):
+                shown_plainly(param)
         return params
 
 

@@ -54,7 +54,7 @@ class Selection:
         list[str] | None,
         typer.Option(
             help="Suite to run; repeatable; `all` for every suite.",
-            show_default="quick: interop, full: all",
+            show_default="interop in the quick tier, all in the full one",
             autocompletion=SUITES,
         ),
     ] = None

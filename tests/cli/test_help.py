@@ -50,6 +50,7 @@ def test_each_help_has_placeholders_of_one_style_and_fits_a_terminal(path: Path)
     assert max(map(len, text.splitlines())) <= 80
     assert not re.search(r"^│ [* ]? +[a-z]+ ", text.partition("Arguments")[2].partition("╰")[0], re.MULTILINE)
     assert "…" not in text, "nothing is cut off"
+    assert "default: (" not in text
     above = [line.strip() for line in text.partition("╭")[0].splitlines()]
     for line, after in itertools.pairwise(above):
         assert not (line and after) or len(f"{line} {after.split()[0]}") > 78, f"{line!r} is broken early"
