@@ -3,18 +3,19 @@
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from cephlab.lab.base import process
-from cephlab.lab.base.errors import LabError
+from cephlab.lab.base import clock, process
+from cephlab.lab.base.errors import LabError, NotReached
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, Runs, remove_tree, write_json
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.ceph.conf import Sizing
+from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.deploy import stores
 from cephlab.lab.cluster.deploy.packages import Deployer
 from cephlab.lab.cluster.own import OwnCluster, identified
@@ -26,10 +27,13 @@ from cephlab.lab.images.recipe import RecipeBook
 from cephlab.lab.providers.base import Images, Provider
 from cephlab.lab.providers.host import Host, lacks_aio
 from cephlab.lab.services import refuse_unknown, role_sets
+from cephlab.lab.services.mgr import MGR
+from cephlab.lab.services.prometheus import PROMETHEUS
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import HEALTHY_S, ClusterSpec
 
 CEPH = ("ceph",)
+_METRICS_S = 20.0
 
 
 class ImageSource(Protocol):
@@ -211,6 +215,26 @@ def first_healthy(cluster: OwnCluster, timeout_s: float = HEALTHY_S) -> None:
         cluster.deployer.progress(f"the stores could not be kept, so the next cluster takes as long: {error}")
     # The daemons were paused for a moment.
     cluster.wait_healthy(timeout_s)
+
+
+def managers_serving(cluster: Cluster, known: frozenset[str] = frozenset()) -> frozenset[str]:
+    """Processes of the managers. If one of them is not in `known`, wait until the active manager serves its metrics.
+
+    The server of the module `prometheus` starts after the cluster is healthy. Its two dozen threads must not count as
+    growth of the scenario that runs then. A request to it would be in its log. If the server never starts, the checks
+    of the scenario decide.
+    """
+    managers = [daemon for daemon in cluster.daemons.values() if daemon.kind == MGR.kind]
+    running = frozenset(f"{manager.host.name} {manager.process.ref}" for manager in managers if manager.process)
+    if running - known and PROMETHEUS.kind in cluster.client.mon("mgr module ls")["enabled_modules"]:
+        with suppress(NotReached):
+            clock.wait(
+                lambda: dict(cluster.client.mon("mgr services")),
+                lambda served: PROMETHEUS.kind in served,
+                what="the metrics server of the active manager",
+                timeout_s=_METRICS_S * cluster.patience,
+            )
+    return running
 
 
 MIN_FACTOR = 2.0

@@ -15,7 +15,9 @@ from cephlab.lab.base.alarms import HEARD
 from cephlab.lab.base.errors import CephTrouble
 from cephlab.lab.ceph import memory
 from cephlab.lab.ceph.logs import Allowed, When
+from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import OwnCluster
+from cephlab.lab.cluster.raising import managers_serving
 from tests.lab.ceph.test_log_lines import STAMP, FakeHost
 
 
@@ -159,6 +161,49 @@ def test_what_monitors_tell_of_health_on_the_way_up_from_stores_is_no_complaint(
     assert bool(stand.left()[0]) is not bool(raised_from)
     stand.daemon.says(f"log_channel(cluster) log [WRN] : {line}")
     assert stand.left()[0] == [f"log_channel(cluster) log [WRN] : {line}"]
+
+
+@dataclass
+class Managed:
+    """A cluster with one manager, which names its metrics at the third look if `serves`, and never otherwise."""
+
+    enabled: bool = True
+    serves: bool = True
+    patience: float = 0.01
+    process: Any = field(default_factory=lambda: SimpleNamespace(ref={"pid": 7}))
+    asked: list[str] = field(default_factory=list)
+
+    @property
+    def client(self) -> Any:
+        return self
+
+    @property
+    def daemons(self) -> Any:
+        return {"mgr.n0": SimpleNamespace(kind="mgr", host=SimpleNamespace(name="n0"), process=self.process)}
+
+    def mon(self, prefix: str) -> Any:
+        self.asked.append(prefix)
+        if prefix == "mgr module ls":
+            return {"enabled_modules": ["prometheus"] if self.enabled else []}
+        return {"prometheus": "http://n0:9283/"} if self.serves and self.asked.count(prefix) >= 3 else {}
+
+
+def test_a_scenario_begins_once_the_manager_serves_its_metrics() -> None:
+    cluster = Managed(patience=1)
+    known = managers_serving(cast("Cluster", cluster))
+    assert cluster.asked == ["mgr module ls", *["mgr services"] * 3]
+    assert managers_serving(cast("Cluster", cluster), known) == known
+    assert len(cluster.asked) == 4, "a manager that served once is not waited for again"
+    cluster.process = SimpleNamespace(ref={"pid": 8})
+    assert managers_serving(cast("Cluster", cluster), known) != known
+    assert len(cluster.asked) > 4
+
+
+@pytest.mark.parametrize(("enabled", "asked"), [(False, {"mgr module ls"}), (True, {"mgr module ls", "mgr services"})])
+def test_a_manager_that_never_serves_metrics_holds_nothing_up(*, enabled: bool, asked: set[str]) -> None:
+    cluster = Managed(enabled, serves=False)
+    managers_serving(cast("Cluster", cluster))
+    assert set(cluster.asked) == asked
 
 
 def test_a_daemon_of_another_architecture_than_its_machine_is_named(stand: Stand) -> None:
