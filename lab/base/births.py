@@ -1,7 +1,37 @@
-"""When a process of this machine started, so that a process with a reused pid is not mistaken for the earlier one."""
+"""What shows which process of this machine is which: when it started, as pids are reused, and its environment."""
 
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Protocol
+
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import NotReached
+
+_EXECUTED_S = 0.5
+"""Longest time that execve(2) is given. It takes well below a millisecond, unless others keep the CPUs busy."""
+
+
+class Listed(Protocol):
+    """What is used of a `psutil.Process`."""
+
+    def environ(self) -> dict[str, str]: ...
+    def exe(self) -> str: ...
+
+
+def environment_of(listed: Listed) -> dict[str, str]:
+    """The environment of a process; empty for a kernel thread. Raises as psutil does.
+
+    Within execve(2) a process has its new program and no environment yet, even if posix_spawn(3) has returned. So a
+    process that has a program is read until it has an environment.
+    """
+    environment = listed.environ()
+    if environment or not listed.exe():
+        return environment
+    with suppress(NotReached):
+        what = "the environment of a process that is starting"
+        return clock.wait(listed.environ, bool, what=what, timeout_s=_EXECUTED_S, interval_s=0.002)
+    return {}
 
 
 def birth_of(pid: int) -> str:

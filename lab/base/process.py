@@ -17,7 +17,7 @@ import psutil
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.alarms import HEARD
-from cephlab.lab.base.births import birth_of, state_and_birth
+from cephlab.lab.base.births import birth_of, environment_of, state_and_birth
 from cephlab.lab.base.errors import CommandFailed, CommandTimedOut, LabBroken, Unavailable
 
 THIS_MACHINE = "this machine"
@@ -332,7 +332,7 @@ def environments(*, of_all: bool = False) -> Iterator[tuple[LocalProcess, dict[s
         try:
             if candidate.pid != os.getpid() and (of_all or candidate.uids().real == os.getuid()):
                 running = _CHILDREN.get(candidate.pid) or LocalProcess(candidate.pid, birth_of(candidate.pid))
-                yield running, candidate.environ()
+                yield running, environment_of(candidate)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
 

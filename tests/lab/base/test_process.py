@@ -9,13 +9,14 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
 
-from cephlab.lab.base import clock
-from cephlab.lab.base.births import birth_of
+from cephlab.lab.base import births, clock
+from cephlab.lab.base.births import birth_of, environment_of
 from cephlab.lab.base.errors import LabBroken, unwritable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.process import LocalProcess, find_marked, recall, start_detached
@@ -48,6 +49,47 @@ def test_a_clean_up_by_marks_leaves_no_zombie_and_keeps_the_status(tmp_path: Pat
     assert found.wait(5)
     assert not psutil.pid_exists(sleeper.pid)
     assert sleeper.exit_code() == -signal.SIGKILL
+
+
+@dataclass
+class Starting:
+    """A process with a program, which gets its environment at the third look."""
+
+    program: str = "/usr/bin/sleep"
+    looks: int = 0
+
+    def environ(self) -> dict[str, str]:
+        self.looks += 1
+        return {"MARK": "here"} if self.looks >= 3 else {}
+
+    def exe(self) -> str:
+        return self.program
+
+
+def test_a_process_that_is_just_starting_is_found_by_its_marks() -> None:
+    assert environment_of(Starting()) == {"MARK": "here"}
+
+
+def test_a_process_is_found_as_soon_as_it_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of eight was missed before, where it was looked at first."""
+    found = []
+    for number in range(60):
+        started = start_detached(["sleep", "60"], log=tmp_path / "log", env={"MARK": f"{tmp_path}{number}"})
+        monkeypatch.setattr(psutil, "process_iter", lambda pid=started.pid: iter([psutil.Process(pid)]))
+        found.append([marked.pid for marked in find_marked({"MARK": f"{tmp_path}{number}"})] == [started.pid])
+        started.kill()
+    assert found == [True] * 60
+
+
+def test_a_kernel_thread_has_no_environment_and_is_not_waited_for() -> None:
+    thread = Starting(program="")
+    assert environment_of(thread) == {}
+    assert thread.looks == 1
+
+
+def test_a_process_without_an_environment_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(births, "_EXECUTED_S", 0.01)
+    assert environment_of(Starting(looks=-1000)) == {}
 
 
 _WITHOUT_FIRST_THREAD = """
