@@ -3,6 +3,7 @@
 import ast
 import os
 import sys
+from collections import defaultdict
 from functools import cache
 
 import pytest
@@ -148,11 +149,19 @@ def stripped(text: str) -> set[str]:
 
 
 def source_of(module: str, place: str) -> str:
-    """Source of a module's function or method; all of it for no place."""
+    """Source of a module's function, method or class; all of it for no place."""
+    return functions_of(module)[place.rpartition(".")[2]] if place else (ROOT / module).read_text()
+
+
+@cache
+def functions_of(module: str) -> dict[str, str]:
+    """Name of a function or class -> the source of all of that name; empty for a name that is not there."""
     source = (ROOT / module).read_text()
-    name = place.rpartition(".")[2]
-    functions = [node for node in ast.walk(ast.parse(source)) if getattr(node, "name", None) == name]
-    return "\n".join(str(ast.get_source_segment(source, node)) for node in functions) if place else source
+    lines, found = source.splitlines(), defaultdict[str, str](str)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found[node.name] += "\n".join([*lines[node.lineno - 1 : node.end_lineno], ""])
+    return found
 
 
 @pytest.mark.real

@@ -1,7 +1,8 @@
 """What shows which process of this machine is which: when it started, as pids are reused, and its environment."""
 
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
+from operator import not_
 from pathlib import Path
 from typing import Protocol
 
@@ -15,23 +16,33 @@ _EXECUTED_S = 0.5
 class Listed(Protocol):
     """What is used of a `psutil.Process`."""
 
+    @property
+    def pid(self) -> int: ...
     def environ(self) -> dict[str, str]: ...
-    def exe(self) -> str: ...
 
 
 def environment_of(listed: Listed) -> dict[str, str]:
     """The environment of a process; empty for a kernel thread. Raises as psutil does.
 
-    Within execve(2) a process has its new program and no environment yet, even if posix_spawn(3) has returned. So a
-    process that has a program is read until it has an environment.
+    Within execve(2) a process has none yet, even if posix_spawn(3) has returned: then it is read again after that.
     """
     environment = listed.environ()
-    if environment or not listed.exe():
+    if environment or not in_execve(listed.pid):
         return environment
     with suppress(NotReached):
         what = "the environment of a process that is starting"
-        return clock.wait(listed.environ, bool, what=what, timeout_s=_EXECUTED_S, interval_s=0.002)
-    return {}
+        clock.wait(partial(in_execve, listed.pid), not_, what=what, timeout_s=_EXECUTED_S, interval_s=0.002)
+    return listed.environ()
+
+
+def in_execve(pid: int) -> bool:
+    """Whether a process has memory, but no address of its environment yet. False for kernel threads and zombies.
+
+    A process that was started without any environment has an address. See proc(5), /proc/PID/stat, fields 23 and 51;
+    field 51 is 0 too for a process that this user may not look into.
+    """
+    fields = _stat(pid)
+    return bool(fields) and fields[20] != "0" and fields[48] == "0"
 
 
 def birth_of(pid: int) -> str:
@@ -44,16 +55,23 @@ def birth_of(pid: int) -> str:
 
 def state_and_birth(pid: int) -> tuple[str, str]:
     """State letter (see proc(5)) and birth of a process; both empty if there is no such process."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
+    fields = _stat(pid)
+    if not fields:
         return "", ""
-    # The process name comes first, in parentheses. It may hold spaces and parentheses itself.
-    fields = text.rpartition(")")[2].split()
     # A first thread that ended before the others is shown as a zombie. This happens briefly when another thread
     # executes a program, e.g. when a manager restarts itself: execve(2) ends all other threads and takes over the pid.
     state = "S" if fields[0] == "Z" and int(fields[17]) > 1 else fields[0]
     return state, f"{_boot()}/{fields[19]}"
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the third on; none if there is no such process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    # The process name comes before them, in parentheses. It may hold spaces and parentheses itself.
+    return text.rpartition(")")[2].split()
 
 
 @cache

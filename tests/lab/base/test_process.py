@@ -53,21 +53,24 @@ def test_a_clean_up_by_marks_leaves_no_zombie_and_keeps_the_status(tmp_path: Pat
 
 @dataclass
 class Starting:
-    """A process with a program, which gets its environment at the third look."""
+    """A process that gets its environment at the third look whether it is in execve. looks: that were taken so far."""
 
-    program: str = "/usr/bin/sleep"
+    pid: int = 7
     looks: int = 0
 
     def environ(self) -> dict[str, str]:
-        self.looks += 1
         return {"MARK": "here"} if self.looks >= 3 else {}
 
-    def exe(self) -> str:
-        return self.program
+    def in_execve(self, pid: int) -> bool:
+        assert pid == self.pid
+        self.looks += 1
+        return self.looks < 3
 
 
-def test_a_process_that_is_just_starting_is_found_by_its_marks() -> None:
-    assert environment_of(Starting()) == {"MARK": "here"}
+def test_a_process_that_is_just_starting_is_found_by_its_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    starting = Starting()
+    monkeypatch.setattr(births, "in_execve", starting.in_execve)
+    assert environment_of(starting) == {"MARK": "here"}
 
 
 def test_a_process_is_found_as_soon_as_it_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,15 +84,38 @@ def test_a_process_is_found_as_soon_as_it_was_started(tmp_path: Path, monkeypatc
     assert found == [True] * 60
 
 
-def test_a_kernel_thread_has_no_environment_and_is_not_waited_for() -> None:
-    thread = Starting(program="")
-    assert environment_of(thread) == {}
-    assert thread.looks == 1
+STAT = "7 (a name) S 1 " + " ".join(["0"] * 18) + " {vsize} " + " ".join(["5"] * 27) + " {env_end} 0\n"
 
 
-def test_a_process_without_an_environment_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("vsize", "env_end", "starting"),
+    [(0, 0, False), (4096, 0, True), (4096, 140731, False)],
+    ids=["kernel thread or zombie", "in execve", "program"],
+)
+def test_only_a_process_with_memory_and_no_environment_yet_is_starting(
+    monkeypatch: pytest.MonkeyPatch, *, vsize: int, env_end: int, starting: bool
+) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: STAT.format(vsize=vsize, env_end=env_end))
+    assert births.in_execve(7) is starting
+
+
+def test_a_process_without_an_environment_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every scan meets it."""
+    bare = start_detached(["env", "-i", "sleep", "60"], log=tmp_path / "log")
+    clock.wait(lambda: psutil.Process(bare.pid).environ(), lambda found: not found, what="no environment", timeout_s=5)
+    clock.wait(lambda: births.in_execve(bare.pid), lambda starting: not starting, what="a program", timeout_s=5)
+    monkeypatch.setattr(clock, "wait", None)
+    assert environment_of(psutil.Process(bare.pid)) == {}
+    bare.kill()
+
+
+def test_a_process_that_never_gets_an_environment_is_not_waited_for_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(births, "_EXECUTED_S", 0.01)
-    assert environment_of(Starting(looks=-1000)) == {}
+    stuck = Starting(looks=-1000)
+    monkeypatch.setattr(births, "in_execve", stuck.in_execve)
+    assert environment_of(stuck) == {}
 
 
 _WITHOUT_FIRST_THREAD = """
