@@ -6,7 +6,7 @@ from cephlab.lab.ceph.daemon import STOP_S
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import own
 from cephlab.lab.cluster.pools import REPLICATED, PoolKind
-from cephlab.lab.history.history import Recorder
+from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.suites.machines import hardware_of, machines_with_osds
 from cephlab.tuning.limits import supported_factor
@@ -15,6 +15,9 @@ from cephlab.tuning.profilefile import find_profile
 from cephlab.tuning.recovery import recovery_time
 from cephlab.tuning.references import FigureKind
 from cephlab.tuning.units import Measure, show
+
+RECORDED = Bound("recorded only: it depends on this machine", basis=Basis.NOTED)
+"""Of a time or a rate that has no limit on any machine."""
 
 
 def no_errors(recorder: Recorder, why: str) -> None:

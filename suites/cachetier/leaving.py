@@ -12,13 +12,13 @@ from cephlab.lab.base.workers import Workers
 from cephlab.lab.cluster.watch import watched
 from cephlab.lab.faults import inflict
 from cephlab.lab.faults.daemons import KillDaemon
-from cephlab.lab.history.history import Basis, Bound, Phase
+from cephlab.lab.history.history import Phase
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.workloads.recorded import Load, RecordedLoad
 from cephlab.suites.cachetier import tiers
 from cephlab.suites.cachetier.stand import POOL, cached, counted, scenario_on_paper_layout
 from cephlab.suites.cachetier.tiers import PoolPair
-from cephlab.suites.limits import no_errors
+from cephlab.suites.limits import RECORDED, no_errors
 from cephlab.suites.migration.trial import client_nodes
 from cephlab.suites.resilience.trial import EXPECTED, under_way
 
@@ -56,9 +56,7 @@ def step(stage: Stage, name: str) -> Iterator[None]:
     yield
     took = round(SYSTEM.monotonic() - began, 3)
     stage.recorder.step(name, Phase.ENDED, took)
-    stage.recorder.figure(
-        f"step_s[{name}]", took, "s", Bound("recorded only: it depends on this machine", basis=Basis.NOTED)
-    )
+    stage.recorder.figure(f"step_s[{name}]", took, "s", RECORDED)
 
 
 def loads(stage: Stage, pool: str) -> list[RecordedLoad]:

@@ -20,7 +20,7 @@ from cephlab.lab.workloads.recorded import Load, RecordedLoad
 from cephlab.suites.expected import DEAD_COUNT
 from cephlab.suites.interop.mirror import Mirror
 from cephlab.suites.interop.scrub import observe_copies_in
-from cephlab.suites.limits import copying, no_errors, wait_until_noticed
+from cephlab.suites.limits import RECORDED, copying, no_errors, wait_until_noticed
 from cephlab.suites.machines import hardware_of
 from cephlab.suites.migration import migrate, movement
 from cephlab.suites.migration.budget import TOLERANCE, at_scale, by_profile
@@ -112,12 +112,7 @@ class Trial:
         """Wait for health. Record the time since the disturbance, and the data that had to move."""
         self.cluster.wait_healthy(HEALTHY_S)
         took = SYSTEM.monotonic() - self.disturbed_s
-        self.recorder.figure(
-            f"healthy_s[{what}]",
-            round(took, 3),
-            "s",
-            Bound("depends on this machine: recorded, not judged", basis=Basis.NOTED),
-        )
+        self.recorder.figure(f"healthy_s[{what}]", round(took, 3), "s", RECORDED)
         after = placement(self.cluster, STILL, self.kind)
         self.legs.append(movement.least_movement(self.before, after))
         self.before = after

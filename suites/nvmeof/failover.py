@@ -10,12 +10,12 @@ from cephlab.lab.blockstack.nvmeof import Pair, fenced
 from cephlab.lab.faults import Fault, inflict
 from cephlab.lab.faults.fault import EVENT
 from cephlab.lab.faults.nodes import KillNode
-from cephlab.lab.history.history import Basis, Bound, Event, Recorder
+from cephlab.lab.history.history import Event, Recorder
 from cephlab.lab.history.operations import Act, Ended, operations_of
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.workloads.recorded import Load, RecordedLoad
-from cephlab.suites.limits import no_errors
+from cephlab.suites.limits import RECORDED, no_errors
 from cephlab.suites.nvmeof.faults import IsolateNode, PauseMachine
 from cephlab.suites.nvmeof.stand import HELD, NODES, POOL, Stand, connected, from_first, scenario_on_pair, standing
 
@@ -26,8 +26,6 @@ UNDER_WAY, LATER = 60, 120
 """Operations before the fault, and after each step: about eight for each key, so that blocks with a write in flight are
 written again."""
 OPERATIONS_S = 120.0
-RECORDED = Bound("recorded only: it depends on this machine", basis=Basis.NOTED)
-
 
 REFUSED = {r"I/O error, dev rbd\d+": "The gateway's kernel sends writes that it held, but Ceph has fenced its client."}
 

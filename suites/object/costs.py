@@ -16,8 +16,9 @@ from cephlab.lab.telemetry.demand import Interval, Role
 from cephlab.lab.telemetry.statistics import interval, ratio_of_means
 from cephlab.lab.workloads.s3_load_program import FILL, RUN
 from cephlab.lab.workloads.s3load import Over, S3Load, S3Result, constant
+from cephlab.suites.limits import RECORDED
 from cephlab.suites.object.balanced import MIX
-from cephlab.suites.object.stand import GATEWAYS, RECORDED, gateways, loaded, near, spent
+from cephlab.suites.object.stand import GATEWAYS, gateways, loaded, near, spent
 
 SIZE_BYTES = 65_536
 """The small objects of the ten-billion-object paper."""

@@ -18,9 +18,9 @@ from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.telemetry.statistics import ratio_of_means
 from cephlab.lab.workloads.s3_load_program import FILL, RUN
 from cephlab.lab.workloads.s3load import S3Load, S3Result
+from cephlab.suites.limits import RECORDED
 from cephlab.suites.object.stand import (
     GATEWAYS,
-    RECORDED,
     ended,
     gateways,
     loaded,

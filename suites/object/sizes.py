@@ -10,7 +10,8 @@ from cephlab.lab.telemetry.statistics import ratio_of_means
 from cephlab.lab.workloads.s3_load_program import FILL, RUN
 from cephlab.lab.workloads.s3load import S3Load, S3Operation, constant
 from cephlab.suites.block.expected import RATE, expect
-from cephlab.suites.object.stand import BALANCED, RECORDED, balancer, loaded, near
+from cephlab.suites.limits import RECORDED
+from cephlab.suites.object.stand import BALANCED, balancer, loaded, near
 from cephlab.tuning.workload import Shape
 
 SIZES = {

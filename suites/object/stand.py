@@ -9,7 +9,7 @@ from cephlab.lab.base import clock
 from cephlab.lab.base.clock import SYSTEM, Deadline
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.gateway import Gateway, speaking_s3
-from cephlab.lab.history.history import Basis, Bound, Recorder
+from cephlab.lab.history.history import Recorder
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.scenario.topology import Topology
@@ -50,7 +50,6 @@ APART = BalancersApart(
 )
 UP, DOWN = "UP", "DOWN"
 """Status of a server, as HAProxy reports it."""
-RECORDED = Bound("recorded only: it depends on this machine", basis=Basis.NOTED)
 LOAD_S = 120.0
 PUNCTUAL = 0.9
 """The least share of operations that must start on time, of those that had an idle worker when they were due."""

@@ -10,7 +10,8 @@ from cephlab.lab.telemetry.demand import Role
 from cephlab.lab.telemetry.statistics import ratio_of_means
 from cephlab.lab.workloads.s3_load_program import FILL, FINAL
 from cephlab.lab.workloads.s3load import S3Load, constant
-from cephlab.suites.object.stand import BALANCED, RECORDED, balancer, gateways, loaded, near, spent
+from cephlab.suites.limits import RECORDED
+from cephlab.suites.object.stand import BALANCED, balancer, gateways, loaded, near, spent
 
 OBJECTS, SIZE_BYTES = 60, 262_144
 ROUNDS = 3
