@@ -1,5 +1,6 @@
 """Runs S3 loads on several hosts with a common start, merges their raw times, and names lost clients."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,10 +19,10 @@ Started = Callable[[Host, Sequence[Entrance], S3Load], s3load.RunningS3Load]
 
 @dataclass(frozen=True)
 class Fleet:
-    """Results of several clients. results: host -> result, in times of the first host's clock; lost: host -> why.
+    """Results of several clients. results: client -> result, in times of the first host's clock; lost: client -> why.
 
-    ahead_s: host -> how far its clock was ahead of that of the first host; late_s: host -> how long after the common
-    start its first operation was due.
+    ahead_s: client -> how far its host's clock was ahead of that of the first host; late_s: client -> how long after
+    the common start its first operation was due. Every client is in ahead_s, in the order of the loads.
     """
 
     results: Mapping[str, S3Result]
@@ -52,18 +53,20 @@ def run_together(
     timeout_s: float,
     start: Started = s3load.start,
 ) -> Fleet:
-    """Run a load on each host; once all have filled their buckets, all begin at the same moment.
+    """Run all loads, each on its host; once all have filled their buckets, all begin at the same moment.
 
     lead_s: time to tell them that moment; timeout_s: for the filling, and again for the rest. A client that fails is in
     `lost` while the others continue. On any other error all are ended.
     """
-    ahead = {host.name: clock_ahead_s(host) for host, _ in loads}
+    clients = named(loads)
+    clocks = {name: clock_ahead_s(host) for name, host in {host.name: host for host, _ in loads}.items()}
+    ahead = {name: clocks[host.name] for name, (host, _) in clients.items()}
     running: dict[str, s3load.RunningS3Load] = {}
     results: dict[str, S3Result] = {}
     lost: dict[str, str] = {}
     try:
-        for host, load in loads:
-            running[host.name] = start(host, entrances, replace(load, waits=True))
+        for name, (host, load) in clients.items():
+            running[name] = start(host, entrances, replace(load, waits=True))
         for name, client in running.items():
             what = f"the end of filling by {name}"
             kept(lost, name, partial(clock.wait, client.ready, bool, what=what, timeout_s=timeout_s))
@@ -84,6 +87,12 @@ def run_together(
     return Fleet(aligned, lost, apart, late)
 
 
+def named(loads: Sequence[tuple[Host, S3Load]]) -> dict[str, tuple[Host, S3Load]]:
+    """Name of each client -> its host and load. It is the host's name, with its bucket if the host has several."""
+    each = Counter(host.name for host, _ in loads)
+    return {host.name if each[host.name] == 1 else f"{host.name} {load.bucket}": (host, load) for host, load in loads}
+
+
 def kept(lost: dict[str, str], name: str, work: Callable[[], T]) -> T | None:
     """The result of some work; None if it fails, and its client is then added to `lost`."""
     try:
@@ -99,7 +108,8 @@ def moved(result: S3Result, by_s: float) -> S3Result:
         replace(op, due_s=op.due_s + by_s, began_s=op.began_s + by_s, ended_s=op.ended_s + by_s)
         for op in result.operations
     )
-    return replace(result, operations=operations)
+    windows = tuple(replace(each, began_s=each.began_s + by_s, ended_s=each.ended_s + by_s) for each in result.windows)
+    return replace(result, operations=operations, windows=windows)
 
 
 def first_due_s(result: S3Result) -> float:

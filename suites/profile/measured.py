@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.history.history import Recorder
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.telemetry.bmc import named_bmcs
 from cephlab.lab.telemetry.demand import Interval
@@ -134,10 +135,16 @@ def measure(stage: Stage, requirement: LoadRequirement, load: FioLoad, profile: 
     stage.recorder.observe("errors of fio", got=errors, wanted=0)
     fewest = min(result.operations for result in results)
     stage.recorder.witness("operations of the slowest load generator", got=fewest, least=LEAST_OPERATIONS)
+    plug, without = at_the_plugs(stage.recorder, meter, window)
+    return replace(summed(results), plug=plug, unplugged=without)
+
+
+def at_the_plugs(recorder: Recorder, meter: WattMeter, window: tuple[float, float]) -> tuple[tuple[Energy, ...], str]:
+    """(each machine's energy at its plug in that time, or none and why)."""
     energies = meter.energies(window)
-    stage.recorder.record("watts", energies=[energy_value(each) for each in energies], unread=sorted(meter.unread))
+    recorder.record("watts", energies=[energy_value(each) for each in energies], unread=sorted(meter.unread))
     plug = tuple(at_the_plug(energies, sorted(meter.hosts)))
-    return replace(summed(results), plug=plug, unplugged="" if plug else unplugged(meter, energies))
+    return plug, "" if plug else unplugged(meter, energies)
 
 
 def unplugged(meter: WattMeter, energies: Sequence[Energy]) -> str:

@@ -7,6 +7,7 @@ from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.suites.profile.lost import lost, unfit
 from cephlab.suites.profile.measured import Measured, Seen, load_of, measure
+from cephlab.suites.profile.objects import measure_objects, unmade
 from cephlab.suites.profile.plug import under_load
 from cephlab.suites.profile.room import room
 from cephlab.tuning.held import Trust
@@ -38,13 +39,7 @@ def way_of(requirement: Requirement) -> Way | str:
     """How a requirement is measured, or why it is not."""
     match requirement:
         case LoadRequirement():
-            load = load_of(requirement)
-            if isinstance(load, str):
-                return load
-            return Way(
-                "Runs the load with fio on all client machines at once.",
-                lambda stage, profile, _trust: measure(stage, requirement, load, profile),
-            )
+            return _load_way(requirement)
         case PowerRequirement():
             return Way(
                 "Reads watts at the plug while all client machines write.",
@@ -64,7 +59,22 @@ def way_of(requirement: Requirement) -> Way | str:
             return OBJECTS
 
 
-def permitted(measure: Callable[[], Seen | str]) -> Seen | str:
+def _load_way(requirement: LoadRequirement) -> Way | str:
+    if requirement.shapes[0][1].through_gateway:
+        return unmade(requirement) or Way(
+            "Runs S3 clients on all client machines at once, through the endpoints of the inventory.",
+            lambda stage, profile, _trust: permitted(lambda: measure_objects(stage, requirement, profile)),
+        )
+    load = load_of(requirement)
+    if isinstance(load, str):
+        return load
+    return Way(
+        "Runs the load with fio on all client machines at once.",
+        lambda stage, profile, _trust: measure(stage, requirement, load, profile),
+    )
+
+
+def permitted(measure: Callable[[], Measured | Seen | str]) -> Measured | Seen | str:
     """What was seen, or why nothing was: an attached cluster's list, or a machine, does not allow it."""
     try:
         return measure()

@@ -19,7 +19,9 @@ from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import Runs
 from cephlab.lab.cluster.attach.cluster import AttachedCluster, attach_cluster
 from cephlab.lab.cluster.attach.permit import Permit
+from cephlab.lab.cluster.gateway import Gateway, gateway
 from cephlab.lab.cluster.own import OwnCluster
+from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.cluster.raising import raise_cluster
 from cephlab.lab.images.image import Image
 from cephlab.lab.providers.base import Images, Provider
@@ -202,3 +204,22 @@ def attached(
             yield found
     finally:
         runs.forget(run)
+
+
+@contextmanager
+def serving_s3(stands: Standing) -> Iterator[tuple[Path, Gateway]]:
+    """(an inventory that names a gateway, that gateway), which runs on n0 inside the block."""
+    with gateway(stands.cluster, "n0", PoolKind("replicated", 2)) as door:
+        path = stands.inventory.with_name("with-s3.toml")
+        keys = {"access_key": door.access_key, "secret_key": door.secret_key}
+        path.with_name("s3.json").write_text(json.dumps(keys))
+        table = f'[s3]\nendpoints = ["{door.address}"]\nkeys = "s3.json"\n'
+        path.write_text(f"{stands.inventory.read_text()}\n{table}")
+        yield path, door
+
+
+def buckets_of(stands: Standing) -> list[str]:
+    """All buckets of the cluster, whoever owns them."""
+    node = stands.cluster.client.host.name
+    names: list[str] = json.loads(stands.cluster.tool(node, "radosgw-admin", "bucket", "list"))
+    return names

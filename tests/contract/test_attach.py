@@ -1,6 +1,5 @@
 """A cluster that exists, attached over ssh: found as it is, used like any other, touched only where the list says."""
 
-import json
 import os
 import subprocess
 import sys
@@ -16,12 +15,10 @@ from cephlab.lab.ceph.client import RadosError
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.cluster.attach.guard import Guard, NotPermitted
-from cephlab.lab.cluster.gateway import gateway
 from cephlab.lab.cluster.own import own
-from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.spec.arch import Arch, host_arch
 from tests.contract.conftest import FOREIGN
-from tests.contract.standing import Standing, attached
+from tests.contract.standing import Standing, attached, buckets_of, serving_s3
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -302,30 +299,20 @@ def test_a_gate_does_what_the_list_allows(stands: Standing, home: Home, tmp_path
 
 
 def test_a_gate_loads_s3_that_stands_from_every_client(stands: Standing, home: Home, tmp_path: Path) -> None:
-    inventory = stands.inventory.with_name("with-s3.toml")
     made = ["standing-s3-0-0", "standing-s3-1-0"]
     words = ("--suite", "standing", "-k", "s3-load", "--may-break")
-    node = stands.cluster.client.host.name
-    with gateway(stands.cluster, "n0", PoolKind("replicated", 2)) as door:
-        keys = {"access_key": door.access_key, "secret_key": door.secret_key}
-        inventory.with_name("s3.json").write_text(json.dumps(keys))
-        table = f'[s3]\nendpoints = ["{door.address}"]\nkeys = "s3.json"\n'
-        inventory.write_text(f"{stands.inventory.read_text()}\n{table}")
+    with serving_s3(stands) as (inventory, door):
 
         def ran(name: str, *buckets: str) -> tuple[int, str, str]:
             allowed = ",".join(["host:c0", "host:c1", *(f"bucket:{bucket}" for bucket in buckets)])
             code, endings, said = gate(stands, home, tmp_path / name, *words, allowed, inventory=inventory)
             return code, endings["standing.s3-load"], said
 
-        def buckets() -> list[str]:
-            found: list[str] = json.loads(stands.cluster.tool(node, "radosgw-admin", "bucket", "list"))
-            return found
-
         code, ending, said = ran("one", made[0])
-        assert (ending, buckets()) == ("skip", []), said
+        assert (ending, buckets_of(stands)) == ("skip", []), said
         assert f"bucket '{made[1]}' is not on the list" in said
         code, ending, said = ran("both", *made)
-        assert (code, ending, buckets()) == (0, "pass", []), said
+        assert (code, ending, buckets_of(stands)) == (0, "pass", []), said
         archive = read_archive(tmp_path / "both")
         told = {event.data["what"]: event.data for event in archive.events if event.kind == "s3_load"}
         assert set(told) == {"the client c0", "the client c1", "all clients"}

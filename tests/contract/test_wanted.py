@@ -1,4 +1,4 @@
-"""Requirements measured on a real cluster: loads on copies and an erasure code, power, room and a lost node."""
+"""Requirements measured on a real cluster: loads of blocks and objects, power, room and a lost node."""
 
 import re
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ from cephlab.lab.report.wanted import KIND
 from cephlab.lab.scenario.scenario import Stage, run_scenario, seeded
 from cephlab.lab.telemetry.power import Energy, Scope, Source
 from cephlab.suites.block.stand import MeasuredTopology
-from cephlab.suites.profile import lost, measured
+from cephlab.suites.profile import lost, measured, objects
 from cephlab.suites.profile.wanted import scenarios_of
 from cephlab.tuning.profilefile import SHIPPED, load_hardware
 from tests.contract.raising import raised
-from tests.contract.standing import Standing, attached
+from tests.contract.standing import Standing, attached, buckets_of, serving_s3
 
 pytestmark = [pytest.mark.real]
 
@@ -43,6 +43,10 @@ LOADS = {
         name="code", load="mix = { randread = 0.5, randwrite = 0.5 }", protection="ec:2+1", at_least="1 B/s"
     ),
     "much": LOAD.format(name="much", load='op = "randread"', protection="replicated:2", at_least="900000000 ops/s"),
+    "objects": LOAD.format(
+        name="objects", load="mix = { get = 0.5, put = 0.5 }", protection="replicated:2", at_least="1 B/s"
+    ),
+    "deletes": LOAD.format(name="deletes", load='op = "delete"', protection="replicated:2", at_least="900000000 ops/s"),
 }
 WHOLE = {
     "plug": """
@@ -102,6 +106,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measured, "RAMP_S", 1.0)
     monkeypatch.setattr(measured, "IMAGE_BYTES", 16 << 20)
     monkeypatch.setattr(measured, "PGS_PER_OSD", 16)
+    monkeypatch.setattr(objects, "SECONDS", measured.SECONDS)
+    monkeypatch.setattr(objects, "WINDOW_S", 0.25)
+    monkeypatch.setattr(objects, "FULL_CPU", 9.0)  # a lab's clients share their CPUs with all else, and none decides
     monkeypatch.setattr(lost, "SAMPLE_BYTES", dict.fromkeys(lost.SAMPLE_BYTES, 128 << 20))
     monkeypatch.setattr(lost, "EVERY_S", 0.2)
 
@@ -110,7 +117,8 @@ def test_requirements_are_measured_and_what_was_measured_decides(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lost, "SAMPLE_BYTES", dict.fromkeys(lost.SAMPLE_BYTES, 192 << 20))  # enough looks for a rate
-    monkeypatch.setattr(measured, "meter_of", lambda _cluster, _bmcs: Plugged())
+    for module in (measured, objects):
+        monkeypatch.setattr(module, "meter_of", lambda _cluster, _bmcs: Plugged())
     topology = MeasuredTopology(native=4, machines=2, options=SLOWLY)
     with raised(LocalProvider(), topology, home) as cluster:
         loads = {name: run(tmp_path, cluster, home, text) for name, text in LOADS.items()}
@@ -121,6 +129,8 @@ def test_requirements_are_measured_and_what_was_measured_decides(
     assert {name: verdict.outcome for name, (verdict, _) in loads.items()} == {
         "code": Outcome.PASS,
         "much": Outcome.FAIL,
+        "objects": Outcome.PASS,
+        "deletes": Outcome.FAIL,
     }
     assert loads["much"][0].reason.startswith("measured throughput: ")
     for _, data in loads.values():
@@ -158,3 +168,27 @@ def test_on_a_cluster_that_exists_the_list_says_what_is_measured(stands: Standin
     assert [words[1] for words in stands.changes()] == ["stop", "start"]
     assert stands.cluster.wait_healthy().ok
     assert stands.cluster.client.mon("osd tree") == before
+
+
+def test_objects_are_measured_through_the_endpoints_of_an_inventory(
+    stands: Standing, home: Home, tmp_path: Path
+) -> None:
+    """A native client machine and an emulated one. The list names a bucket for each process."""
+    hosts, made = frozenset({"c0", "c1"}), frozenset({"wanted-s3-0-0", "wanted-s3-1-0"})
+    gets = LOAD.format(name="gets", load='op = "get"', protection="replicated:2", at_least="1 B/s")
+    gets = gets.replace('per_watt_at_least = "0.001 ops/s/W"\n', "")
+    copies = gets.replace("replicated:2", "replicated:3")
+    with serving_s3(stands) as (inventory, _):
+        with attached(stands, home, inventory, hosts=hosts) as cluster:
+            _, data = run(tmp_path, cluster, home, gets)
+            assert "bucket 'wanted-s3-0-0' is not on the list" in data["measuring"][0]
+        with attached(stands, home, inventory, hosts=hosts, buckets=made) as cluster:
+            verdict, data = run(tmp_path, cluster, home, gets)
+            assert verdict.outcome is Outcome.PASS, verdict
+            assert all(row["measured"] for row in data["rows"])
+            assert data["measuring"][0].startswith("Measured with 2 S3 clients on 2 machines through 1 endpoint")
+            assert buckets_of(stands) == []
+            _, data = run(tmp_path, cluster, home, copies)
+            assert "with replicated:2, not with replicated:3" in data["measuring"][0]
+            assert buckets_of(stands) == []
+    assert stands.cluster.wait_healthy().ok

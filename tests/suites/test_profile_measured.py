@@ -42,7 +42,7 @@ def test_only_what_can_be_measured_asks_for_the_cluster(tmp_path: Path) -> None:
     objects = 'name = "gets"\nop = "get"\nbs = "4k"\nclients = 1\ndepth = 1\nprotection = "replicated:2"\n'
     text = f'[[requirements]]\n{objects}at_least = "1 ops/s"\n'
     hardware = load_hardware(file_with(tmp_path, WRITES + OTHERS + text))
-    measured = ["writes", "mixed", "node", "room", "plug"]
+    measured = ["writes", "mixed", "node", "room", "plug", "gets"]
     for attached, there in ((True, [f"profile.{name}" for name in measured]), (False, [])):
         scenarios = scenarios_of(hardware, Home(tmp_path), attached=attached)
         assert [scenario.name for scenario in scenarios if scenario.topology != NOWHERE] == there

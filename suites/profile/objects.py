@@ -1,0 +1,297 @@
+"""Measures a load of objects: S3 clients on all client machines at once, through the existing endpoints."""
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from statistics import fmean, stdev
+
+from cephlab.lab.base.clock import Deadline
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.numbers import how_many
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.providers.host import Host
+from cephlab.lab.scenario.scenario import Stage, Tier
+from cephlab.lab.telemetry.bmc import named_bmcs
+from cephlab.lab.telemetry.demand import Interval
+from cephlab.lab.telemetry.watts import meter_of
+from cephlab.lab.workloads.fiolatency import Window
+from cephlab.lab.workloads.fiolatency import filled as filled_up
+from cephlab.lab.workloads.s3_load_program import CLEAN, FILL, RUN
+from cephlab.lab.workloads.s3fleet import Fleet, run_together
+from cephlab.lab.workloads.s3load import Entrance, Over, S3Load, constant
+from cephlab.suites.block.scale import scale
+from cephlab.suites.block.stand import LEAST_OPERATIONS, client_node, total
+from cephlab.suites.profile.measured import IMAGE_BYTES, RAMP_S, SECONDS, Measured, at_the_plugs, shards_of
+from cephlab.suites.standing.s3load import entrances
+from cephlab.tuning.profile import Profile
+from cephlab.tuning.requirements import LoadRequirement, Protection
+
+BUCKET = "wanted-s3-"
+"""Prefix of bucket names, followed by the number of the client and 0, for example wanted-s3-1-0."""
+WORKERS = 4
+"""Most requests in flight of one client: it is a Python process, which uses one CPU at most."""
+MOST_OBJECTS = {Tier.QUICK: 1000, Tier.FULL: 10_000}
+PAGE = 1000
+"""Objects in each bucket that is listed: one full page, as in the model."""
+WINDOW_S = 1.0
+"""Clients sum up their operations in windows of this length, because a run has millions."""
+LEAD_S = 1.0
+EACH_S = 0.05
+"""Time to tell one client when to begin."""
+RAMP_SHARE = 1 / 7
+"""Share of the windows that are left out at the beginning: RAMP_S of a quick run."""
+FILL_S = 1800.0
+SEEN_S = 60.0
+"""Ceph's statistics of pools are a few seconds old."""
+LEAST_GROWTH = 0.5
+"""Share of the bytes put by which the pool of the objects must have grown."""
+FULL_CPU = 0.9
+SINGLE = ("delete", "get", "list", "put")
+MIXED = {"get", "put"}
+
+
+def unmade(requirement: LoadRequirement) -> str:
+    """Why no S3 clients make a load of objects; empty if they do."""
+    mix = requirement.mix
+    if requirement.op in SINGLE or (mix and set(mix) <= MIXED):
+        return ""
+    return f"a mix of {' and '.join(mix)} is not made: deletes and lists change with the objects that are left"
+
+
+@dataclass(frozen=True)
+class Client:
+    """One process on a client machine."""
+
+    host: Host
+    load: S3Load
+
+
+def clients_of(stage: Stage, profile: Profile, requirement: LoadRequirement) -> list[Client]:
+    """Each load generator as processes of at most WORKERS requests in flight, on the client machines in turn."""
+    cluster, guard = stage.cluster, requirement.protection
+    size = requirement.bs
+    processes = [
+        (cluster.hosts[client_node(cluster, generator)], min(WORKERS, requirement.depth - first))
+        for generator in range(requirement.clients)
+        for first in range(0, requirement.depth, WORKERS)
+    ]
+    copies, count = shards_of(guard) / (guard.k or 1), len(processes)
+    held = scale(profile).image_bytes(IMAGE_BYTES, count, copies)
+    objects = max(2 * WORKERS, min(MOST_OBJECTS[stage.tier], held // size))
+    mix = requirement.mix or {requirement.op: 1.0}
+    more: dict[str, object] = {}
+    if requirement.op == "list":
+        objects = PAGE
+    elif requirement.op == "delete":
+        more = {"operations": objects, "over": {"delete": Over(in_order=True)}}
+    elif "put" in mix:
+        # Overwritten parts beyond the first 4 MiB of an object stay on the disks until Ceph collects them.
+        room = scale(profile).image_bytes(1 << 60, count, copies)
+        more = {"operations": max(LEAST_OPERATIONS, int(room / size / mix["put"]))}
+    made = S3Load(
+        mix=mix,
+        sizes=constant(size),
+        objects=objects,
+        page=PAGE,
+        window_s=WINDOW_S,
+        runtime_s=RAMP_S + SECONDS[stage.tier],
+        own_buckets=True,
+        **more,  # type: ignore[arg-type]
+    )
+    return [
+        Client(host, replace(made, bucket=f"{BUCKET}{number}-", workers=workers, seed=stage.rng.randrange(1 << 31)))
+        for number, (host, workers) in enumerate(processes)
+    ]
+
+
+def measure_objects(stage: Stage, requirement: LoadRequirement, profile: Profile) -> Measured | str:
+    """Run all clients at once; a sentence if the endpoints store objects with another protection."""
+    cluster, clients = stage.cluster, clients_of(stage, profile, requirement)
+    before = stored(cluster)
+    with (
+        entrances(cluster, [f"{client.load.bucket}0" for client in clients]) as doors,
+        filled(cluster, clients, doors) as put_bytes,
+    ):
+        pool = grown(cluster, before, put_bytes)
+        guard = protection_of(cluster, pool) if pool else None
+        if guard != requirement.protection:
+            where = f"pool {pool!r} with {guard}" if pool else "no pool that grew by what was put"
+            return f"the endpoints store objects in {where}, not with {requirement.protection}"
+        meter = meter_of(cluster, named_bmcs())
+        with meter.looking():
+            fleet = together(cluster, clients, doors, RUN)
+        trust(stage, fleet, len(clients))
+        done = summed(fleet)
+        stage.recorder.witness("operations in the measured time", got=done.operations, least=LEAST_OPERATIONS)
+        ahead_s = now_s(clients[0].host) - time.time()
+        plug, unplugged = at_the_plugs(stage.recorder, meter, (done.first_s - ahead_s, done.last_s - ahead_s))
+        busy = at_limit(clients, fleet)
+    found = Measured(done.rate, done.mean, done.p99, plug, unplugged, said(clients, doors, pool, busy))
+    return one_sided(found) if busy else found
+
+
+def now_s(host: Host) -> float:
+    """Seconds since the epoch by the clock of a host."""
+    return float(host.run(["date", "+%s.%N"]).stdout)
+
+
+def together(cluster: Cluster, clients: Sequence[Client], doors: Sequence[Entrance], *phases: str) -> Fleet:
+    """Run some phases of every client's load."""
+    loads = [(client.host, replace(client.load, phases=phases)) for client in clients]
+    timeout_s = (FILL_S + clients[0].load.runtime_s) * cluster.patience
+    return run_together(loads, doors, lead_s=LEAD_S + EACH_S * len(loads), timeout_s=timeout_s)
+
+
+@contextmanager
+def filled(cluster: Cluster, clients: Sequence[Client], doors: Sequence[Entrance]) -> Iterator[int]:
+    """Every client's new bucket with its objects, inside the block; yields the bytes of all objects.
+
+    LabBroken, with the clients' output, if a bucket exists already or cannot be filled. Only buckets that were filled
+    are removed.
+    """
+    fleet = together(cluster, clients, doors, FILL)
+    named = dict(zip(fleet.ahead_s, clients, strict=True))
+    try:
+        if fleet.lost:
+            lines = [f"{name}: {why}" for name, why in fleet.lost.items()]
+            raise LabBroken(
+                f"{how_many(len(lines), 'S3 client')} could not fill a bucket",
+                "\n".join(lines),
+                f"remove buckets that begin with {BUCKET}",
+            )
+        yield sum(op.bytes for result in fleet.results.values() for op in result.of(FILL))
+    finally:
+        if fleet.results:
+            together(cluster, [named[name] for name in fleet.results], doors, CLEAN)
+
+
+def stored(cluster: Cluster) -> dict[str, float]:
+    """Pool -> bytes that clients stored in it."""
+    return {pool["name"]: float(pool["stats"]["stored"]) for pool in cluster.client.mon("df")["pools"]}
+
+
+def grown(cluster: Cluster, before: Mapping[str, float], put_bytes: float) -> str:
+    """The pool that holds the objects: the one that grew most, if by enough; otherwise empty."""
+
+    deadline = Deadline.after(SEEN_S * cluster.patience)
+    while True:
+        growth, pool = max((held - before.get(pool, 0.0), pool) for pool, held in stored(cluster).items())
+        if growth >= put_bytes * LEAST_GROWTH:
+            return pool
+        if deadline.passed():
+            return ""
+        deadline.pause(1.0)
+
+
+def protection_of(cluster: Cluster, pool: str) -> Protection:
+    """Copies or erasure code of a pool."""
+    [known] = [each for each in cluster.client.mon("osd dump")["pools"] if each["pool_name"] == pool]
+    if not known["erasure_code_profile"]:
+        return Protection(int(known["size"]))
+    profile = cluster.client.mon("osd erasure-code-profile get", name=known["erasure_code_profile"])
+    return Protection(k=int(profile["k"]), m=int(profile["m"]))
+
+
+def trust(stage: Stage, fleet: Fleet, clients: int) -> None:
+    """Observe that no client was lost, and that every answer was right and none an error."""
+    lost = [f"{name}: {why}" for name, why in fleet.lost.items()]
+    stage.recorder.observe("clients that were lost", got=lost, wanted=[], of=clients)
+    whole = fleet.whole
+    done = {name: sum(each.operations for each in result.windows) for name, result in fleet.results.items()}
+    busy = {name: round(result.busy, 3) for name, result in fleet.results.items()}
+    stage.recorder.record("s3_clients", operations=done, client_busy=busy)
+    stage.recorder.observe("wrong answers", got=list(whole.wrong), wanted=[], of=sum(done.values()))
+    stage.recorder.observe("errors", got=whole.errors, wanted={}, of=sum(done.values()))
+
+
+@dataclass(frozen=True)
+class Summed:
+    """Of all clients, from first_s to last_s by the clock of the first host: the time in which all worked."""
+
+    first_s: float
+    last_s: float
+    operations: int
+    rate: Interval
+    mean: Interval
+    p99: Interval | None
+
+
+NOTHING = Summed(0.0, 0.0, 0, Interval(0.0, 0.0, math.inf, 0), Interval(0.0, 0.0, math.inf, 0), None)
+
+
+def summed(fleet: Fleet) -> Summed:
+    """All clients together, from the windows of each.
+
+    The 99th percentile lies between the lowest and the highest of any client in any window.
+    """
+    clients = [steady(result.windows) for result in fleet.results.values()]
+    if not all(clients):
+        return NOTHING
+    runs = []
+    for windows in clients:
+        rates = [window.rate for window in windows]
+        runs.append((fmean(rates), stdev(rates), weighted([(each.mean_s, each.operations) for each in windows])))
+    rate, mean = total(runs, min(map(len, clients)))
+    busy = [window for windows in clients for window in windows if window.operations]
+    lowest, highest = min(each.p99_s for each in busy), max(each.p99_s for each in busy)
+    return Summed(
+        max(windows[0].began_s for windows in clients),
+        min(windows[-1].ended_s for windows in clients),
+        sum(each.operations for each in busy),
+        rate,
+        mean,
+        Interval(weighted([(each.p99_s, each.operations) for each in busy]), lowest, highest, len(busy)),
+    )
+
+
+def steady(known: Sequence[Window]) -> list[Window]:
+    """The windows after the ramp and before the last one, which the end cuts short, with those without operations.
+
+    None if fewer than two are left, which have no spread, or if no operation is left.
+    """
+    if not known:
+        return []
+    every = filled_up(known, known[0].began_s, known[-1].ended_s, WINDOW_S)
+    left = list(every[round(len(every) * RAMP_SHARE) : -1])
+    return left if len(left) > 1 and any(window.operations for window in left) else []
+
+
+def weighted(pairs: Sequence[tuple[float, int]]) -> float:
+    """The mean of values by their numbers of operations; a value without operations does not count."""
+    return sum(value * count for value, count in pairs if count) / sum(count for _, count in pairs)
+
+
+def at_limit(clients: Sequence[Client], fleet: Fleet) -> str:
+    """The clients whose CPUs were the limit, in words; empty for none."""
+    busy = [name for name, result in fleet.results.items() if result.busy > FULL_CPU]
+    spent: dict[str, float] = {}
+    hosts = {client.host.name: client.host for client in clients}
+    for name, client in zip(fleet.ahead_s, clients, strict=True):
+        busy_there = fleet.results[name].busy if name in fleet.results else 0.0
+        spent[client.host.name] = spent.get(client.host.name, 0.0) + busy_there
+    full = [name for name, cpus in spent.items() if cpus > FULL_CPU * int(hosts[name].run(["nproc"]).stdout)]
+    if full:
+        return f"the CPUs of {', '.join(full)} were fully used"
+    return f"{how_many(len(busy), 'client')} of {len(clients)} used a whole CPU" if busy else ""
+
+
+def one_sided(done: Measured) -> Measured:
+    """Figures whose clients were the limit: the cluster may have done more, and may have answered sooner."""
+    p99 = replace(done.p99, low=0.0) if done.p99 else None
+    return replace(done, rate=replace(done.rate, high=math.inf), mean=replace(done.mean, low=0.0), p99=p99)
+
+
+def said(clients: Sequence[Client], doors: Sequence[Entrance], pool: str, busy: str) -> tuple[str, ...]:
+    """What the figures rest on."""
+    machines, objects = len({client.host.name for client in clients}), clients[0].load.objects
+    sentences = [
+        f"Measured with {how_many(len(clients), 'S3 client')} on {how_many(machines, 'machine')} through "
+        f"{how_many(len(doors), 'endpoint')}; {how_many(objects, 'object')} for each client, stored in the pool "
+        f"{pool!r}.",
+        "Not measured: a cluster with so many objects that their metadata no longer fits the memory of its OSDs.",
+    ]
+    if busy:
+        sentences.append(f"{busy[0].upper()}{busy[1:]}: the cluster may be faster, so nothing measured can fail it.")
+    return tuple(sentences)

@@ -1,0 +1,284 @@
+"""Loads of objects where the machines are: which clients make them, what they add up to, and what may decide."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.checks.verdict import Outcome
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.telemetry.demand import Interval
+from cephlab.lab.telemetry.watts import WattMeter
+from cephlab.lab.workloads.fiolatency import Window
+from cephlab.lab.workloads.s3_load_program import CLEAN, FILL, RUN
+from cephlab.lab.workloads.s3fleet import Fleet
+from cephlab.lab.workloads.s3load import Over, S3Operation, S3Result
+from cephlab.suites.profile import objects
+from cephlab.suites.profile.measured import Measured
+from cephlab.suites.profile.objects import NOTHING, clients_of, measure_objects, one_sided, summed, unmade
+from cephlab.suites.profile.ways import Way, way_of
+from cephlab.tuning.requirements import Protection
+from tests.fake_stage import stage_of
+from tests.suites.test_profile_ways import judged
+from tests.tuning.test_requirements import ALTRA, find, load
+
+BEGAN_S = 1_700_000_000.0
+POOL = {"pool_name": "data", "size": 2, "erasure_code_profile": ""}
+CODED = {"pool_name": "data", "size": 6, "erasure_code_profile": "ec42"}
+
+
+def gets(**given: Any) -> Any:
+    return load(**{"op": "get", "clients": 2, "depth": 6, "at_least": "1 ops/s", **given})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [*({"op": op} for op in ("get", "put", "list", "delete")), {"op": "", "mix": {"get": 0.7, "put": 0.3}}],
+)
+def test_loads_of_objects_are_measured(given: dict[str, Any]) -> None:
+    way = way_of(gets(**given))
+    assert isinstance(way, Way)
+    assert "S3" in way.method
+
+
+def test_a_mix_that_uses_up_objects_is_predicted() -> None:
+    requirement = gets(op="", mix={"put": 0.5, "delete": 0.5})
+    assert way_of(requirement) == unmade(requirement)
+    assert "put and delete" in unmade(requirement)
+
+
+# Who makes the load
+
+
+class Host:
+    def __init__(self, name: str, cpus: int = 8) -> None:
+        self.name, self.cpus = name, cpus
+
+    def run(self, argv: Sequence[str]) -> Any:
+        return SimpleNamespace(stdout=f"{self.cpus if argv[0] == 'nproc' else BEGAN_S}\n")
+
+
+class Mon:
+    """Pools as they are before the filling and after it."""
+
+    def __init__(self, pool: Mapping[str, Any], grown: float) -> None:
+        self.pool, self.stored = pool, [0.0, grown]
+
+    def mon(self, command: str, **_: Any) -> Any:
+        if command == "df":
+            now = self.stored.pop(0) if len(self.stored) > 1 else self.stored[0]
+            pools = {"data": now, "index": now / 10, "old": 1e12}
+            return {"pools": [{"name": name, "stats": {"stored": held}} for name, held in pools.items()]}
+        return {"k": "4", "m": "2"} if command.startswith("osd erasure") else {"pools": [self.pool]}
+
+
+def cluster_of(pool: Mapping[str, Any] = POOL, grown: float = 2e6, cpus: int = 8) -> Any:
+    hosts = {name: Host(name, cpus) for name in ("client0", "client1")}
+    return SimpleNamespace(client=Mon(pool, grown), hosts=hosts, patience=0.001, load_nodes=lambda: list(hosts))
+
+
+@pytest.fixture(autouse=True)
+def nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "client_node", lambda _cluster, number: f"client{number % 2}")
+
+
+def test_each_generators_requests_are_spread_over_processes_on_its_machine() -> None:
+    made = clients_of(stage_of(cluster_of()), find(ALTRA), gets(bs="64k"))
+    assert [(client.host.name, client.load.workers) for client in made] == [
+        ("client0", 4),
+        ("client0", 2),
+        ("client1", 4),
+        ("client1", 2),
+    ]
+    assert [client.load.bucket for client in made] == [f"wanted-s3-{number}-" for number in range(4)]
+    assert len({client.load.seed for client in made}) == 4
+    assert all(client.load.own_buckets and client.load.sizes == ((65_536, 65_536, 1.0),) for client in made)
+
+
+def test_a_run_ends_before_it_has_written_too_much_and_deletes_each_object_once() -> None:
+    stage, profile = stage_of(cluster_of()), find(ALTRA)
+    [put, *_] = clients_of(stage, profile, gets(op="put", bs="4M"))
+    share = 0.05 * sum(machine.count * machine.weight for machine in profile.nodes)
+    written = 4 * put.load.operations * (4 << 20) * 2
+    assert 0.9 * share < written <= share
+    [deleted, *_] = clients_of(stage, profile, gets(op="delete"))
+    assert deleted.load.operations == deleted.load.objects == 1000
+    assert deleted.load.over == {"delete": Over(in_order=True)}
+    [listed, *_] = clients_of(stage, profile, gets(op="list"))
+    assert listed.load.objects == listed.load.page == 1000
+
+
+# What they add up to
+
+
+def client(*counts: int, mean_s: float = 0.01, p99_s: float = 0.05, busy: float = 0.5) -> S3Result:
+    """Windows of a second; those without an operation are left out, as a client leaves them out."""
+    windows = tuple(
+        Window(BEGAN_S + at_s, BEGAN_S + at_s + 1, count, mean_s=mean_s, p99_s=p99_s)
+        for at_s, count in enumerate(counts)
+        if count
+    )
+    return S3Result((), (), 0, float(len(counts)), busy * len(counts), windows)
+
+
+def fleet(*results: S3Result) -> Fleet:
+    named = {f"client{number}": result for number, result in enumerate(results)}
+    return Fleet(named, {}, dict.fromkeys(named, 0.0), dict.fromkeys(named, 0.0))
+
+
+def test_rates_add_up_without_the_ramp_and_the_last_window() -> None:
+    done = summed(fleet(client(1, 1, *[100, 102] * 6, 3), client(1, 1, *[300] * 12, 3, mean_s=0.03, p99_s=0.2)))
+    assert done.rate.mean == pytest.approx(401)
+    assert done.rate.low < 401 < done.rate.high < 403
+    assert done.operations == 12 * 401
+    assert done.mean.mean == pytest.approx((101 * 0.01 + 300 * 0.03) / 401)
+    assert done.p99 is not None
+    assert (done.p99.low, done.p99.high) == (0.05, 0.2)
+    assert (done.first_s, done.last_s) == (BEGAN_S + 2, BEGAN_S + 14)
+
+
+def test_a_second_without_an_operation_counts_as_none() -> None:
+    assert summed(fleet(client(9, 9, *[10, 0] * 6, 10, 9))).rate.mean == pytest.approx(70 / 13)
+
+
+@pytest.mark.parametrize("counts", [(), (100,), (100, 100)])
+def test_a_client_without_a_steady_time_shows_nothing(counts: Sequence[int]) -> None:
+    assert summed(fleet(client(*[100] * 14), client(*counts))) == NOTHING
+
+
+def measured(rate: float) -> Measured:
+    near = Interval(rate, rate * 0.99, rate * 1.01, 30)
+    return Measured(near, Interval(0.01, 0.0099, 0.0101, 30), Interval(0.05, 0.04, 0.06, 30))
+
+
+@pytest.mark.parametrize(
+    ("limit", "free", "bound"),
+    [
+        ({"at_least": "900 ops/s"}, Outcome.PASS, Outcome.PASS),
+        ({"at_least": "2000 ops/s"}, Outcome.FAIL, Outcome.INCONCLUSIVE),
+        ({"at_least": "2 GB/s"}, Outcome.FAIL, Outcome.INCONCLUSIVE),
+        ({"at_least": None, "mean_at_most": "20 ms"}, Outcome.PASS, Outcome.PASS),
+        ({"at_least": None, "mean_at_most": "5 ms"}, Outcome.FAIL, Outcome.INCONCLUSIVE),
+        ({"at_least": None, "p99_at_most": "20 ms"}, Outcome.FAIL, Outcome.INCONCLUSIVE),
+    ],
+)
+@pytest.mark.slow
+def test_busy_clients_can_pass_a_cluster_and_cannot_fail_it(
+    limit: dict[str, Any], free: Outcome, bound: Outcome
+) -> None:
+    requirement = gets(bs="64k", **limit)
+    assert judged(requirement, measured(1000))[0] is free
+    assert judged(requirement, one_sided(measured(1000)))[0] is bound
+
+
+# The whole
+
+
+def filling(bytes_: int) -> S3Result:
+    put = S3Operation(FILL, "put", 0, "/b/o", 1, bytes_, 0.0, 0.0, 1.0, False, "")
+    return S3Result((put,), (), 0, 1.0, 0.1)
+
+
+@pytest.fixture
+def phases(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Every phase that ran, with the number of its clients; `results` of the run may be replaced."""
+    ran: list[tuple[str, int]] = []
+
+    @contextmanager
+    def entrances(_cluster: Cluster, buckets: Sequence[str]) -> Iterator[list[str]]:
+        assert buckets == [f"wanted-s3-{number}-0" for number in range(len(buckets))]
+        yield ["door"]
+
+    def together(_cluster: Cluster, clients: Sequence[Any], _doors: Sequence[Any], phase: str) -> Fleet:
+        ran.append((phase, len(clients)))
+        result = filling(500_000) if phase == FILL else client(*[250] * 14)
+        return fleet(*[result] * len(clients))
+
+    monkeypatch.setattr(objects, "entrances", entrances)
+    monkeypatch.setattr(objects, "together", together)
+    monkeypatch.setattr(objects, "meter_of", lambda _cluster, _bmcs: WattMeter({}, unread={"client0: no ipmitool"}))
+    return ran
+
+
+def run(cluster: Any, **given: Any) -> Any:
+    stage = stage_of(cluster)
+    found = measure_objects(stage, gets(protection="replicated:2", **given), find(ALTRA))
+    return found, {event.kind: event.data for event in stage.recorder.events()}
+
+
+def test_all_clients_fill_run_and_clean(phases: list[tuple[str, int]]) -> None:
+    found, _ = run(cluster_of())
+    assert phases == [(FILL, 4), (RUN, 4), (CLEAN, 4)]
+    assert found.rate.mean == pytest.approx(1000)
+    assert found.said[0] == (
+        "Measured with 4 S3 clients on 2 machines through 1 endpoint; 1000 objects for each client, stored in the "
+        "pool 'data'."
+    )
+    assert len(found.said) == 2
+    assert found.unplugged
+
+
+@pytest.mark.parametrize(
+    ("cluster", "said"),
+    [
+        (cluster_of(CODED), "store objects in pool 'data' with ec:4+2, not with replicated:2"),
+        (cluster_of({**POOL, "size": 3}), "with replicated:3, not with replicated:2"),
+        (cluster_of(grown=900_000.0), "in no pool that grew by what was put"),
+    ],
+)
+def test_other_protection_leaves_the_prediction_to_decide_and_no_bucket(
+    phases: list[tuple[str, int]], cluster: Any, said: str
+) -> None:
+    found, _ = run(cluster)
+    assert said in found
+    assert phases == [(FILL, 4), (CLEAN, 4)]
+
+
+def test_the_protection_of_a_code_is_read(phases: list[tuple[str, int]]) -> None:
+    assert objects.protection_of(cluster_of(CODED), "data") == Protection(k=4, m=2)
+    assert phases == []
+
+
+def test_busy_machines_are_named(phases: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    found, _ = run(cluster_of(cpus=1))
+    assert found.rate.high == float("inf")
+    assert found.said[-1].startswith("The CPUs of client0, client1 were fully used: the cluster may be faster")
+    monkeypatch.setattr(objects, "FULL_CPU", 0.4)
+    assert run(cluster_of())[0].said[-1].startswith("4 clients of 4 used a whole CPU")
+    assert phases[-1] == (CLEAN, 4)
+
+
+def test_a_bucket_that_exists_stops_it_and_is_not_removed(
+    phases: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = objects.together
+
+    def together(cluster: Cluster, clients: Sequence[Any], doors: Sequence[Any], phase: str) -> Fleet:
+        done = plain(cluster, clients, doors, phase)
+        if phase != FILL:
+            return done
+        left = {name: result for name, result in done.results.items() if name != "client1"}
+        return Fleet(left, {"client1": "buckets that exist already: wanted-s3-1-0"}, done.ahead_s, done.late_s)
+
+    monkeypatch.setattr(objects, "together", together)
+    with pytest.raises(LabBroken, match="1 S3 client could not fill a bucket") as stopped:
+        run(cluster_of())
+    assert "wanted-s3-1-0" in stopped.value.detail
+    assert phases == [(FILL, 4), (CLEAN, 3)]
+
+
+def test_wrong_answers_and_errors_are_observed(phases: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = stage_of(cluster_of())
+    failed = S3Operation(RUN, "get", 0, "/b/o", 1, 0, 0.0, 0.0, 1.0, False, "SlowDown")
+    bad = S3Result((failed,), ("get of /b/o: 3 bytes",), 1, 1.0, 0.1, client(*[250] * 14).windows)
+    objects.trust(stage, Fleet({"c0": bad}, {"c1": "killed"}, {}, {}), 2)
+    seen = {event.data["what"]: event.data["got"] for event in stage.recorder.events() if event.kind == "observation"}
+    assert seen == {
+        "clients that were lost": ["c1: killed"],
+        "wrong answers": ["get of /b/o: 3 bytes"],
+        "errors": {"SlowDown": 1},
+    }
+    assert phases == []
