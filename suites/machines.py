@@ -1,5 +1,6 @@
-"""The profile that a run is compared with, whether its hosts match that profile, and which of them hold OSDs."""
+"""The profile that a run is compared with, whether its hosts match that profile, and what each of them is for."""
 
+from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.providers.base import Provider
 from cephlab.lab.scenario.scenario import Stage
@@ -31,6 +32,13 @@ def profile_of_disks(stage: Stage) -> Profile | None:
         return None
     limited = any(disk.limits.any() for node in stage.cluster.spec.nodes for disk in node.disks)
     return None if limited else profile
+
+
+def is_client(cluster: Cluster, name: str) -> bool:
+    """Whether a machine is there for clients only: it has no daemons, and in an inventory the role client."""
+    with_daemons = {node.name for node in cluster.spec.nodes if node.has_daemons}
+    chosen = not isinstance(cluster, AttachedCluster) or name in cluster.load_nodes()
+    return chosen and name not in with_daemons
 
 
 def machine_of_osds(cluster: Cluster) -> dict[int, str]:

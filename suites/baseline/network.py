@@ -13,14 +13,15 @@ from typing import Any
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken, Unavailable
 from cephlab.lab.base.workers import Workers
-from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import Bound
 from cephlab.lab.providers.host import Channel, Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.tunables.machine import Machine
-from cephlab.suites.baseline.rated import NETWORK, speed
+from cephlab.suites.baseline.rated import stream_speed
+from cephlab.suites.machines import is_client
 
 PORT = 5201  # iperf3's own
 SECONDS: Mapping[Tier, int] = {Tier.QUICK: 1, Tier.FULL: 10}
@@ -84,8 +85,8 @@ def run_throughput(stage: Stage) -> None:
             name = f"{sender.name} to {receiver.name}"
             flow = stream(cluster, left, right, SECONDS[stage.tier], reverse=reverse)
             stage.recorder.record("flow", sender=sender.name, receiver=receiver.name, retransmits=flow.retransmits)
-            slow = sender if sender.emulated else receiver
-            note_flow(stage, f"{name}: TCP, one stream", flow.received_bytes, flow.mbit_s, slow)
+            limit = stream_speed(stage, [sender], receiver)
+            note_flow(stage, f"{name}: TCP, one stream", flow.received_bytes, flow.mbit_s, limit)
 
 
 def run_clients(stage: Stage) -> None:
@@ -94,33 +95,24 @@ def run_clients(stage: Stage) -> None:
     for host in cluster.hosts.values():
         require_iperf(host)
     nodes = [cluster.hosts[node.name] for node in cluster.spec.nodes if node.osds]
-    for client in clients_of(cluster):
-        others = [node for node in nodes if node is not client]
-        for node, reverse in product(others, (False, True)):
+    for client in (host for name, host in cluster.hosts.items() if is_client(cluster, name)):
+        for node, reverse in product(nodes, (False, True)):
             sender, receiver = (node, client) if reverse else (client, node)
             flow = stream(cluster, client, node, SECONDS[stage.tier], reverse=reverse)
-            note_flow(
-                stage, f"{sender.name} to {receiver.name}: TCP, one stream", flow.received_bytes, flow.mbit_s, node
-            )
-        with Workers(max_workers=len(others), thread_name_prefix="iperf") as workers:
+            title = f"{sender.name} to {receiver.name}: TCP, one stream"
+            note_flow(stage, title, flow.received_bytes, flow.mbit_s, stream_speed(stage, [sender], receiver))
+        with Workers(max_workers=len(nodes), thread_name_prefix="iperf") as workers:
             sent = partial(stream, cluster, client, seconds=SECONDS[stage.tier], reverse=True)
-            flows = list(workers.map(sent, others))
+            flows = list(workers.map(sent, nodes))
         received = min(flow.received_bytes for flow in flows)
         title = f"all nodes to {client.name} at once: TCP, one stream each"
-        note_flow(stage, title, received, sum(flow.mbit_s for flow in flows), client)
+        note_flow(stage, title, received, sum(flow.mbit_s for flow in flows), stream_speed(stage, nodes, client))
 
 
-def clients_of(cluster: Cluster) -> list[Host]:
-    """Machines that clients run on: those of an inventory, or a lab's machines without daemons."""
-    if isinstance(cluster, AttachedCluster):
-        return [cluster.hosts[name] for name in cluster.load_nodes()]
-    return [cluster.hosts[node.name] for node in cluster.spec.nodes if not node.has_daemons]
-
-
-def note_flow(stage: Stage, title: str, received_bytes: int, mbit_s: float, slow: Host) -> None:
-    """Witness that every stream carried data, and record the rate. slow: the machine whose port limits it."""
+def note_flow(stage: Stage, title: str, received_bytes: int, mbit_s: float, limit: Bound) -> None:
+    """Witness that every stream carried data, and record the rate. received_bytes: of the stream with the fewest."""
     stage.recorder.witness(f"{title}: bytes received", got=received_bytes, least=LEAST_BYTES)
-    stage.recorder.figure(title, mbit_s, "Mbit/s", speed(stage, slow, NETWORK))
+    stage.recorder.figure(title, mbit_s, "Mbit/s", limit)
 
 
 def require_iperf(host: Host) -> None:

@@ -1,13 +1,13 @@
 """Bounds of a host's speed from a profile: a limit on the profile's own machines, elsewhere a figure for comparison."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.clusterspec import MIB
-from cephlab.suites.machines import are_machines_of, profile_of
+from cephlab.suites.machines import are_machines_of, is_client, profile_of
 from cephlab.tuning import memory
 from cephlab.tuning.profile import Disks, Figure, MachineClass, Profile
 
@@ -42,6 +42,7 @@ SEQUENTIAL = {
 NETWORK = Rating(lambda machine: machine.bandwidth, lambda bytes_s: bytes_s * 8 / 1e6)
 CHECKSUM = Rating(lambda machine: machine.crc32c, _mib)
 ERASURE_ENCODE = Rating(lambda machine: machine.ec_encode, _mib)
+_UNRATED = Rating(lambda machine: None, lambda value: value)
 
 
 def speed(stage: Stage, host: Host, rating: Rating | None = None) -> Bound:
@@ -49,17 +50,54 @@ def speed(stage: Stage, host: Host, rating: Rating | None = None) -> Bound:
 
     There is no limit for an emulated host, nor without a profile: other programs share the machine.
     """
-    if host.emulated:
-        return Bound(f"{host.name} is emulated, so its speed is not judged", basis=Basis.NOTED)
+    return _slowest(stage, [[host]], rating or _UNRATED)
+
+
+def stream_speed(stage: Stage, senders: Sequence[Host], receiver: Host) -> Bound:
+    """The bound of what hosts send to another together: that of the slower end, or of the uplink between both.
+
+    There is no limit if one host's figure is not known, because that host may be the slowest.
+    """
+    return _slowest(stage, [senders, [receiver]], NETWORK)
+
+
+def _slowest(stage: Stage, ends: Sequence[Sequence[Host]], rating: Rating) -> Bound:
+    """The bound of the slowest end. ends: hosts whose figures add up."""
+    hosts = [host for end in ends for host in end]
+    for host in hosts:
+        if host.emulated:
+            return Bound(f"{host.name} is emulated, so its speed is not judged", basis=Basis.NOTED)
     profile = profile_of(stage)
     if profile is None:
-        return Bound(f"no profile to judge {host.name} by; `--profile this-machine` names one", basis=Basis.NOTED)
-    machines = [machine for machine in profile.nodes if machine.arch is host.arch]
-    figures = [figure for machine in machines if rating and (figure := rating.of(machine)) is not None]
-    if rating is None or not figures:
-        return Bound(f"{profile.name} has no such figure for {host.arch}", basis=Basis.NOTED)
-    least = min(figures, key=lambda figure: rating.shown(figure.value) * (-1 if rating.smaller else 1))
-    return bound(profile, rating, least, judged=are_machines_of(stage.cluster.provider, profile))
+        return Bound(f"no profile to judge {hosts[0].name} by; `--profile this-machine` names one", basis=Basis.NOTED)
+    clients = {host.name for host in hosts if is_client(stage.cluster, host.name)}
+    # An uplink is between clients and nodes, so not between two of a kind.
+    rated = [profile.uplink] if profile.uplink and 0 < len(clients) < len(hosts) else []
+    for end in ends:
+        figures: list[Figure] = []
+        for host in end:
+            figure = _figure(profile, host, rating, client=host.name in clients)
+            if figure is None:
+                return Bound(f"{profile.name} has no such figure for {host.name} ({host.arch})", basis=Basis.NOTED)
+            figures.append(figure)
+        rated.append(_sum(figures))
+    return bound(profile, rating, _least(rated, rating), judged=are_machines_of(stage.cluster.provider, profile))
+
+
+def _figure(profile: Profile, host: Host, rating: Rating, *, client: bool) -> Figure | None:
+    """What a profile says of the slowest machine that the host can be: a client, or a node."""
+    machines = profile.clients if client and profile.clients else profile.nodes
+    figures = [figure for machine in machines if machine.arch is host.arch and (figure := rating.of(machine))]
+    return _least(figures, rating) if figures else None
+
+
+def _least(figures: Sequence[Figure], rating: Rating) -> Figure:
+    return min(figures, key=lambda figure: rating.shown(figure.value) * (-1 if rating.smaller else 1))
+
+
+def _sum(figures: Sequence[Figure]) -> Figure:
+    sources = dict.fromkeys(figure.source for figure in figures)
+    return replace(figures[0], value=sum(figure.value for figure in figures), source="; ".join(sources))
 
 
 def osd_memory(stage: Stage, host: Host) -> Bound:

@@ -16,7 +16,7 @@ from cephlab.lab.providers.host import Host
 from cephlab.lab.providers.select import provider
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.spec.arch import Arch
-from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.spec.clusterspec import Capability, Node
 from cephlab.suites.baseline import SCENARIOS, atomics, checksum, clocks, disk, hardware, network
 from cephlab.suites.baseline.atomics import Atomics, count, is_lse
 from cephlab.suites.baseline.clocks import ClockReading
@@ -283,7 +283,8 @@ def test_only_hardware_scenarios_need_hardware() -> None:
 
 
 def stage(lab: str, home: Path, profile: str = "") -> Stage:
-    cluster = SimpleNamespace(provider=provider(lab), run=Run(RunId("one"), home / "runs" / "one"))
+    spec = SimpleNamespace(nodes=(Node("n2", Arch.AARCH64, mon=True),))
+    cluster = SimpleNamespace(provider=provider(lab), spec=spec, run=Run(RunId("one"), home / "runs" / "one"))
     return Stage(cast("Any", cluster), cast("Any", None), Random(1), home, profile=profile)
 
 

@@ -1,0 +1,242 @@
+"""Streams between machines of a profile: the slower end sets the limit, and a slow or silent pair is no pass."""
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.runs import Run, RunId
+from cephlab.lab.checks import Outcome, Verdict
+from cephlab.lab.cluster.attach.cluster import AttachedCluster
+from cephlab.lab.providers.host import Host
+from cephlab.lab.providers.select import provider
+from cephlab.lab.scenario.scenario import Scenario, Stage, run_scenario, verdict_of
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import Disk, Node, Osd
+from cephlab.suites.baseline import network
+from cephlab.suites.baseline.rated import CHECKSUM, SEQUENTIAL, speed, stream_speed
+from cephlab.suites.machines import is_client
+from cephlab.tuning.profilefile import SHIPPED
+from tests.fake_stage import stage_of
+
+PROFILE = "ampere-altra-4n"  # nodes: aarch64, 50 Gb/s; clients: x86_64, 25 Gb/s
+NODE, CLIENT = 50_000.0, 25_000.0
+THROUGHPUT, CLIENTS = network.SCENARIOS[:2]
+
+
+@dataclass
+class Machine:
+    """A host with iperf3. mbit_s: of its port; others: every machine by its address; streams: how many it began."""
+
+    name: str
+    arch: Arch
+    mbit_s: float
+    others: dict[str, "Machine"]
+    emulated: bool = False
+    at_once_mbit_s: float | None = None
+    answer: Callable[[str], str] = str
+    streams: int = 0
+    asked: list[list[str]] = field(default_factory=list)
+    root = PurePosixPath("/")
+    directory = PurePosixPath("/lab")
+
+    @property
+    def address(self) -> str:
+        return self.name
+
+    def exists(self, path: PurePosixPath) -> bool:
+        return True
+
+    def read(self, path: PurePosixPath) -> bytes:
+        return b"Server listening on 5201"
+
+    def remove(self, path: PurePosixPath) -> None:
+        pass
+
+    def spawn(self, argv: list[str], log: PurePosixPath) -> SimpleNamespace:
+        assert argv[argv.index("--bind") + 1] == self.address
+        return SimpleNamespace(signal=lambda number: None, wait=lambda timeout_s: True)
+
+    def run(self, argv: list[str], *, check: bool, timeout_s: float = 0) -> SimpleNamespace:
+        if argv[0] == "test":
+            return SimpleNamespace(code=0)
+        self.streams += 1
+        self.asked.append(argv)
+        server = self.others[argv[argv.index("--client") + 1]]
+        rate = min(self.mbit_s, server.mbit_s)
+        with_osds = [one for one in self.others.values() if one.name.startswith("n")]
+        if self.streams > 2 * len(with_osds):  # both ways of each pair are over: all nodes at once
+            rate = min(rate, (self.at_once_mbit_s or self.mbit_s) / len(with_osds))
+        done = {"bytes": rate * 1e6 / 8, "seconds": 1.0}
+        return SimpleNamespace(stdout=self.answer(json.dumps({"end": {"sum_sent": done, "sum_received": done}})))
+
+
+def node(machine: Machine) -> Node:
+    with_osd = {"disks": (Disk("d", 1 << 30),), "osds": (Osd("d"),)} if machine.name.startswith("n") else {}
+    return Node(machine.name, machine.arch, **cast("Any", with_osd))
+
+
+def machines(client: float = CLIENT, nodes: float = NODE, **of_client: Any) -> dict[str, Machine]:
+    """Two nodes and a client machine of the profile, and what their ports carry in Mbit/s."""
+    found: dict[str, Machine] = {}
+    for name in ("n0", "n1"):
+        found[name] = Machine(name, Arch.AARCH64, nodes, found)
+    found["c0"] = Machine("c0", Arch.X86_64, client, found, **of_client)
+    return found
+
+
+def stage(home: Path, hosts: dict[str, Machine], *, lab: str = "ssh", profile: str = PROFILE) -> Stage:
+    cluster = SimpleNamespace(
+        name="fake",
+        hosts=hosts,
+        spec=SimpleNamespace(nodes=tuple(map(node, hosts.values()))),
+        provider=provider(lab),
+        run=Run(RunId("one"), home / "runs" / "one"),
+        patience=1.0,
+    )
+    return replace(stage_of(cluster), profile=profile)
+
+
+def verdict(scenario: Scenario, on: Stage) -> Verdict:
+    """The verdict as a run makes it: also of what a broken lab ended."""
+    with suppress(LabBroken):
+        run_scenario(scenario, on)
+    return verdict_of(on.recorder.events())
+
+
+def limits(on: Stage) -> dict[str, float | None]:
+    return {event.data["metric"]: event.data["least"] for event in on.recorder.events() if event.kind == "figure"}
+
+
+def host(machine: Machine) -> Host:
+    return cast("Host", machine)
+
+
+def test_a_client_with_a_slower_port_than_the_nodes_is_held_to_its_own_rate(tmp_path: Path) -> None:
+    on = stage(tmp_path, machines(client=0.6 * CLIENT))
+    assert verdict(CLIENTS, on).outcome is Outcome.PASS
+    assert set(limits(on).values()) == {CLIENT / 2}
+    assert len(limits(on)) == 5
+
+
+def test_a_client_at_a_tenth_of_its_rate_is_found(tmp_path: Path) -> None:
+    slow = verdict(CLIENTS, stage(tmp_path, machines(client=CLIENT / 10)))
+    assert slow.outcome is Outcome.FAIL
+    assert slow.reason.startswith("c0 to n0: TCP, one stream: 2500 Mbit/s; at least 12500 Mbit/s wanted: " + PROFILE)
+
+
+def test_a_node_at_a_tenth_of_its_rate_is_found_from_a_client(tmp_path: Path) -> None:
+    hosts = machines()
+    hosts["n1"].mbit_s = NODE / 10
+    slow = verdict(CLIENTS, stage(tmp_path, hosts))
+    assert (slow.outcome, slow.reason[:8]) == (Outcome.FAIL, "c0 to n1")
+
+
+def test_a_client_that_is_slow_only_with_all_nodes_at_once_is_found(tmp_path: Path) -> None:
+    slow = verdict(CLIENTS, stage(tmp_path, machines(at_once_mbit_s=CLIENT / 10)))
+    assert slow.outcome is Outcome.FAIL
+    assert slow.reason.startswith("all nodes to c0 at once: TCP, one stream each: 2500 Mbit/s; at least 12500")
+
+
+def test_both_ways_of_each_pair_are_run_and_then_all_at_once(tmp_path: Path) -> None:
+    on = stage(tmp_path, hosts := machines())
+    verdict(CLIENTS, on)
+    way = [("--reverse" in argv, argv[argv.index("--client") + 1]) for argv in hosts["c0"].asked]
+    assert way[:4] == [(False, "n0"), (True, "n0"), (False, "n1"), (True, "n1")]
+    assert sorted(way[4:]) == [(True, "n0"), (True, "n1")]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda text: json.dumps({"error": "unable to connect to server"}),
+        lambda text: "",
+        lambda text: text.replace('"bytes": 3125000000.0', '"bytes": 0'),
+    ],
+    ids=["refused", "silent", "empty"],
+)
+def test_a_pair_without_a_measurement_is_no_pass(tmp_path: Path, answer: Callable[[str], str]) -> None:
+    assert verdict(CLIENTS, stage(tmp_path, machines(), profile="")).outcome is Outcome.PASS
+    assert verdict(CLIENTS, stage(tmp_path, machines(answer=answer), profile="")).outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_cluster_without_a_client_machine_is_no_pass(tmp_path: Path) -> None:
+    hosts = machines()
+    del hosts["c0"]
+    assert verdict(CLIENTS, stage(tmp_path, hosts)).outcome is Outcome.INCONCLUSIVE
+
+
+def test_any_two_machines_are_held_to_the_slower_one(tmp_path: Path) -> None:
+    """On an attached cluster the client machines are among the hosts, in either place of a pair."""
+    on = stage(tmp_path, machines())
+    assert verdict(THROUGHPUT, on).outcome is Outcome.PASS
+    found = {title.removesuffix(": TCP, one stream"): least for title, least in limits(on).items()}
+    between_nodes = {"n0 to n1": NODE / 2, "n1 to n0": NODE / 2}
+    assert found == between_nodes | {
+        f"{one} to {other}": CLIENT / 2 for one, other in (("n0", "c0"), ("c0", "n0"), ("n1", "c0"), ("c0", "n1"))
+    }
+
+
+def test_senders_that_are_slower_together_than_the_receiver_set_the_limit(tmp_path: Path) -> None:
+    hosts = machines()
+    on = stage(tmp_path, hosts)
+    several = [host(replace(hosts["c0"], name=f"c{number}")) for number in range(3)]
+    assert stream_speed(on, several[:1], host(hosts["n0"])).least == CLIENT / 2
+    assert stream_speed(on, several, host(hosts["n0"])).least == NODE / 2
+
+
+def test_an_uplink_between_clients_and_nodes_sets_the_limit_of_both_alone(tmp_path: Path) -> None:
+    narrow = (SHIPPED / f"{PROFILE}.toml").read_text().replace(PROFILE, "narrow", 1)
+    (tmp_path / "narrow.toml").write_text(
+        narrow.replace("[network]", '[network]\nuplink = { value = "10 Gb/s", source = "a switch" }')
+    )
+    hosts = machines()
+    on = stage(tmp_path, hosts, profile=str(tmp_path / "narrow.toml"))
+    assert stream_speed(on, [host(hosts["c0"])], host(hosts["n0"])).least == 5000
+    assert stream_speed(on, [host(hosts["n1"])], host(hosts["n0"])).least == NODE / 2
+
+
+def test_without_a_figure_of_either_end_there_is_no_limit_and_why_is_said(tmp_path: Path) -> None:
+    hosts = machines()
+    strange = host(replace(hosts["c0"], arch=Arch.AARCH64))
+    emulated = host(replace(hosts["c0"], emulated=True))
+    for ends in (([strange], host(hosts["n0"])), ([host(hosts["n0"])], strange)):
+        bound = stream_speed(stage(tmp_path, hosts), *ends)
+        assert (bound.judges, bound.why) == (False, f"{PROFILE} has no such figure for c0 (aarch64)")
+    assert "emulated" in stream_speed(stage(tmp_path, hosts), [host(hosts["n0"]), emulated], host(hosts["n1"])).why
+    elsewhere = stream_speed(stage(tmp_path, hosts, lab="local"), [host(hosts["n0"])], host(hosts["c0"]))
+    assert (elsewhere.judges, "25000 [" in elsewhere.why) == (False, True)
+
+
+def test_a_client_has_no_other_figures_of_the_nodes_either(tmp_path: Path) -> None:
+    hosts = machines()
+    arm = replace(hosts["c0"], arch=Arch.AARCH64)
+    on = stage(tmp_path, hosts)
+    for rating in (SEQUENTIAL["read"], CHECKSUM):
+        assert not speed(on, host(arm), rating).judges
+    assert speed(on, host(hosts["n0"]), SEQUENTIAL["read"]).judges
+
+
+def test_where_the_load_runs_on_nodes_a_client_is_held_to_a_nodes_figures(tmp_path: Path) -> None:
+    on = stage(tmp_path, hosts := machines(), profile="ci-hosted-x86")
+    assert stream_speed(on, [host(hosts["c0"])], host(replace(hosts["c0"], name="c1"))).least == 20_000
+
+
+def test_a_client_machine_is_one_without_daemons_and_of_that_role() -> None:
+    hosts = machines()
+    spec = SimpleNamespace(nodes=tuple(map(node, hosts.values())))
+    assert [name for name in hosts if is_client(cast("Any", SimpleNamespace(spec=spec)), name)] == ["c0"]
+    attached = object.__new__(AttachedCluster)
+    attached.spec = cast("Any", spec)
+    for roles, found in ((["n0", "c0"], ["c0"]), (["n0"], [])):
+        attached.inventory = cast(
+            "Any",
+            SimpleNamespace(with_role=lambda _, roles=roles: [SimpleNamespace(name=name) for name in roles]),
+        )
+        assert [name for name in hosts if is_client(attached, name)] == found
