@@ -12,6 +12,7 @@ import pytest
 
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.runs import Run, RunId
+from cephlab.lab.checks import Outcome
 from cephlab.lab.providers.host import Host
 from cephlab.lab.providers.select import provider
 from cephlab.lab.scenario.scenario import Stage, Tier
@@ -25,6 +26,7 @@ from cephlab.suites.baseline.hardware import Module, modules
 from cephlab.suites.baseline.rated import CHECKSUM, SYNC_LATENCY, SYNC_WRITES, osd_memory, speed
 from cephlab.suites.machines import are_machines_of
 from cephlab.tuning.profilefile import THIS_MACHINE, find_profile
+from tests.fake_stage import verdict_of
 
 # Clocks
 
@@ -190,12 +192,41 @@ def test_other_loads_and_stores_are_neither(name: str) -> None:
     [
         (Atomics(100, 50, 0), "in line"),
         (Atomics(100, 8, 16), "with a fall-back"),
+        (Atomics(100, 1, 16), "exclusives"),
         (Atomics(100, 0, 16), "exclusives"),
         (Atomics(100, 0, 0), "none"),
     ],
 )
 def test_the_manner_of_atomics(found: Atomics, manner: str) -> None:
     assert found.manner == manner
+
+
+ATOMICS = next(scenario for scenario in SCENARIOS if scenario.name == "baseline.atomics")
+
+
+@pytest.mark.parametrize(
+    ("lse", "exclusive", "outcome"),
+    [
+        (500, 0, Outcome.PASS),
+        (28, 56, Outcome.PASS),
+        (28, 56 + 1000, Outcome.FAIL),
+        (0, 1000, Outcome.FAIL),
+        (0, 0, Outcome.FAIL),
+    ],
+    ids=["in line", "helpers", "helpers beside exclusives in line", "exclusives", "none"],
+)
+def test_a_binary_that_runs_exclusives_on_any_processor_is_found(
+    lse: int, exclusive: int, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """28 and 56: ceph-osd 18 of Debian, whose helpers are all the atomics that it has."""
+    words = [LSE["casal x0, x1, [x2]"]] * lse + [EXCLUSIVE["ldaxr x0, [x1]"]] * exclusive + [OTHER["nop"]] * 10_000
+    monkeypatch.setattr(atomics, "code_of", lambda content, path: content)
+    node = SimpleNamespace(root=Path("/"), read=lambda path: code(*words))
+    cluster = SimpleNamespace(spec=SimpleNamespace(archs=(Arch.AARCH64,)), host_with=lambda arch: node)
+    verdict = verdict_of(ATOMICS, cluster)
+    assert verdict.outcome is outcome
+    if outcome is Outcome.FAIL:
+        assert verdict.reason.startswith("usr/bin/ceph-osd uses LSE atomics: got False")
 
 
 def test_only_programs_of_aarch64_are_counted() -> None:
