@@ -40,15 +40,17 @@ def show(out: Output, request: Request, lanes: int, *, elsewhere: bool = False) 
     ]
     most, largest = memory_of(planned, lanes or 1), memory_of(planned, 1)
     needed = f"; the largest needs about {largest / GIB:.1f} GiB" if largest else ""
-    if lanes > 1 and largest:
-        needed += f", {lanes} at the same time up to {most / GIB:.1f} GiB"
+    beside = [each for each in running if not each.alone]
+    at_once = min(lanes, max(1, len(beside)))
+    if at_once > 1 and largest:
+        needed += f", {at_once} at the same time up to {memory_of(beside, at_once) / GIB:.1f} GiB"
     unknown = f"; time unknown for {len(running) - len(timed)}" if len(timed) < len(running) else ""
     last = "last time, or by their load now" if any(each.load_s for each in running) else "last time"
     clusters = len({each.cluster for each in running} - {0})
     counted = f"{how_many(len(running), 'scenario')}, {how_many(clusters, 'cluster') if clusters else 'no cluster'}"
     took = f"{len(timed)} of them took {seconds_text(sum(timed))} {last}{unknown}" if timed else "none was timed yet"
     summary = [
-        f"{counted}, {_way(lanes, elsewhere=elsewhere)}{needed}",
+        f"{counted}, {_way(at_once, len(running), len(beside), elsewhere=elsewhere)}{needed}",
         f"{took}; raising the clusters takes more" if clusters else took,
     ]
     scenarios = [asdict(each) for each in planned]
@@ -75,12 +77,13 @@ def warn_of_unasked(out: Output, world: World, lab: str | None, on: str | None) 
             out.warn(f"--lab {lab} does not work here, so the gate would be refused: {reason.what}")
 
 
-def _way(lanes: int, *, elsewhere: bool) -> str:
-    """How many scenarios run at a time."""
-    if lanes == 0:
-        return "as many in parallel as each machine can take"
-    number = "one by one" if lanes == 1 else f"{lanes} in parallel"
-    return f"{number} on each machine" if elsewhere else number
+def _way(lanes: int, running: int, beside: int, *, elsewhere: bool) -> str:
+    """How many scenarios run at a time. beside: how many may run beside others; the rest come last."""
+    where = " on each machine" if elsewhere else ""
+    if not beside or lanes == 1:
+        return f"one by one{where}"
+    way = f"{lanes} in parallel{where}" if lanes else "as many in parallel as each machine can take"
+    return f"{way}, then {running - beside} alone" if beside < running else way
 
 
 def _time(planned: PlannedScenario) -> str:
