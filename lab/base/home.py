@@ -101,6 +101,9 @@ def _exists(path: Path) -> bool:
 def default_home() -> Home:
     """CEPHLAB_HOME if set, else the user's cache folder; SpecError when Ceph could not run from it."""
     chosen = os.environ.get(HOME_VARIABLE)
+    if chosen == "":
+        hint = f"unset it for {standard_home().path}, or set it to a folder"
+        raise SpecError(f"{HOME_VARIABLE} is empty", "wanted: a folder", hint)
     if chosen is not None:
         return home_at(chosen, HOME_VARIABLE)
     refuse_odd(str(standard_home().path), f"{HOME_VARIABLE}, by default,")
@@ -124,7 +127,7 @@ def refuse_odd(path: str, source: str) -> None:
     if not path or _FORBIDDEN.search(path):
         raise SpecError(
             f"{source} does not name a folder that Ceph can run from",
-            f"got {path!r}, wanted a path without spaces, control characters and any of # ; $ \\ \" ' , :",
+            f"got {path!r}, wanted a path without spaces, control characters or any of # ; $ \\ \" ' , :",
             f"set {source.partition(',')[0]} to another folder",
         )
 
