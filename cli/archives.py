@@ -22,8 +22,8 @@ ArchiveArgument = Annotated[
     Path | None,
     typer.Argument(
         metavar="ARCHIVE",
-        help="Archive of a run; default: the newest.",
-        show_default=False,
+        help="Archive of a run.",
+        show_default="the newest",
         autocompletion=ARCHIVES,
     ),
 ]

@@ -24,12 +24,26 @@ def placeholder(option: TyperOption) -> str:
     return _WORDS.get(kind.annotation, str(option.name).replace("_", "-").upper())
 
 
-def shown_plainly(option: TyperOption) -> None:
-    """Give an option its placeholder, and add a default in words to its help. typer would show `[default: (reef)]`."""
-    if option.metavar is None:
-        option.metavar = placeholder(option)
-    if isinstance(option.show_default, str):
-        option.help, option.show_default = f"{(option.help or '').rstrip('.')}; default: {option.show_default}.", False
+def default_words(param: TyperOption | TyperArgument) -> str:
+    """The default as help shows it: in the words of `show_default`, else the value; empty if there is none."""
+    if isinstance(param.show_default, str):
+        return param.show_default
+    if not param.show_default or isinstance(param.default, bool) or not isinstance(param.default, int | float | str):
+        return ""
+    return f"{param.default:g}" if isinstance(param.default, float) else str(param.default)
+
+
+def shown_plainly(param: TyperOption | TyperArgument) -> None:
+    """Give an option its placeholder, and end a help text with the default.
+
+    typer would show `[default: 120.0]`, and `[default: (reef)]` for one in words.
+    """
+    if isinstance(param, TyperOption) and param.metavar is None:
+        param.metavar = placeholder(param)
+    default = default_words(param)
+    if default:
+        param.help = f"{(param.help or '').rstrip('.')}. Default: {default}."
+    param.show_default = False
 
 
 def usage_word(argument: TyperArgument) -> str:
@@ -52,12 +66,12 @@ class Command(TyperCommand):
         self.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
     def get_params(self, ctx: Any) -> Any:
-        """The parameters of typer, each with its placeholder."""
+        """The parameters of typer, each with its placeholder and its default."""
         params = super().get_params(ctx)
         for param in params:
-            if isinstance(param, TyperOption):
+            if isinstance(param, TyperOption | TyperArgument):
                 shown_plainly(param)
-            elif isinstance(param, TyperArgument):
+            if isinstance(param, TyperArgument):
                 vars(param)["display_type_rich"] = _no_type  # typer has no setting for it
         return params
 
@@ -71,7 +85,7 @@ class Group(TyperGroup):
     """A group of commands."""
 
     def get_params(self, ctx: Any) -> Any:
-        """The parameters of typer, each with its placeholder."""
+        """The parameters of typer, each with its placeholder and its default."""
         params = super().get_params(ctx)
         for param in params:
             if isinstance(param, TyperOption):

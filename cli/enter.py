@@ -145,7 +145,7 @@ def logs(
     name: NameArgument,
     daemon: Annotated[
         str | None,
-        typer.Argument(help="Daemon, e.g. osd.0; default: all.", metavar="DAEMON", autocompletion=DAEMONS),
+        typer.Argument(help="Daemon, e.g. osd.0.", show_default="all", metavar="DAEMON", autocompletion=DAEMONS),
     ] = None,
     lines: Annotated[
         int, typer.Option("--lines", "-n", min=1, help="Number of lines from the end of each log.")

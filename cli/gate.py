@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cephlab.cli.archives import newest
 from cephlab.cli.completion import ARCHIVES, HOSTS, LABS, PROFILES, RELEASES, SUITES, words
-from cephlab.cli.figures import si
+from cephlab.cli.expected import expectation_lines, expectations, requirement_lines
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, interruptible
 from cephlab.cli.plan import name_all, show, warn_of_unasked
@@ -35,7 +35,7 @@ _RERUN = "rerun"
 FailedInArgument = Annotated[
     Path | None,
     typer.Argument(
-        metavar="ARCHIVE", help="With --rerun-failed: the archive; default: the newest.", autocompletion=ARCHIVES
+        metavar="ARCHIVE", help="With --rerun-failed: the archive.", show_default="the newest", autocompletion=ARCHIVES
     ),
 ]
 
@@ -48,22 +48,28 @@ class Selection:
         Path | None, typer.Option(help="Run this job file (see `cephlab import`), not suites.", metavar="FILE")
     ] = None
     tier: Annotated[
-        str | None, typer.Option(help="quick or full.", show_default="quick", autocompletion=words(*TIERS))
+        str | None,
+        typer.Option(help="How much to run.", metavar="quick|full", show_default="quick", autocompletion=words(*TIERS)),
     ] = None
     suite: Annotated[
         list[str] | None,
         typer.Option(
             help="Suite to run; repeatable; `all` for every suite.",
             show_default="interop in the quick tier, all in the full one",
+            metavar="NAME",
             autocompletion=SUITES,
         ),
     ] = None
-    expression: Annotated[str, typer.Option("-k", help="Run only scenarios whose names match.", metavar="EXPR")] = ""
+    expression: Annotated[
+        str, typer.Option("-k", "--scenarios", help="Run only scenarios whose names match.", metavar="EXPR")
+    ] = ""
     sample: Annotated[
         bool,
         typer.Option("--sample", help="Of the scenarios that differ only in their brackets, run one at random."),
     ] = False
-    seed: Annotated[int | None, typer.Option(help="Seed of all random choices; default: a new one.", min=0)] = None
+    seed: Annotated[int | None, typer.Option(help="Seed of all random choices.", show_default="a new one", min=0)] = (
+        None
+    )
     jobs: Annotated[
         int,
         typer.Option(
@@ -105,7 +111,10 @@ class LabOptions:
     """Where the suites run, and the hardware to predict for."""
 
     lab: Annotated[
-        str | None, typer.Option(help="Provider; see `cephlab doctor`.", show_default="auto", autocompletion=LABS)
+        str | None,
+        typer.Option(
+            help="Provider; see `cephlab doctor`.", metavar="PROVIDER", show_default="auto", autocompletion=LABS
+        ),
     ] = None
     release: Annotated[
         str | None, typer.Option(help="Ceph release; not with --image.", show_default="reef", autocompletion=RELEASES)
@@ -115,13 +124,16 @@ class LabOptions:
         str | None,
         typer.Option(
             help="Hardware to predict for, by name or file; its requirements are judged in addition to any suite.",
+            metavar="NAME|FILE",
             autocompletion=PROFILES,
         ),
     ] = None
     metrics: Annotated[
         bool, typer.Option("--metrics", help="Run a Prometheus in every cluster; its series are archived.")
     ] = False
-    fresh: Annotated[bool, typer.Option("--fresh", help="Create the stores of every cluster anew; reuse none.")] = False
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Do not reuse kept stores: create the stores of every cluster from scratch.")
+    ] = False
     changes: Annotated[
         list[str] | None,
         typer.Option(
@@ -133,7 +145,7 @@ class LabOptions:
     ] = None
     may_break: Annotated[
         str | None,
-        typer.Option(help="With --lab ssh: what tests may change there; default: nothing.", metavar="FILE|LIST"),
+        typer.Option(help="With --lab ssh: what tests may change there.", show_default="nothing", metavar="FILE|LIST"),
     ] = None
 
 
@@ -306,57 +318,6 @@ def lanes_of(jobs: int, where: LabOptions, resume: Path | None = None) -> int:
     if jobs > 1 and given:
         raise SpecError(f"-j {jobs} cannot be given with {given[0]}", "it needs one process", "leave -j out")
     return 1 if given else jobs or bearable()
-
-
-def expectations(directory: Path) -> list[dict[str, Any]]:
-    """The predictions in the archive of a gate, the one of recovery last."""
-    from cephlab.fixtures.expectation import SCENARIO
-    from cephlab.lab.archive.archive import read_archive
-
-    kinds = ("prediction", "recovery")
-    events = [event for event in read_archive(directory).events if event.scenario == SCENARIO and event.kind in kinds]
-    return [dict(event.data) for event in events]
-
-
-def requirement_lines(directory: Path) -> list[str]:
-    """The requirements of the profile, with verdicts; where one is not surely met, also what would be enough."""
-    from cephlab.lab.archive.archive import read_archive
-    from cephlab.lab.report.wanted import wanted_of
-
-    lines = []
-    for wanted in wanted_of(read_archive(directory)):
-        lines.append(f"{wanted.record.scenario}, {wanted.data['what']}: {wanted.record.ending.word}")
-        for row in wanted.data["rows"]:
-            measured = f", measured {row['measured']}" if row["measured"] else ""
-            lines.append(f"  {row['metric']}: {row['required']} required, {row['predicted']} predicted{measured}")
-        lines += [f"  enough: {line}" for line in wanted.data["enough"]]
-        lines += [f"  not known: {line}" for line in wanted.data.get("doubts", ())]
-        lines += [f"  measuring: {line}" for line in wanted.data.get("measuring", ())]
-    return ["", f"requirements of {wanted.data['profile']}:", *(f"  {line}" for line in lines)] if lines else []
-
-
-def expectation_lines(predictions: Sequence[dict[str, Any]]) -> list[str]:
-    """A line for each prediction and each of its limits. Derivations are long, so only the report has them."""
-    lines = []
-    for prediction in predictions:
-        if "ops_s" in prediction:
-            rate, latency = si(prediction["ops_s"], "ops/s"), si(prediction["latency_s"], "s")
-            found = f"{rate}, mean latency {latency}, limit: {prediction['bottleneck']}"
-            lines.append(f"predicted for {prediction['profile']}, {prediction['shape']}: {found}")
-        elif "seconds" in prediction:
-            lines.append(f"predicted for {prediction['profile']}: {prediction['text']}")
-        else:
-            lines.append(f"not predicted for {prediction['profile']}, {prediction['shape']}: {prediction['unknown']}")
-        lines += [_limit_line(limit) for limit in prediction.get("limits", ())]
-    costs = dict.fromkeys(each["demands"] for each in predictions if "demands" in each)
-    rest = (*(f"demands {origin}" for origin in costs), "The report shows how each figure is derived.")
-    return ["", *lines, *rest] if lines else []
-
-
-def _limit_line(limit: Mapping[str, Any]) -> str:
-    sides = ((limit["low"], "at least"), (limit["high"], "at most"))
-    wanted = " and ".join(f"{words} {si(bound, limit['unit'])}" for bound, words in sides if bound is not None)
-    return f"  {limit['metric'].partition(' of ')[0]}: {wanted}"
 
 
 def beside(world: World, where: LabOptions, named: Sequence[str]) -> tuple[str, ...]:

@@ -23,13 +23,18 @@ if TYPE_CHECKING:
 
     from cephlab.lab.images.image import Image
 
-app = typer.Typer(name="image", cls=Group, help="Build, list and remove images of Ceph releases.", no_args_is_help=True)
+app = typer.Typer(
+    name="image",
+    cls=Group,
+    help="Build, list, compare and remove images of Ceph releases, and fetch kernels for guests.",
+    no_args_is_help=True,
+)
 
 _SHORT = 12
 
 ArchOption = Annotated[
     list[str] | None,
-    typer.Option(help="Architecture; repeatable. Default: all supported ones.", autocompletion=ARCHS),
+    typer.Option(help="Architecture; repeatable.", show_default="all supported ones", autocompletion=ARCHS),
 ]
 
 
@@ -71,7 +76,8 @@ def build(
     roles: Annotated[
         list[str] | None,
         typer.Option(
-            help="Role set of the image, e.g. database; repeatable. Default: ceph.",
+            help="Role set of the image, e.g. database; repeatable.",
+            show_default="ceph",
             autocompletion=ROLES,
             metavar="ROLE",
         ),

@@ -85,7 +85,9 @@ class DiskOptions:
     disk: Annotated[Path, typer.Option(help="A folder on the disk to measure, or a device.", metavar="DIR|DEVICE")]
     size: Annotated[str, typer.Option(help="How much of the disk to use.")] = "1G"
     seconds: Annotated[float, typer.Option(help="Duration of each of the six disk runs, in seconds.", min=1)] = 5.0
-    kind: Annotated[str, typer.Option(help="Kind of disk: hdd, ssd or nvme.", autocompletion=words(*DiskKind))] = "ssd"
+    kind: Annotated[
+        str, typer.Option(help="Kind of disk.", metavar="hdd|ssd|nvme", autocompletion=words(*DiskKind))
+    ] = "ssd"
     destroy: Annotated[bool, typer.Option("--destroy-data", help="Needed for a device: overwrite its data.")] = False
     precondition: Annotated[
         bool,

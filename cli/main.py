@@ -44,7 +44,8 @@ app = typer.Typer(
 
 MACHINE = "This machine"
 CLUSTERS = "Clusters"
-VERDICTS = "Verdicts"
+TESTS = "Tests and verdicts"
+MODEL = "Model and measurements"
 
 COMMANDS = (
     (MACHINE, "doctor", machine.doctor),
@@ -57,17 +58,17 @@ COMMANDS = (
     (CLUSTERS, "logs", enter.logs),
     (CLUSTERS, "down", clusters.down),
     (CLUSTERS, "prune", clusters.prune),
-    (VERDICTS, "measure", measure.measure),
-    (VERDICTS, "predict", predict.predict),
-    (VERDICTS, "explain", predict.explain),
-    (VERDICTS, "validate-model", validatemodel.validate_model),
-    (VERDICTS, "compare", compare.compare),
-    (VERDICTS, "gate", gate.gate),
-    (VERDICTS, "judge", report.judge_again),
-    (VERDICTS, "report", report.report),
-    (VERDICTS, "summary", report.summary),
-    (VERDICTS, "series", series.series),
-    (VERDICTS, "track", track.track),
+    (TESTS, "gate", gate.gate),
+    (TESTS, "judge", report.judge_again),
+    (TESTS, "report", report.report),
+    (TESTS, "summary", report.summary),
+    (TESTS, "compare", compare.compare),
+    (TESTS, "track", track.track),
+    (MODEL, "measure", measure.measure),
+    (MODEL, "predict", predict.predict),
+    (MODEL, "explain", predict.explain),
+    (MODEL, "validate-model", validatemodel.validate_model),
+    (MODEL, "series", series.series),
 )
 PASSING_ON = ("ceph", "shell")
 
@@ -78,9 +79,9 @@ for panel, group in (
     (MACHINE, images.app),
     (MACHINE, tune.app),
     (CLUSTERS, spec.app),
-    (VERDICTS, archives.app),
-    (VERDICTS, profiles.app),
-    (VERDICTS, imports.app),
+    (TESTS, archives.app),
+    (TESTS, imports.app),
+    (MODEL, profiles.app),
 ):
     app.add_typer(group, cls=Group, rich_help_panel=panel)
 

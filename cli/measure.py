@@ -59,7 +59,8 @@ class MeasuredLoad:
     low_depth: Annotated[
         int | None,
         typer.Option(
-            help="Depth of a second, lower load; 0: none. Default: one client if there are several, else --depth / 4.",
+            help="Depth of a second, lower load; 0: none.",
+            show_default="one client if there are several, else --depth / 4",
             min=0,
         ),
     ] = None
@@ -83,14 +84,17 @@ class MeasuredCluster:
     lab: Annotated[
         str,
         typer.Option(
-            help="auto (local or container), or any provider by name; see docs/regression.md.", autocompletion=LABS
+            help="auto (local or container), or any provider by name; see docs/regression.md.",
+            metavar="PROVIDER",
+            autocompletion=LABS,
         ),
     ] = "auto"
     image: Annotated[str | None, typer.Option(help="Use a pulled image instead of a built one.", metavar="REF")] = None
     disks: Annotated[
         str,
         typer.Option(
-            help="memory, file, or auto: memory if the provider supports it, so that CPU is the limit.",
+            help="Where OSDs keep their data; auto: in memory if the provider supports it, so that CPU is the limit.",
+            metavar="memory|file|auto",
             autocompletion=words(*DISKS),
         ),
     ] = "auto"
@@ -103,7 +107,7 @@ class MeasuredCluster:
 class Afterwards:
     """What to do with the result."""
 
-    output: Annotated[Path | None, typer.Option(help="Demand file; default: in `demands` of the home.")] = None
+    output: Annotated[Path | None, typer.Option(help="Demand file.", show_default="in `demands` of the home")] = None
     save_baseline: Annotated[
         bool, typer.Option("--save-baseline", help="Keep the result as the baseline for later comparisons.")
     ] = False

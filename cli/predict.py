@@ -36,10 +36,13 @@ if TYPE_CHECKING:
 _CEILINGS_SHOWN = 8
 
 ProfileOption = Annotated[
-    str, typer.Option("--profile", help="Name of a profile, or the path of its file.", autocompletion=PROFILES)
+    str,
+    typer.Option(
+        "--profile", help="Name of a profile, or the path of its file.", metavar="NAME|FILE", autocompletion=PROFILES
+    ),
 ]
 DemandOption = Annotated[
-    Path | None, typer.Option(help="Demand file; default: the newest measured, else those shipped.")
+    Path | None, typer.Option(help="Demand file.", show_default="the newest measured, else those shipped")
 ]
 
 
@@ -71,7 +74,9 @@ class Further:
     compare: Annotated[
         list[str] | None,
         typer.Option(
-            help="Also predict for this profile, side by side; repeatable.", metavar="PROFILE", autocompletion=PROFILES
+            help="Also predict for this profile, side by side; repeatable.",
+            metavar="NAME|FILE",
+            autocompletion=PROFILES,
         ),
     ] = None
     recover: Annotated[
@@ -114,7 +119,7 @@ class LoadOptions:
     release: Annotated[
         str,
         typer.Option(
-            help="Ceph release of the cluster; default: that of the demands.", autocompletion=DEMANDED_RELEASES
+            help="Ceph release of the cluster.", show_default="that of the demands", autocompletion=DEMANDED_RELEASES
         ),
     ] = ""
 

@@ -69,7 +69,7 @@ def init(
     name: Annotated[str, typer.Argument(help="Name of the new profile.", metavar="NAME")],
     like: Annotated[
         str,
-        typer.Option("--like", help="Profile to start from.", metavar="PROFILE", autocompletion=PROFILES),
+        typer.Option("--like", help="Profile to start from.", metavar="NAME|FILE", autocompletion=PROFILES),
     ] = "incerta-3n",
 ) -> None:
     """Copy a profile into this home under a new name, for you to edit.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cephlab.cli.archives import ArchiveArgument, named_or_newest
-from cephlab.cli.completion import DEFECTS
+from cephlab.cli.completion import ARCHIVES, DEFECTS
 from cephlab.cli.conventions import refuse_unwritable
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
@@ -81,14 +81,20 @@ def warn_of_doubts(out: Output, archive: Archive) -> int:
 class PageOptions:
     """Where to write the page, and what else to put on it."""
 
-    output: Annotated[Path | None, typer.Option(help="File to write; default: report.html in ARCHIVE.")] = None
+    output: Annotated[Path | None, typer.Option(help="File to write.", show_default="report.html in ARCHIVE")] = None
     beside: Annotated[
-        list[Path] | None, typer.Option(help="Another archive with database runs to compare; repeatable.")
+        list[Path] | None,
+        typer.Option(
+            help="Another archive with database runs to compare; repeatable.",
+            metavar="ARCHIVE",
+            autocompletion=ARCHIVES,
+        ),
     ] = None
     defect: Annotated[
         str | None,
         typer.Option(
             help="Instead print what the run saw of this known defect, and a program that reproduces it.",
+            metavar="NAME",
             autocompletion=DEFECTS,
         ),
     ] = None

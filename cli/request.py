@@ -34,7 +34,9 @@ class ClusterOptions:
     nodes: Annotated[
         str | None,
         typer.Option(
-            help="Number of nodes of each architecture. Default: 2 native and 1 of the other.", metavar="ARCH:COUNT,..."
+            help="Number of nodes of each architecture.",
+            show_default="2 native and 1 of the other",
+            metavar="ARCH:COUNT,...",
         ),
     ] = None
     release: Annotated[

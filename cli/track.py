@@ -29,7 +29,7 @@ def track(
         list[Path] | None, typer.Argument(metavar="ARCHIVE", help="Archives of runs to add.", autocompletion=ARCHIVES)
     ] = None,
     kept: Annotated[
-        Path | None, typer.Option(help="File that holds all attempts; default: the one in the home.", metavar="FILE")
+        Path | None, typer.Option(help="File that holds all attempts.", show_default="the one in the home")
     ] = None,
     quarantine: Annotated[
         Path,

@@ -59,7 +59,9 @@ class TuningPlace:
     ] = None
     may_break: Annotated[
         str | None,
-        typer.Option(help="With --inventory: the machines that may be changed; none by default.", metavar="FILE|LIST"),
+        typer.Option(
+            help="With --inventory: the machines that may be changed.", show_default="none", metavar="FILE|LIST"
+        ),
     ] = None
 
 
@@ -75,7 +77,9 @@ class EffectOptions:
     arch: Annotated[str, typer.Option(help="Architecture of the OSDs.", autocompletion=ARCHS)] = "x86_64"
     replicas: Annotated[int, typer.Option(help="Number of copies, and of OSDs.", min=1, max=9)] = 2
     release: Annotated[str, typer.Option(help="Ceph release.", autocompletion=RELEASES)] = "reef"
-    lab: Annotated[str, typer.Option(help="auto, or a provider; see `cephlab doctor`.", autocompletion=LABS)] = "auto"
+    lab: Annotated[
+        str, typer.Option(help="auto, or a provider; see `cephlab doctor`.", metavar="PROVIDER", autocompletion=LABS)
+    ] = "auto"
     size: Annotated[str, typer.Option(help="Size of the RBD image, which is written twice first.")] = "128M"
     within: Annotated[float, typer.Option(help="Target half-width of the 95 % interval, in percent.", min=0.1)] = 3.0
     budget: Annotated[float, typer.Option(help="Maximum seconds of load, for each of three measurements.", min=5)] = 30
@@ -105,7 +109,9 @@ def measure(
     options: EffectOptions,
     output: Annotated[
         Path | None,
-        typer.Option(help="Folder for the three demand files; default: `demands/effects` in the home.", metavar="DIR"),
+        typer.Option(
+            help="Folder for the three demand files.", show_default="`demands/effects` in the home", metavar="DIR"
+        ),
     ] = None,
 ) -> None:
     """Raise a cluster and measure one operation without the tuning, with it, and without it again.

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 PACKAGES, MICROCEPH = "packages", "microceph"
 
+_PANEL = "MicroCeph on existing machines"
 _DEFAULT_DISK = "4GiB"
 _DEFAULT_RELEASE = "squid"
 
@@ -40,22 +41,32 @@ class MicrocephOptions:
     deploy: Annotated[
         str,
         typer.Option(
-            help=f"{PACKAGES}, or {MICROCEPH}, which only the hosted workflow verifies; see docs/microceph.md.",
+            help=f"How Ceph is installed; {MICROCEPH} was not tried yet, see docs/microceph.md.",
+            metavar=f"{PACKAGES}|{MICROCEPH}",
+            rich_help_panel=_PANEL,
             autocompletion=words(PACKAGES, MICROCEPH),
         ),
     ] = PACKAGES
     inventory: Annotated[
-        Path | None, typer.Option(help="Machines to put MicroCeph on; see docs/microceph.md.", metavar="FILE")
+        Path | None,
+        typer.Option(
+            help="Machines to put MicroCeph on; see docs/microceph.md.", metavar="FILE", rich_help_panel=_PANEL
+        ),
     ] = None
-    snap: Annotated[Path | None, typer.Option(help="MicroCeph from this file, not from the store.", metavar="FILE")] = (
-        None
-    )
+    snap: Annotated[
+        Path | None,
+        typer.Option(help="MicroCeph from this file, not from the store.", metavar="FILE", rich_help_panel=_PANEL),
+    ] = None
     device: Annotated[
-        list[str] | None, typer.Option(help="Disk for MicroCeph; it is wiped; repeatable.", metavar="MACHINE:/dev/NAME")
+        list[str] | None,
+        typer.Option(
+            help="Disk for MicroCeph; it is wiped; repeatable.", metavar="MACHINE:/dev/NAME", rich_help_panel=_PANEL
+        ),
     ] = None
-    gateway: Annotated[list[str] | None, typer.Option(help="Object gateway; repeatable.", metavar="MACHINE:PORT")] = (
-        None
-    )
+    gateway: Annotated[
+        list[str] | None,
+        typer.Option(help="Object gateway of MicroCeph; repeatable.", metavar="MACHINE:PORT", rich_help_panel=_PANEL),
+    ] = None
 
     def refuse_misplaced(self, cluster: ClusterOptions) -> None:
         """SpecError for an unknown deployer, and for options that the chosen one does not have."""
@@ -162,8 +173,10 @@ _TAIL_LINES = 4
 class RunOptions:
     """Where the cluster is raised, and what happens to it."""
 
-    lab: Annotated[str, typer.Option(help="auto, or a provider; see `cephlab doctor`.", autocompletion=LABS)] = "auto"
-    name: Annotated[str | None, typer.Option(help="Name of the cluster; default: a generated one.")] = None
+    lab: Annotated[
+        str, typer.Option(help="auto, or a provider; see `cephlab doctor`.", metavar="PROVIDER", autocompletion=LABS)
+    ] = "auto"
+    name: Annotated[str | None, typer.Option(help="Name of the cluster.", show_default="a generated one")] = None
     timeout: Annotated[
         float, typer.Option(help="Time to wait for HEALTH_OK; longer for emulated nodes.", min=1, metavar="SECONDS")
     ] = HEALTHY_S

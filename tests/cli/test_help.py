@@ -13,12 +13,16 @@ from typing import Any
 
 import pytest
 import typer
+from typer.core import TyperOption
 from typer.testing import CliRunner
 
 from cephlab.cli.main import NAME, app, run
 from cephlab.cli.manpage import page
 
 Path = tuple[str, ...]
+
+SAYING = ("ARCH", "NAME", "OP", "RELEASE", "SIZE")
+"""Names of options that say by themselves what the value is."""
 
 
 def leaves(command: Any = None, path: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -50,10 +54,21 @@ def test_each_help_has_placeholders_of_one_style_and_fits_a_terminal(path: Path)
     assert max(map(len, text.splitlines())) <= 80
     assert not re.search(r"^│ [* ]? +[a-z]+ ", text.partition("Arguments")[2].partition("╰")[0], re.MULTILINE)
     assert "…" not in text, "nothing is cut off"
-    assert "default: (" not in text
+    assert "[default" not in text
+    assert "default:" not in text, "a default is a sentence: Default: 1."
     above = [line.strip() for line in text.partition("╭")[0].splitlines()]
     for line, after in itertools.pairwise(above):
         assert not (line and after) or len(f"{line} {after.split()[0]}") > 78, f"{line!r} is broken early"
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_no_placeholder_only_repeats_its_option(path: Path) -> None:
+    options = [
+        param for param in COMMANDS[path].get_params(typer.Context(COMMANDS[path])) if isinstance(param, TyperOption)
+    ]
+    repeated = {option.metavar for option in options if option.metavar and f"--{option.metavar.lower()}" in option.opts}
+    assert options
+    assert repeated <= set(SAYING), "say what the value is, such as FILE or ARCHIVE, or which values there are"
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
@@ -169,9 +184,12 @@ def test_a_command_starts_without_what_few_of_them_take() -> None:
         ("probe", "DIR|DEVICE"),
         ("tune measure", "--output DIR"),
         ("measure", "Ctrl-C removes everything"),
+        ("gate", "--scenarios -k EXPR"),
+        ("up", "HEALTH_OK; longer for emulated nodes. Default: 120."),
+        ("logs", "Daemon, e.g. osd.0. Default: all."),
     ],
 )
-def test_help_says_what_an_argument_is_in_upper_case(path: str, words: str) -> None:
-    text = " ".join(shown(tuple(path.split())).split())
+def test_help_says_what_a_value_is_and_its_default(path: str, words: str) -> None:
+    text = " ".join(shown(tuple(path.split())).replace("│", " ").split())
     assert words in text
     assert "^C" not in text

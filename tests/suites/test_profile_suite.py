@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from cephlab.cli.gate import Kept, LabOptions, Selection, asked, requirement_lines
+from cephlab.cli.expected import requirement_lines
+from cephlab.cli.gate import Kept, LabOptions, Selection, asked
 from cephlab.cli.main import app
 from cephlab.cli.world import World
 from cephlab.fixtures.plan import plan
