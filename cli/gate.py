@@ -18,6 +18,7 @@ from cephlab.cli.output import Output, interruptible
 from cephlab.cli.plan import name_all, show, warn_of_unasked
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from cephlab.cli.narration import Narration
@@ -176,9 +177,8 @@ def gate(
     from cephlab.lab.base.runs import refuse_used
 
     if what.tier not in (None, *TIERS):
-        raise SpecError(
-            f"--tier: {what.tier!r} is not known", f"wanted: {' or '.join(TIERS)}", "leave it out for quick"
-        )
+        hint = did_you_mean(what.tier or "", TIERS, "leave it out for quick")
+        raise SpecError(f"--tier: {what.tier!r} is not known", f"wanted: {' or '.join(TIERS)}", hint)
     refuse_wrong(what.expression)
     if kept.sign:
         sign(b"", kept.sign)  # a key that cannot sign is refused now, not after the run

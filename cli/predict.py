@@ -19,6 +19,7 @@ from cephlab.cli.sweep import LOADS, read_sweep, requirements_met, show_met, sho
 from cephlab.cli.work import watt_steps, work_lines, work_value
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.nearest import did_you_mean
 from cephlab.lab.spec.clusterspec import KNOWN_RELEASES
 from cephlab.lab.spec.written import size_bytes
 from cephlab.tuning.units import Measure, parse
@@ -130,8 +131,8 @@ class LoadOptions:
         if not self.release:
             return find_demands(home.demands, self.demand)
         if self.release not in KNOWN_RELEASES:
-            wanted = f"wanted one of {', '.join(KNOWN_RELEASES)}"
-            raise SpecError("--release is not a known release of Ceph", f"got {self.release!r}, {wanted}")
+            got = f"got {self.release!r}, wanted one of {', '.join(KNOWN_RELEASES)}"
+            raise SpecError("--release is not a known release of Ceph", got, did_you_mean(self.release, KNOWN_RELEASES))
         every, origin = find_every_demand(home.demands, self.demand)
         return of_release(every, self.release), origin
 

@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.nearest import did_you_mean
 from cephlab.lab.spec.specfile import Text, TomlTable, load_model, refuse_twice
 from cephlab.lab.tunables.settings import Kind, Setting
 
@@ -94,7 +95,7 @@ def load(name: str, folder: Path = FOLDER) -> Tuning:
         raise SpecError(
             f"there is no tuning {name!r}",
             f"known: {', '.join(names(folder))}",
-            "choose one of these, or give the path of a .toml file",
+            did_you_mean(name, names(folder), "choose one of these, or give the path of a .toml file"),
         )
     return read(folder / f"{name}.toml")
 

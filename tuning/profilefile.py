@@ -12,6 +12,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.nearest import did_you_mean
 from cephlab.lab.spec.specfile import Count, Text, TomlTable, as_model, load_toml, refuse_twice
 from cephlab.tuning.changes import changed
 from cephlab.tuning.profile import DiskRole, Figure, MachineClass, Name, Profile, RateFigure, Threads, TimeFigure
@@ -119,7 +120,8 @@ def find_hardware(name: str, own: Path, changes: Sequence[str] = ()) -> Hardware
         return load_hardware(Path(name), changes)
     known = profile_files(own)
     if name not in known:
-        hint = "`cephlab probe` makes it" if name == THIS_MACHINE else "choose one of these, or give the path of a file"
+        hint = did_you_mean(name, known, "choose one of these, or give the path of a file")
+        hint = "`cephlab probe` makes it" if name == THIS_MACHINE else hint
         raise SpecError(f"no profile is named '{name}'", f"known: {', '.join(sorted(known))}", hint)
     return load_hardware(known[name], changes)
 

@@ -21,6 +21,7 @@ from cephlab.lab.base import process
 from cephlab.lab.base.births import birth_of
 from cephlab.lab.base.errors import LabBroken, SpecError, unwritable
 from cephlab.lab.base.home import Home
+from cephlab.lab.base.nearest import did_you_mean
 
 RUN_VARIABLE = "CEPHLAB_RUN"
 """Environment variable that marks every process of a run, so that a killed run is found again."""
@@ -190,8 +191,9 @@ class Runs:
             if path.name == name:
                 what = f"{name} is {belongs(path)}"
                 raise SpecError(what, str(path), "cephlab does not touch it; its user can: `cephlab ls` there")
-        known = ", ".join(run.id for run in self.all()) or "none"
-        raise SpecError(f"there is no cluster called {name!r}", f"clusters: {known}", "see `cephlab ls`")
+        known = [run.id for run in self.all()]
+        hint = did_you_mean(name, known, "see `cephlab ls`")
+        raise SpecError(f"there is no cluster called {name!r}", f"clusters: {', '.join(known) or 'none'}", hint)
 
     def forget(self, run: Run) -> None:
         """Remove a run's directory, the last step of its clean-up."""

@@ -1,12 +1,12 @@
 """Refuses ceph.conf options that an image's own programs do not know, and suggests the nearest name that they know."""
 
-import difflib
 import re
 from collections.abc import Collection
 from typing import Protocol
 
 from cephlab.lab.base import process
 from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.nearest import did_you_mean
 from cephlab.lab.images.image import Image
 from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.local.programs import Programs
@@ -52,9 +52,8 @@ def _refuse_unknown(name: str, known: Collection[str], release: str) -> None:
     # Ceph treats spaces and dashes in an option's name as underscores.
     if re.sub(r"[ -]", "_", name) in known:
         return
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
     raise SpecError(
         f"{release} has no option {name!r}",
         f"its ceph-conf lists {len(known)} options, and {name} is not among them",
-        f"did you mean {near[0]}?" if near else "to list them, run `ceph-conf --show-config` in `cephlab shell`",
+        did_you_mean(name, known, "to list them, run `ceph-conf --show-config` in `cephlab shell`"),
     )

@@ -14,6 +14,7 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from cephlab.lab.base.errors import LabError, SpecError, unreadable
+from cephlab.lab.base.nearest import did_you_mean
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import PAGE_BYTES
 from cephlab.lab.spec.specfile import load_model
@@ -227,4 +228,6 @@ def _named(kind: str, name: str, entries: Mapping[str, _Entry]) -> _Entry:
 
 
 def _unknown(kind: str, got: str, known: Sequence[str]) -> LabError:
-    return SpecError(f"unknown {kind} '{got}'", f"known: {', '.join(sorted(known))}", "choose one of these")
+    return SpecError(
+        f"unknown {kind} '{got}'", f"known: {', '.join(sorted(known))}", did_you_mean(got, known, "choose one of these")
+    )

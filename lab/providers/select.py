@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cephlab.lab.base.errors import SpecError, Unavailable
+from cephlab.lab.base.nearest import did_you_mean
 from cephlab.lab.providers.base import Provider
 from cephlab.lab.providers.local import LocalProvider
 from cephlab.lab.providers.ssh import SshProvider
@@ -67,7 +68,9 @@ class Choice:
 def provider(name: str, providers: Mapping[str, Callable[[], Provider]] = PROVIDERS) -> Provider:
     """The provider with that name; SpecError lists the known names."""
     if name not in providers:
-        raise SpecError(f"unknown provider {name!r}", f"known: {AUTO}, {', '.join(providers)}", "choose another --lab")
+        known = (AUTO, *providers)
+        hint = did_you_mean(name, known, "choose another --lab")
+        raise SpecError(f"unknown provider {name!r}", f"known: {', '.join(known)}", hint)
     return providers[name]()
 
 

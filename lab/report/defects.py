@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 import cephlab
 from cephlab.lab.archive.archive import Archive
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.nearest import did_you_mean
 from cephlab.lab.spec.specfile import TomlTable, load_model, refuse_twice
 
 SUITE = "defects"
@@ -131,7 +132,8 @@ def developer_report(archive: Archive, name: str) -> str:
     known = next((event.data for event in events if event.kind == "known_defect"), None)
     if known is None:
         ran = sorted({e.scenario.partition(".")[2] for e in archive.events if e.kind == "known_defect"})
-        raise SpecError(f"{archive.directory} has no defect {name!r}", f"it has: {', '.join(ran) or 'none'}")
+        what = f"{archive.directory} has no defect {name!r}"
+        raise SpecError(what, f"it has: {', '.join(ran) or 'none'}", did_you_mean(name, ran))
     record = next((each for each in archive.records if each.scenario == f"{SUITE}.{name}"), None)
     tries = [event.data for event in events if event.kind == "defect_try"]
     lines = [f"# {known['title']}", "", known["text"].strip(), ""]

@@ -6,6 +6,7 @@ import platform
 from enum import StrEnum
 
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.nearest import did_you_mean
 
 
 class Arch(StrEnum):
@@ -73,7 +74,9 @@ def parse_arch(text: str) -> Arch:
         return Arch(_ALIASES[text.strip().lower()])
     except KeyError:
         raise SpecError(
-            f"unknown architecture {text!r}", f"known: {', '.join(sorted(_ALIASES))}", "use x86_64 or aarch64"
+            f"unknown architecture {text!r}",
+            f"known: {', '.join(sorted(_ALIASES))}",
+            did_you_mean(text, _ALIASES, "use x86_64 or aarch64"),
         ) from None
 
 
