@@ -289,8 +289,8 @@ def _no_room(owner: str, table: str, limits: Mapping[str, float | None]) -> Iter
     for name, figure in limits.items():
         if figure is not None and not 0 < figure < math.inf:
             yield Misfit(
-                f"{owner} cannot have {name} = {figure}",
-                f"got {figure}, wanted: a number above 0",
+                f"{owner} cannot have {name} = {figure:g}",
+                f"got {figure:g}, wanted: a number above 0",
                 "leave it out for no limit",
                 key=f"{table}.{name}",
             )

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapte
 from pydantic_core import ErrorDetails
 
 from cephlab.lab.base.errors import SpecError, unreadable
+from cephlab.lab.base.nearest import did_you_mean
 from cephlab.lab.spec.clusterspec import (
     MIN_DISK_BYTES,
     UNKNOWN_RELEASE,
@@ -22,6 +23,7 @@ from cephlab.lab.spec.clusterspec import (
     Node,
     Osd,
 )
+from cephlab.lab.spec.keys import keys_at
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Count = Annotated[int, Field(ge=1, strict=True)]
@@ -44,7 +46,7 @@ for _part in (ClusterSpec, Node, Osd, Disk, DiskLimits):
     # An unknown key is a typing error, but pydantic would ignore it in a plain dataclass.
     setattr(_part, "__pydantic_config__", ConfigDict(extra="forbid"))  # noqa: B010
 
-_KEYS = "see docs/adding.md for the keys"
+_KEYS = "docs/adding.md shows a spec file with all keys"
 _STAND_INS = {"arch": "x86_64"}
 """Values for keys that a table must have."""
 _ADAPTER: TypeAdapter[ClusterSpec] = TypeAdapter(ClusterSpec)
@@ -76,7 +78,7 @@ def as_model(raw: Any, model: type[_Model], *, source: object, what: str, hint: 
     try:
         return TypeAdapter(model).validate_python(raw)
     except ValidationError as error:
-        raise SpecError(f"{source} is not {what}", explain(error), hint) from None
+        raise SpecError(f"{source} is not {what}", explain(error, model), hint) from None
 
 
 def spec_to_json(spec: ClusterSpec) -> dict[str, Any]:
@@ -89,7 +91,7 @@ def spec_from_json(raw: Mapping[str, Any], source: str = "spec") -> ClusterSpec:
     try:
         return _ADAPTER.validate_python(raw)
     except ValidationError as error:
-        lines = [explain(error), *map(_misfit_line, _misfits_beside(raw, error))]
+        lines = [explain(error, ClusterSpec), *map(_misfit_line, _misfits_beside(raw, error))]
         raise SpecError(f"{source} is not a cluster spec", "\n".join(lines), _KEYS) from None
     except Misfit as error:
         if error.others:
@@ -99,6 +101,9 @@ def spec_from_json(raw: Mapping[str, Any], source: str = "spec") -> ClusterSpec:
 
 
 def _misfit_line(misfit: Misfit) -> str:
+    """One line; what was got and wanted says enough, if it has both."""
+    if misfit.detail.startswith("got ") and "wanted: " in misfit.detail:
+        return f"{misfit.key}: {misfit.detail}"
     return f"{misfit.key}: {misfit.what}: {misfit.detail}"
 
 
@@ -179,8 +184,8 @@ def plainly(wanted: str) -> str:
     return wanted
 
 
-def explain(error: ValidationError) -> str:
-    """pydantic's errors as lines `key: got ..., wanted ...`.
+def explain(error: ValidationError, model: Any) -> str:
+    """pydantic's errors as lines `key: got ..., wanted ...`. model: what was to be read.
 
     A rule about a whole table names its keys itself, so the table is not shown. A list that is too short only because
     its entries do not fit is not reported in addition to those entries.
@@ -189,14 +194,16 @@ def explain(error: ValidationError) -> str:
     # Keys of all tables and lists in which something does not fit.
     above = {problem["loc"][:depth] for problem in errors for depth in range(len(problem["loc"]))}
     shown = [problem for problem in errors if problem["type"] != "too_short" or problem["loc"] not in above]
-    return "\n".join(map(_line, shown))
+    return "\n".join(_line(problem, model) for problem in shown)
 
 
-def _line(problem: ErrorDetails) -> str:
+def _line(problem: ErrorDetails, model: Any) -> str:
     key = ".".join(str(part) for part in problem["loc"])
     wanted = plainly(problem["msg"].removeprefix("Value error, ").removeprefix("Input should be "))
     if problem["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        return f"{key}: unknown key"
+        *place, unknown = problem["loc"]
+        meant = did_you_mean(str(unknown), keys_at(model, place))
+        return f"{key}: unknown key; {meant}" if meant else f"{key}: unknown key"
     if problem["type"] in ("missing", "missing_argument"):
         return f"{key}: missing"
     given = problem["input"]

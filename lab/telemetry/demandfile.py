@@ -91,7 +91,7 @@ def measured_in(events: Iterable[Event]) -> tuple[Measurement, ...]:
         return _ADAPTER.validate_python(raw)
     except ValidationError as error:
         what = "the demands in the history were written by another version of cephlab"
-        raise SpecError(what, explain(error), "run it again") from None
+        raise SpecError(what, explain(error, tuple[Measurement, ...]), "run it again") from None
 
 
 def load(path: Path) -> tuple[Demand, ...]:
@@ -119,7 +119,9 @@ def load_measurements(path: Path) -> tuple[Measurement, ...]:
     try:
         return _ADAPTER.validate_python(raw.get("measurements"), strict=False)
     except ValidationError as error:
-        raise SpecError(f"{path} is not a demand file", explain(error), "measure again") from None
+        raise SpecError(
+            f"{path} is not a demand file", explain(error, tuple[Measurement, ...]), "measure again"
+        ) from None
 
 
 def baseline_folder(home: Home) -> Path:

@@ -165,8 +165,8 @@ def test_an_unknown_key_of_a_spec_file_is_named(world: World, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("cores = -1", "nodes.0.cores: got -1.0, wanted: a number above 0"),
-        ("cores = 0", "nodes.0.cores: got 0.0, wanted: a number above 0"),
+        ("cores = -1", "nodes.0.cores: got -1, wanted: a number above 0"),
+        ("cores = 0", "nodes.0.cores: got 0, wanted: a number above 0"),
         ("cores = nan", "nodes.0.cores: got nan, wanted: a number above 0"),
         ("cores = true", "nodes.0.cores: got True"),
         ('memory_bytes = "-1GiB"', "nodes.0.memory_bytes: got '-1GiB'"),
@@ -207,7 +207,7 @@ osds = [{ block = "e" }]
         "nodes.0.arch: got 'sparc', wanted: 'x86_64' or 'aarch64'",
         "nodes.0.mon: got 'yes', wanted: true or false",
         "noodles: unknown key",
-        "nodes.0.cores: node n0 cannot have cores = -1.0: got -1.0, wanted: a number above 0",
+        "nodes.0.cores: got -1, wanted: a number above 0",
         "nodes.0.osds.0.block: node n0: an OSD names disk 'e', which the node does not have: its disks: none",
     ):
         assert line in told

@@ -1,11 +1,22 @@
 """A spec file is refused with its name, the key that does not fit, and a remedy that is one for a file."""
 
+import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, MIN_DISK_BYTES, UNKNOWN_RELEASE
+from cephlab.lab.spec.clusterspec import (
+    DEFAULT_RELEASE,
+    MIN_DISK_BYTES,
+    UNKNOWN_RELEASE,
+    ClusterSpec,
+    Disk,
+    DiskLimits,
+    Node,
+    Osd,
+)
 from cephlab.lab.spec.specfile import load_spec
 
 DISK = '[[nodes.disks]]\nname = "d0"\n'
@@ -91,3 +102,29 @@ def test_a_file_that_is_no_text_has_no_line_to_mend(tmp_path: Path) -> None:
 def test_a_table_in_place_of_a_list_of_tables_is_told_as_toml_writes_it(tmp_path: Path) -> None:
     error = refused(tmp_path, '[nodes.n0]\narch = "x86_64"\n')
     assert error.detail == "nodes: got a table, wanted: a list of tables, each under [[nodes]]"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (node() + DISK + "size_byte = 1\n", "nodes.0.disks.0.size_byte: unknown key; did you mean size_bytes?"),
+        (node("n0", "memory = 3\n"), "nodes.0.memory: unknown key; did you mean memory_bytes?"),
+        (
+            node() + DISK + "limits = { write_iop = 1 }\n",
+            "nodes.0.disks.0.limits.write_iop: unknown key; did you mean write_iops?",
+        ),
+        ("relase = 'reef'\n" + node(), "relase: unknown key; did you mean release?"),
+        ("noodles = 3\n" + node("n0", "noodles = 3\n"), "noodles: unknown key; did you mean nodes?"),
+        (node("n0", "colour = 3\n"), "nodes.0.colour: unknown key"),
+    ],
+)
+def test_an_unknown_key_is_told_with_the_nearest_of_its_table(tmp_path: Path, text: str, line: str) -> None:
+    assert line in refused(tmp_path, text).detail.splitlines()
+
+
+def test_the_page_that_the_hint_names_shows_every_key_of_a_spec_that_fits(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "adding.md").read_text()
+    example = page.partition("## A spec file")[2].partition("```toml\n")[2].partition("```")[0]
+    assert load_spec(written(tmp_path, example)).osd_count == 1
+    keys = {field.name for table in (ClusterSpec, Node, Disk, DiskLimits, Osd) for field in fields(table)}
+    assert [key for key in sorted(keys) if not re.search(rf"\b{key}\b", example)] == []
