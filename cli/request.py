@@ -28,8 +28,8 @@ _LEAST_BYTES = 512
 
 
 @dataclass(frozen=True)
-class ClusterOptions:
-    """The cluster that is asked for; None where an option was not given."""
+class NewCluster:
+    """A cluster by options; None where one was not given."""
 
     nodes: Annotated[
         str | None,
@@ -66,28 +66,10 @@ class ClusterOptions:
     metrics: Annotated[
         bool | None, typer.Option("--metrics", help="Run Prometheus, and an exporter on every node.")
     ] = None
-    spec: Annotated[Path | None, typer.Option(help="TOML file that describes the whole cluster.")] = None
     option: Annotated[list[str] | None, typer.Option(help="ceph.conf setting; repeatable.", metavar="KEY=VALUE")] = None
-
-    @property
-    def of_packages(self) -> dict[str, object]:
-        """Option -> its value, for the options about nodes that cephlab creates itself."""
-        names = ("nodes", "mons", "mgrs", "separate_db", "image", "option", "gateways", "balancer", "metrics", "spec")
-        return {_option(name): getattr(self, name) for name in names}
 
     def build(self, *, foreign_runs: bool) -> ClusterSpec:
         """The spec. foreign_runs: whether the other architecture can run here, for the default of --nodes."""
-        spec = self._from_options(foreign_runs) if self.spec is None else self._from_file(self.spec)
-        if spec.osd_count == 0:
-            what = "a cluster without an OSD never becomes healthy"
-            raise SpecError(
-                what if self.spec is None else f"{self.spec}: {what}",
-                "got 0 OSDs" if self.spec is None else "nodes.*.osds: got 0 OSDs",
-                "give at least one node a disk and an OSD",
-            )
-        return spec
-
-    def _from_options(self, foreign_runs: bool) -> ClusterSpec:
         refuse_image(self.release, self.image)
         groups = parse_nodes(self.nodes) if self.nodes is not None else default_nodes(foreign_runs=foreign_runs)
         mgrs = _at_least_one("--mgrs", self.mgrs)
@@ -114,6 +96,32 @@ class ClusterOptions:
         if self.balancer and not gateways:
             raise SpecError("--balancer needs a gateway", "--gateways: missing", "add --gateways 2")
         return with_gateways(spec, gateways, balancer=bool(self.balancer)) if gateways else spec
+
+
+@dataclass(frozen=True)
+class ClusterOptions(NewCluster):
+    """The cluster that is asked for, by options or by a file."""
+
+    spec: Annotated[Path | None, typer.Option(help="TOML file that describes the whole cluster.")] = None
+
+    @property
+    def of_packages(self) -> dict[str, object]:
+        """Option -> its value, for the options about nodes that cephlab creates itself."""
+        names = ("nodes", "mons", "mgrs", "separate_db", "image", "option", "gateways", "balancer", "metrics", "spec")
+        return {_option(name): getattr(self, name) for name in names}
+
+    def build(self, *, foreign_runs: bool) -> ClusterSpec:
+        """The spec, from the file if one is given."""
+        if self.spec is None:
+            return super().build(foreign_runs=foreign_runs)
+        spec = self._from_file(self.spec)
+        if spec.osd_count == 0:
+            raise SpecError(
+                f"{self.spec}: a cluster without an OSD never becomes healthy",
+                "nodes.*.osds: got 0 OSDs",
+                "give at least one node a disk and an OSD",
+            )
+        return spec
 
     def _from_file(self, path: Path) -> ClusterSpec:
         given = [

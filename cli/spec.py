@@ -10,7 +10,7 @@ import typer
 from cephlab.cli.conventions import Command, Group, refuse_unwritable
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table
-from cephlab.cli.request import ClusterOptions
+from cephlab.cli.request import NewCluster
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError, unwritable
 from cephlab.lab.base.numbers import how_many
@@ -30,7 +30,7 @@ app = typer.Typer(name="spec", cls=Group, help="Write files that describe a whol
 def init(
     out: Output,
     world: World,
-    cluster: ClusterOptions,
+    cluster: NewCluster,
     file: Annotated[Path, typer.Argument(help="File to write; must not exist.", metavar="FILE")],
 ) -> None:
     """Write a spec file as a starting point, from the options of `cephlab up`.

@@ -87,6 +87,7 @@ def test_each_help_has_an_example_that_is_understood(path: Path) -> None:
     [
         (["down"], "missing argument 'NAME'"),
         (["up", "--nodse", "x"], "no such option: --nodse"),
+        (["spec", "init", "x.toml", "--spec", "y.toml"], "no such option: --spec"),
         (["dwn"], "no such command 'dwn'. Did you mean 'down'?"),
         (["up", "--timeout", "-1"], "invalid value for '--timeout'"),
         (["gate", "--tier", "slow"], "--tier: 'slow' is not known"),
