@@ -10,7 +10,7 @@ from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.report.defects import SUITE, Defect
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
-from cephlab.suites.defects.shown import KNOWN, SEES, meet, tried
+from cephlab.suites.defects.shown import KNOWN, SEES, goal_of, meet, tried
 from cephlab.suites.resilience.crash import crashes
 from cephlab.suites.resilience.trial import EXPECTED, THREE
 
@@ -57,7 +57,7 @@ def scenario(name: str, once: Try, topology: Topology, expects: dict[str, str]) 
     defect = KNOWN[name]
     return Scenario(
         name=f"{SUITE}.{name}",
-        goal=f"This Ceph has the defect exactly if the list of known defects says so: {defect.title.rstrip('.')}.",
+        goal=goal_of(defect),
         method=f"{(once.__doc__ or '').strip()} Known: seen in {defect.seen} of {defect.of} tries.",
         run=partial(try_often, defect=defect, once=once),
         check="defect",

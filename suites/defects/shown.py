@@ -82,10 +82,15 @@ def tried(stage: Stage, *, seen: bool | None, said: str) -> None:
     stage.recorder.record("defect_try", seen=seen, said=said)
 
 
+def goal_of(defect: Defect) -> str:
+    """The goal of a defect's scenario, with what tells it from the others first."""
+    return f"{defect.title.rstrip('.')}: exactly if the list of known defects says so."
+
+
 def scenario(defect: Defect) -> Scenario:
     return Scenario(
         name=f"{SUITE}.{defect.name}",
-        goal=f"This Ceph has the defect exactly if the list of known defects says so: {defect.title.rstrip('.')}.",
+        goal=goal_of(defect),
         method=f"Runs programs/{defect.name}.sh, which says whether it saw the defect. Known in "
         f"{', '.join(defect.there)}" + (f", not in {', '.join(defect.gone)}." if defect.gone else "."),
         run=partial(show, defect=defect),

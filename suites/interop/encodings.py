@@ -114,7 +114,7 @@ OSD = MapKind("OSD", "osd getmap", make_osdmap, change_osdmap, print_osdmap, wit
 SCENARIOS: tuple[Scenario, ...] = tuple(
     Scenario(
         name=f"interop.encoding-map[kind={kind.name.lower()}]",
-        goal=f"Both architectures encode a {kind.name} map to the same bytes, and decode it to the same values.",
+        goal=f"Both architectures encode {kind.name} maps to the same bytes, and decode them to the same values.",
         method="Makes a map on each, changes the same map on each, prints the other's maps and the cluster's; compares "
         "all results.",
         run=partial(run, kind=kind),

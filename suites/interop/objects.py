@@ -61,7 +61,7 @@ def scenario(client: Arch, primary: Arch, kind: PoolKind) -> Scenario:
     return Scenario(
         name=f"interop.objects[client={client},primary={primary},pool={kind.name}]",
         goal="One architecture reads back bit for bit what the other writes, with snapshots and attributes.",
-        method=f"Does each size and kind of write from a client on {client} in a {kind.name} pool led by {primary}; "
+        method=f"Does each size and kind of write from a client on {client} in the pool {kind.name} led by {primary}; "
         "reads everything from both architectures.",
         run=partial(run, client=client, primary=primary, kind=kind),
         check="witnessed",

@@ -123,7 +123,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         Scenario(
             name=f"interop.recovery-restart[on={arch},pool={kind.name}]",
             goal=f"An OSD of {arch} that was down recovers what it missed bit for bit from the others.",
-            method=f"Stops it, writes to a {kind.name} pool, starts it, reads with it as sole primary, deep-scrubs.",
+            method=f"Stops it, writes to the pool {kind.name}, starts it, reads with it as sole primary, deep-scrubs.",
             run=partial(restart, on=arch, kind=kind),
             check="witnessed",
             tier=Tier.FULL if kind.erasure else Tier.QUICK,

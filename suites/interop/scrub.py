@@ -141,7 +141,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         Scenario(
             name=f"interop.scrub-clean[pool={kind.name}]",
             goal="The copies on both architectures agree: a deep-scrub of every PG finds nothing.",
-            method=f"Fills a {kind.name} pool, deep-scrubs all its PGs, and lists inconsistent PGs.",
+            method=f"Fills the pool {kind.name}, deep-scrubs all its PGs, and lists inconsistent PGs.",
             run=partial(clean, kind=kind),
             check="witnessed",
         )
@@ -151,7 +151,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         Scenario(
             name=f"interop.scrub-bitrot[on={on},pool={kind.name}]",
             goal=f"Deep-scrub finds a flipped bit on a disk of {on} and blames that copy, and repair restores it.",
-            method=f"Flips a bit on the block device below a {kind.name} pool, deep-scrubs, repairs, reads all back.",
+            method=f"Flips a bit on the block device below the pool {kind.name}, deep-scrubs, repairs, reads all back.",
             run=partial(bitrot, on=on, kind=kind),
             tier=Tier.FULL if kind.erasure else Tier.QUICK,
             expects=EXPECTED,

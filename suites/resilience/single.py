@@ -34,7 +34,7 @@ def scenario(kind: type[Fault]) -> Scenario:
     described = (kind.__doc__ or "").split("\n\n")[0].replace("\n", " ").strip()
     return scenario_under_load(
         name=f"resilience.fault[{kind.name}]",
-        goal=f"After this fault the cluster recovers by itself, and no acknowledged write is lost: {described}",
+        goal=f"{described} The cluster recovers by itself, and no acknowledged write is lost.",
         method="Inflicts the fault under a recorded load, looks for its sign, heals it, waits for health, reads back.",
         run=partial(suffer, kind=kind),
         sees=(f"{kind.name} of .*", "operations since the load was under way"),

@@ -1,6 +1,7 @@
 """Every scenario of every suite says, by its source or by its declaration, what it must have recorded."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
@@ -37,3 +38,15 @@ def test_what_is_declared_can_be_matched() -> None:
     for pattern in declared:
         assert re.compile(pattern)
         assert pattern.strip(".*")
+
+
+def test_goals_and_methods_have_the_article_that_the_next_word_needs() -> None:
+    wrong = re.compile(r"\b(?:[Aa] (?=[aeiouAEIOUx])(?!one\b|u[sn]i|use)|[Aa]n (?=[bcdfgjklmnpqrstvwyz]))\w+")
+    texts = {text for scenario in scenarios() for text in (scenario.goal, scenario.method)}
+    assert [text for text in sorted(texts) if wrong.search(text)] == []
+
+
+def test_a_goal_begins_with_what_tells_it_from_others() -> None:
+    families = {(" ".join(each.goal.split()[:8]), each.name.partition("[")[0]) for each in scenarios()}
+    shared = Counter(beginning for beginning, _ in families)
+    assert [beginning for beginning, count in shared.items() if count > 4] == []
