@@ -77,16 +77,17 @@ def show_comparisons(out: Output, comparisons: Sequence[Comparison]) -> None:
                 row.figure.name,
                 si(row.figure.value, row.figure.unit),
                 si(row.predicted or 0.0, row.figure.unit),
-                f"x {row.trust.factor:.2f}" if row.trust else "-",
+                f"{row.trust.factor:.2f}" if row.trust else "-",
                 ratio_text(row.ratio or 0.0),
             ]
             for row in rows
         ]
-        heads = ("figure", "published", "predicted", "within", "ratio")
+        heads = ("figure", "published", "predicted", "factor", "ratio")
         out.result(table(heads, cells, title=source, wrapped=("figure",)), None)
-        out.lines(*limit_lines("of", [(row.figure.name, row.limit.partition(" (next: ")[0]) for row in rows]), "")
+        out.lines(*limit_lines("of", [(row.figure.name, row.limit.partition(" (next limit: ")[0]) for row in rows]), "")
     if any(row.trust for row in comparisons):
-        out.lines("within: 90 % of measured values lie between the prediction divided and multiplied by this factor")
+        lone = "" if all(row.trust for row in comparisons) else "; -: known for rates and latencies only"
+        out.lines(f"factor: 90 % of measured values lie between the prediction divided and multiplied by it{lone}")
 
 
 def resource_table(made: Prediction, shown: int) -> Table:

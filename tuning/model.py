@@ -190,7 +190,7 @@ def _bottleneck(limits: Sequence[Ceiling], ops: float) -> str:
     # A resource below this utilisation does not hold the operations back: too few are in flight.
     full = 0.8
     if ops * tightest.busiest_s < full:
-        return f"too little in flight (next: {tightest.name})"
+        return f"too few operations in flight (next limit: {tightest.name})"
     return tightest.name
 
 

@@ -5,14 +5,19 @@ import os
 import pty
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from cephlab.cli.figures import limit_lines, ratio_text, si
+from cephlab.cli.figures import limit_lines, ratio_text, show_comparisons, si
 from cephlab.cli.main import app
+from cephlab.cli.output import Output
 from cephlab.lab.base.home import HOME_VARIABLE
+from cephlab.tuning.references import FigureKind, Published
+from cephlab.tuning.trust import LoadKind, Trust
+from cephlab.tuning.validate import Comparison
 
 NARROW = 80
 
@@ -49,10 +54,26 @@ def test_a_ratio_shows_how_far_off_it_is(ratio: float, colour: str) -> None:
 
 
 def test_what_one_limit_holds_is_on_one_line() -> None:
-    assert limit_lines("at depth", [("1", "too little in flight"), ("2", "n: CPU"), ("4", "n: CPU")]) == [
-        "  limit at depth 1: too little in flight",
+    assert limit_lines("at depth", [("1", "too few operations in flight"), ("2", "n: CPU"), ("4", "n: CPU")]) == [
+        "  limit at depth 1: too few operations in flight",
         "  limit at depth 2, 4: n: CPU",
     ]
+
+
+def test_a_factor_is_explained_and_so_is_a_figure_without_one(capsys: pytest.CaptureFixture[str]) -> None:
+    published = Published(name="a", kind=FigureKind.CPU, value=2.0, unit="cores", where="here", beyond="no load")
+    lone = Comparison("paper", published, 1.0, "n: CPU", "")
+    known = replace(lone, trust=Trust(LoadKind.MIX, 2.2, 4))
+    explained = "factor: 90 % of measured values lie between the prediction divided and multiplied by it"
+    for rows, note in (
+        ((known,), f"{explained}\n"),
+        ((known, lone), f"{explained}; -: known for rates and latencies only\n"),
+    ):
+        show_comparisons(Output(as_json=False), rows)
+        shown = capsys.readouterr().out
+        assert shown.endswith(note)
+        assert re.search(r"published +predicted +factor +ratio\b", shown)
+        assert re.search(r"\b2\.20 +0\.50\b", shown)
 
 
 @pytest.mark.slow
@@ -149,7 +170,7 @@ def test_every_rate_has_its_interval_and_one_format() -> None:
     assert len(re.findall(r"^\d+ +\S+ k?ops/s +\S+ k to \S+ k +█+ ", done.stdout, re.MULTILINE)) == 5
     assert re.search(r"work per watt of all nodes: \S+ ops/J \(\S+ ops/J to \S+ ops/J\)", done.stderr)
     published = done.stdout.split("compared with figures published")[1]
-    assert re.search(r"random write, many clients +200 kops/s +\S+ kops/s +x \d\.\d\d +", published)
+    assert re.search(r"random write, many clients +200 kops/s +\S+ kops/s +\d\.\d\d +", published)
     notes = [line for line in done.stderr.splitlines() if line.startswith("demands: ")]
     assert len(notes) == 1
     for figure in json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)["published"]:

@@ -35,7 +35,7 @@ def test_a_resource_that_is_used_to_less_than_four_fifths_holds_nothing_back() -
     assert FULL < share(above) < FULL * 1.002
     assert FULL * 0.998 < share(below) < FULL
     assert above.bottleneck == "n: CPU"
-    assert below.bottleneck == "too little in flight (next: n: CPU)"
+    assert below.bottleneck == "too few operations in flight (next limit: n: CPU)"
 
 
 def test_the_utilisation_is_that_of_the_busiest_of_equals() -> None:

@@ -64,7 +64,7 @@ def test_little_in_flight_is_named_as_the_limit() -> None:
     alone = Shape("randwrite", 4096, clients=1, depth=1, replicas=3)
     made = predict([demand(primary_s=0.001, replicas_s=0.001)], profile(), alone)
 
-    assert made.bottleneck.startswith("too little in flight")
+    assert made.bottleneck.startswith("too few operations in flight")
     # client -> primary -> replica: two round trips, 1 ms at the primary, 0.5 ms at each replica at the same time.
     assert made.unloaded_s == pytest.approx(0.0002 + 0.001 + 0.0005, rel=0.01)
     assert made.ops == pytest.approx(1 / made.unloaded_s, rel=0.01)

@@ -85,7 +85,7 @@ def test_a_disk_without_a_figure_is_not_held() -> None:
         ("node: bstore_kv_sync of an OSD on data", ""),
         ("clients: CPU", ""),
         ("clients on load: network", ""),
-        ("too little in flight (next: node: CPU)", ""),
+        ("too few operations in flight (next limit: node: CPU)", ""),
         ("uplink between clients and cluster", ""),
     ],
 )
