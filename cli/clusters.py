@@ -275,11 +275,33 @@ def down(out: Output, world: World, name: NameArgument) -> None:
     out.result(f"{name} is gone", {"name": name, "removed": removed})
 
 
+def _strays(out: Output, world: World, *, told: bool) -> list[str]:
+    """Copies of images in engines that this home does not have; prints each if `told`, else only how many.
+
+    Most belong to another home, so the command that removes one is not offered to everybody.
+    """
+    from cephlab.lab.cluster.prune import stray_copies
+
+    copies = stray_copies(world.providers, world.images.list())
+    if told:
+        for line in copies:
+            out.note(line)
+    elif copies:
+        number = how_many(len(copies), "image")
+        out.note(f"engines hold {number} of other homes, or of none; `cephlab prune --all --dry-run` lists them")
+    return copies
+
+
 @framed
 def prune(
     out: Output,
     world: World,
-    everything: Annotated[bool, typer.Option("--all", help="Remove kept clusters too.")] = False,
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="Remove kept clusters too, and list images in engines that this home does not have."
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
 ) -> None:
     """Remove what killed runs left behind: processes, containers, directories, half-built images.
@@ -287,7 +309,7 @@ def prune(
     Example: cephlab prune --dry-run
     """
     from cephlab.lab.cluster.deploy.stores import MOST, Shelf
-    from cephlab.lab.cluster.prune import stray_copies, survey, sweep
+    from cephlab.lab.cluster.prune import survey, sweep
 
     out.note(f"home: {world.home.path}")
     findings, errors = survey(world.home, world.providers)
@@ -309,15 +331,12 @@ def prune(
             removed += world.images.prune()
         except LabError as error:
             errors.append(f"images: {error}")
-        try:
-            copies = stray_copies(world.providers, world.images.list())
-        except LabError as error:
-            copies = []
-            errors.append(f"copies of images: {error}")
-        for line in copies:
-            out.note(line)
-        value |= {"removed": removed, "errors": errors, "copies": copies}
+        value |= {"removed": removed, "errors": errors}
         lines = [f"removed {line}" for line in removed]
+    try:
+        value["copies"] = _strays(out, world, told=everything)
+    except LabError as error:
+        errors.append(f"copies of images: {error}")
     if not errors:
         out.result("\n".join(lines) or "nothing to remove", value)
         return

@@ -5,7 +5,7 @@ import socket
 import socketserver
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -16,6 +16,7 @@ import pytest
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.base.home import Home
+from cephlab.lab.images.image import Image
 from cephlab.lab.providers.base import Silent
 from cephlab.lab.providers.container import engine as engines
 from cephlab.lab.providers.container.engine import connect, find_engine
@@ -27,6 +28,7 @@ from tests.cli.test_cli_clusters import call
 from tests.fake_provider import FakeProvider, abandoned_run, providers
 
 SOON_S = 20.0
+REMEDY = "the engine holds cephlab/reef:1, which is not in this cache; if no other home needs it: docker rmi it"
 SILENCE_S = 0.1
 """How long the tests wait for an engine that says nothing, where users wait seconds."""
 
@@ -162,3 +164,28 @@ def test_an_lxd_that_hangs_is_told_of_and_one_that_was_killed_is_not(home: Home,
     gone = LxdProvider(find=lambda: [connect_lxd(Address(f"unix://{killed}"), patience_s=SILENCE_S)])
     assert isinstance(gone.unavailable(), Unavailable)
     assert gone.leftovers(home) == frozenset()
+
+
+class Keeper(FakeProvider):
+    """An engine with an image of another home."""
+
+    def forget_image(self, image: Image) -> list[str]:
+        raise AssertionError(f"{image.key} was removed")
+
+    def other_images(self, keys: Collection[str]) -> list[str]:
+        return [REMEDY] if "1" not in keys else []
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run",)], ids=str)
+def test_an_image_of_another_home_is_only_counted(home: Home, options: tuple[str, ...]) -> None:
+    said = call(World(home, providers(Keeper())), "prune", *options)
+    assert said.exit_code == 0, said.output
+    assert "rmi" not in said.output
+    assert "engines hold 1 image of other homes, or of none; `cephlab prune --all --dry-run` lists them" in said.stderr
+    assert "engines hold" not in call(World(home, providers(FakeProvider())), "prune", *options).output
+
+
+def test_with_all_an_image_of_another_home_is_told_with_what_removes_it(home: Home) -> None:
+    world = World(home, providers(Keeper()))
+    assert REMEDY in call(world, "prune", "--all", "--dry-run").stderr
+    assert json.loads(call(world, "prune", "--json").stdout)["copies"] == [REMEDY]
