@@ -40,7 +40,7 @@ def doctor(out: Output, world: World) -> int:
 
     Example: cephlab doctor
     """
-    from cephlab.lab.cluster.doctor import lacking, needs
+    from cephlab.lab.cluster.doctor import lacking, needs, ready_words
 
     needed = needs(world.home)
     lacks = lacking(needed)
@@ -50,6 +50,8 @@ def doctor(out: Output, world: World) -> int:
         raise LabBroken(
             "no lab can run here", detail, "install what is missing as shown above, then run `cephlab doctor` again"
         )
+    if not out.as_json and not lacks:
+        out.lines("", ready_words(needed))
     return LabBroken.exit_code if lacks else 0
 
 

@@ -19,7 +19,7 @@ HOSTS: dict[str, Any] = {"n0": {"arch": "x86_64", "emulated": False}, "n2": {"ar
 CLUSTER: dict[str, Any] = {
     "name": "c1",
     "provider": "local",
-    "why": "local: the cheapest provider that can do this",
+    "why": "local (the cheapest provider that can do this)",
     "spec": {},
     "hosts": HOSTS,
     "daemons": {"mon.n0": "n0", "osd.2": "n2"},

@@ -51,6 +51,7 @@ class Need:
     unlocks: str
 
 
+_PROVIDER = "provider "
 EVERYTHING = "everything"
 """`unlocks` of a need without which no lab can run at all."""
 
@@ -58,8 +59,22 @@ EVERYTHING = "everything"
 def lacking(needed: Sequence[Need]) -> list[Need]:
     """The missing needs that keep every lab from running: those for everything, and all providers if none is ready."""
     missing = [need for need in needed if not need.present and need.unlocks == EVERYTHING]
-    places = [need for need in needed if need.name.startswith("provider ")]
+    places = [need for need in needed if need.name.startswith(_PROVIDER)]
     return missing + ([] if any(need.present for need in places) else places)
+
+
+def ready_words(needed: Sequence[Need]) -> str:
+    """Which providers are ready, and which others nobody has to install."""
+    ready, missing = (
+        [
+            need.name.removeprefix(_PROVIDER)
+            for need in needed
+            if need.name.startswith(_PROVIDER) and need.present is present
+        ]
+        for present in (True, False)
+    )
+    others = f"; optional: {', '.join(missing)}" if missing else ""
+    return f"ready providers: {', '.join(ready)} (one is enough){others}"
 
 
 @dataclass(frozen=True)
@@ -149,8 +164,8 @@ def provider_needs(providers: Sequence[Provider]) -> tuple[Need, ...]:
     for provider in sorted(providers, key=lambda provider: provider.cost):
         reason = provider.unavailable()
         can = ", ".join(sorted(provider.capabilities())) or "basic clusters"
-        detail = "ready" if reason is None else " - ".join(part for part in (reason.what, reason.detail) if part)
-        needed.append(_obstructed(f"provider {provider.name}", reason, detail, f"--lab {provider.name}: {can}"))
+        detail = "ready" if reason is None else ": ".join(part for part in (reason.what, reason.detail) if part)
+        needed.append(_obstructed(f"{_PROVIDER}{provider.name}", reason, detail, f"--lab {provider.name}: {can}"))
     return tuple(needed)
 
 

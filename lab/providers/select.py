@@ -95,14 +95,14 @@ def choose(
         reason = _obstacle(chosen, spec, needed)
         if reason is not None:
             raise reason
-        return Choice(chosen, f"{name}: chosen by name")
+        return Choice(chosen, f"{name} (chosen by name)")
     refused: list[str] = []
     for candidate in sorted((make() for make in providers.values()), key=lambda made: made.cost):
         obstacle = _obstacle(candidate, spec, needed)
         if obstacle is None:
             why = f"; not {', '.join(refused)}" if refused else ""
-            return Choice(candidate, f"{candidate.name}: the cheapest provider that can do this{why}")
-        refused.append(f"{candidate.name} ({obstacle.what})")
+            return Choice(candidate, f"{candidate.name} (the cheapest provider that can do this{why})")
+        refused.append(f"{candidate.name}: {obstacle.what}")
     raise Unavailable(f"no provider can do this here: {'; '.join(refused)}", "", "see `cephlab doctor`")
 
 

@@ -376,7 +376,8 @@ def test_a_release_is_built_for_the_architectures_that_it_is_for(world: World, m
     assert asked == [Arch.X86_64]
 
 
-def test_the_doctor_as_json(world: World) -> None:
+def test_the_doctor_ends_with_what_is_ready(world: World) -> None:
     value = json.loads(call(world, "doctor", "--json").stdout)
     assert {"name", "present", "detail", "remedy", "unlocks"} == set(value["needs"][0])
     assert isinstance(value["ready"], bool)
+    assert ("\nready providers: " in call(world, "doctor").stdout) == value["ready"]

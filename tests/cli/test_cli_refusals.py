@@ -284,6 +284,7 @@ def test_a_dry_run_shows_the_cluster_and_starts_nothing(world: World, fake: Fake
     assert result.exit_code == 0, result.output
     for text in ("n0", "mon, mgr, 1 OSD", "10GiB ssd", "example/ceph:1", "mon_lease = 9", "nothing was started"):
         assert text in result.stdout
+    assert " (the cheapest provider that can do this" in result.stdout
     value = json.loads(up(world, *asked, "--json").stdout)
     assert [node["name"] for node in value["spec"]["nodes"]] == ["n0", "n1"]
     assert fake.launched == []

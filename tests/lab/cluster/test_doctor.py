@@ -136,9 +136,21 @@ def test_providers_speak_for_themselves_cheapest_first() -> None:
     first, second = doctor.provider_needs([silent, ready])
     assert (first.name, first.present, first.remedy) == ("provider local", True, "")
     assert (second.name, second.present, second.remedy) == ("provider container", False, "start dockerd")
-    assert "no engine answers" in second.detail
-    assert "socket missing" in second.detail
+    assert second.detail == "no engine answers: socket missing"
     assert "partition" in second.unlocks
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [
+        ((), "ready providers: local, uml, ssh (one is enough)"),
+        (("ssh",), "ready providers: local, uml (one is enough); optional: ssh"),
+        (("uml", "ssh"), "ready providers: local (one is enough); optional: uml, ssh"),
+    ],
+)
+def test_what_is_ready_is_said_with_what_nobody_has_to_install(missing: tuple[str, ...], words: str) -> None:
+    providers = [Need(f"provider {name}", name not in missing, "", "", "") for name in ("local", "uml", "ssh")]
+    assert doctor.ready_words([Need("python", True, "", "", ""), *providers]) == words
 
 
 def test_this_machine_can_be_looked_at_without_changing_it(tmp_path: Path) -> None:

@@ -293,7 +293,7 @@ def test_doctor_names_the_reason_in_one_line(
     monkeypatch.setattr(machines, "VSOCK", tmp_path / "absent")
     [need] = provider_needs([LxdProvider(VirtualMachines(), lambda: [connect(Address(endpoint))])])
     assert (need.name, need.present) == ("provider lxd-vm", False)
-    assert need.detail.endswith(f"cannot make virtual machines - this machine has no {tmp_path}/absent")
+    assert need.detail.endswith(f"cannot make virtual machines: this machine has no {tmp_path}/absent")
     assert "\n" not in need.detail
 
 

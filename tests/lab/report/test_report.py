@@ -33,7 +33,7 @@ from tests.made_report import make_archive
 CLUSTER: dict[str, Any] = {
     "name": "c1",
     "provider": "local",
-    "why": "local: the cheapest provider that can do this",
+    "why": "local (the cheapest provider that can do this)",
     "spec": {},
     "hosts": {"n0": {"arch": "x86_64", "emulated": False}, "n2": {"arch": "aarch64", "emulated": True}},
     "daemons": {"mon.n0": "n0", "osd.2": "n2"},
