@@ -22,7 +22,7 @@ RECORDED = Bound("recorded only: it depends on this machine", basis=Basis.NOTED)
 
 def no_errors(recorder: Recorder, why: str) -> None:
     """Allow clients no errors. why: the reason that the verdict shows."""
-    recorder.limit("client_errors", 0, "", why)
+    recorder.limit("client_errors", 0, "", why, basis=Basis.CORRECTNESS)
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,11 @@ class Copying:
     seconds: float = 0.0
     why: str = "no profile states how fast its machines copy"
     derivation: tuple[str, ...] = ()
+
+    @property
+    def basis(self) -> Basis:
+        """Of a limit that is a sum of settings and this time. Without a profile it is the same for all machines."""
+        return Basis.PROFILE if self.seconds else Basis.CORRECTNESS
 
 
 def copying(stage: Stage, data_bytes: float, kind: PoolKind = REPLICATED) -> Copying:
@@ -71,7 +76,8 @@ def wait_until_noticed(stage: Stage, peering_s: float, copied: Copying) -> None:
         f"osd_heartbeat_grace {grace:g} s, then {peering_s:g} s of peering times a patience of {cluster.patience:g}; "
         f"{copied.why}"
     )
-    stage.recorder.limit("longest_wait_s", grace + peering_s * cluster.patience + copied.seconds, "s", why)
+    high = grace + peering_s * cluster.patience + copied.seconds
+    stage.recorder.limit("longest_wait_s", high, "s", why, basis=copied.basis)
 
 
 def stop_noted(cluster: Cluster, recorder: Recorder, name: str) -> None:

@@ -100,11 +100,11 @@ class Phase(StrEnum):
 
 
 class Basis(StrEnum):
-    """What the limit of a figure is based on, even if the limit does not apply on the hosts of a run.
+    """What a limit is based on, even if the limit does not apply on the hosts of a run.
 
     CORRECTNESS: Ceph's promises, its settings or arithmetic; the limit holds on any machine. SHAPE: a ratio of values
     that one run measured. PROFILE: what the hosts can do according to the current profile; another profile gives
-    another limit. NOTED: there is no limit and the figure is not judged; its bound says why.
+    another limit. NOTED: there is no limit and the figure is not judged; `why` of its bound says why not.
     """
 
     CORRECTNESS = "correctness"
@@ -178,9 +178,14 @@ class Recorder:
         of_bound |= {"basis": bound.basis.value} if bound.basis else {}
         self.record("figure", metric=metric, value=value, low=low, high=high, unit=unit, **of_bound)
 
-    def limit(self, metric: str, high: float, unit: str, why: str) -> None:
-        """Record the most that a metric may be; the check `service` compares the figure of that name with it."""
-        self.record("limit", metric=metric, high=high, unit=unit, why=why)
+    def limit(self, metric: str, high: float, unit: str, why: str, *, basis: Basis) -> None:
+        """Record the most that a metric may be: one that the check `service` computes, or the figure of that name.
+
+        SpecError for the basis NOTED, which says that there is no limit.
+        """
+        if basis is Basis.NOTED:
+            raise SpecError(f"a limit that limits nothing: {metric}", f"got basis={basis}, wanted: what it rests on")
+        self.record("limit", metric=metric, high=high, unit=unit, why=why, basis=basis.value)
 
     def step(self, name: str, phase: Phase = Phase.REACHED, seconds: float | None = None) -> None:
         """Record where a scenario is; the report draws it over time. seconds: duration of the step, at its end."""

@@ -12,7 +12,7 @@ from cephlab.lab.base.workers import Workers
 from cephlab.lab.cluster.watch import watched
 from cephlab.lab.faults import inflict
 from cephlab.lab.faults.daemons import KillDaemon
-from cephlab.lab.history.history import Phase
+from cephlab.lab.history.history import Basis, Phase
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.workloads.recorded import Load, RecordedLoad
 from cephlab.suites.cachetier import tiers
@@ -105,7 +105,7 @@ def limit(stage: Stage) -> None:
     emulated = any(cluster.host_of(f"osd.{osd}").emulated for osd in cluster.osd_ids())
     patience = cluster.patience if emulated else 1.0
     why = f"osd_op_complaint_time of {SLOW_S:g} s, times a patience of {patience:g} for the OSDs"
-    stage.recorder.limit("longest_wait_s", SLOW_S * patience, "s", why)
+    stage.recorder.limit("longest_wait_s", SLOW_S * patience, "s", why, basis=Basis.CORRECTNESS)
 
 
 def by_proxy(stage: Stage, pair: PoolPair) -> None:

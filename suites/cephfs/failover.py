@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults import inflict
 from cephlab.lab.faults.daemons import KillDaemon
-from cephlab.lab.history.history import Recorder
+from cephlab.lab.history.history import Basis, Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.services.mds import FILE_SYSTEM, states
 from cephlab.lab.spec.arch import Arch, host_arch
@@ -48,7 +48,8 @@ def limit_gap(recorder: Recorder, cluster: Cluster, *, stop_s: float = 0.0) -> N
     grace, tick = (float(told(cluster, mon, name)) for name in ("mds_beacon_grace", "mon_tick_interval"))
     why = f"mds_beacon_grace {grace:g} s, mon_tick_interval {tick:g} s, then {REPLAY_S:g} s times {cluster.patience:g}"
     why = f"{stop_s:g} s to stop, {why}" if stop_s else why
-    recorder.limit("longest_gap_s", stop_s + grace + tick + REPLAY_S * cluster.patience, "s", why)
+    high = stop_s + grace + tick + REPLAY_S * cluster.patience
+    recorder.limit("longest_gap_s", high, "s", why, basis=Basis.CORRECTNESS)
 
 
 def told(cluster: Cluster, daemon: str, setting: str) -> str:

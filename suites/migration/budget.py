@@ -22,11 +22,10 @@ REUSE = "recovery after disk reuse"
 
 @dataclass(frozen=True)
 class AtScale:
-    """seconds: predicted for the paper's machines; budget_s: the limit; why: how the prediction follows."""
+    """seconds: predicted for the paper's machines; bound: the paper's own time, and how the prediction follows."""
 
     seconds: float
-    budget_s: float
-    why: str
+    bound: Bound
 
 
 def at_scale(procedure: str, moved_bytes: float, held_bytes: float) -> AtScale:
@@ -50,7 +49,8 @@ def at_scale(procedure: str, moved_bytes: float, held_bytes: float) -> AtScale:
         f"paper's {rebuild.data_bytes:.3g} B takes {predicted.seconds:,.0f} s on {profile.name}, limited by "
         f"{predicted.limit}"
     )
-    return AtScale(predicted.seconds, published.value, why)
+    # The machines are always the paper's, so the limit is one on the share that moved here, whatever the profile.
+    return AtScale(predicted.seconds, Bound(why, most=published.value, basis=Basis.SHAPE))
 
 
 FILL = 0.7

@@ -207,12 +207,11 @@ def note_movement(running: Trial) -> None:
     moved = running.moved_bytes = movement.moved_bytes(recovered, running.legs, running.kind.k)
     held = sum(pg.size_bytes for pg in running.before)
     recorder.record("movement", moved_bytes=moved, held_bytes=held, legs=[asdict(leg) for leg in running.legs])
-    recorder.figure("moved_bytes", moved, "B", Bound(basis=Basis.CORRECTNESS))
     why = (
         f"{TOLERANCE:g} times {least:.0f} of {held} bytes: by the maps before and after each leg, {copies} copies or "
         f"shards move to new places"
     )
-    recorder.limit("moved_bytes", least * TOLERANCE, "B", why)
+    recorder.figure("moved_bytes", moved, "B", Bound(why, most=least * TOLERANCE, basis=Basis.CORRECTNESS))
 
 
 def note_scale(running: Trial, procedure: str) -> None:
@@ -220,8 +219,7 @@ def note_scale(running: Trial, procedure: str) -> None:
     recorder = running.recorder
     recorder.witness("bytes that the replaced nodes held", got=running.replaced_bytes, least=OBJECT_BYTES)
     paper = at_scale(procedure, running.moved_bytes, running.replaced_bytes)
-    recorder.figure("paper_recovery_s", round(paper.seconds, 1), "s", Bound(basis=Basis.PROFILE))
-    recorder.limit("paper_recovery_s", paper.budget_s, "s", paper.why)
+    recorder.figure("paper_recovery_s", round(paper.seconds, 1), "s", paper.bound)
     hardware = hardware_of(running.stage)
     if hardware is None:
         return

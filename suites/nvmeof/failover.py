@@ -10,7 +10,7 @@ from cephlab.lab.blockstack.nvmeof import Pair, fenced
 from cephlab.lab.faults import Fault, inflict
 from cephlab.lab.faults.fault import EVENT
 from cephlab.lab.faults.nodes import KillNode
-from cephlab.lab.history.history import Event, Recorder
+from cephlab.lab.history.history import Basis, Event, Recorder
 from cephlab.lab.history.operations import Act, Ended, operations_of
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch, host_arch
@@ -112,7 +112,7 @@ def noticed_in_time(recorder: Recorder, connecting: Connecting, took_over_s: flo
         f"{connecting.keep_alive_s} s, sent every half of it) or {took_s:.1f} s to take over, whichever is longer; "
         f"{connecting.reconnect_s} s to reconnect; the longest latency before the fault"
     )
-    recorder.limit("longest_gap_s", high, "s", why)
+    recorder.limit("longest_gap_s", high, "s", why, basis=Basis.CORRECTNESS)
 
 
 def held_writes(recorder: Recorder) -> None:

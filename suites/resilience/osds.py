@@ -65,7 +65,7 @@ def limit_stall(stage: Stage, copied: Copying) -> None:
         "20 s to notice the loss of an OSD and a monitor, and 20 s for peering on a busy machine, times a "
         f"patience of {patience:g}; {copied.why}"
     )
-    stage.recorder.limit("longest_gap_s", STALL_S * patience + copied.seconds, "s", why)
+    stage.recorder.limit("longest_gap_s", STALL_S * patience + copied.seconds, "s", why, basis=copied.basis)
 
 
 SCENARIOS = (

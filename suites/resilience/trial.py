@@ -13,7 +13,7 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import REPLICATED, PoolKind
 from cephlab.lab.faults import Fault, inflict
 from cephlab.lab.faults.scrub import deep_scrub, rados_json
-from cephlab.lab.history.history import Basis, Bound
+from cephlab.lab.history.history import Bound
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.workloads.recorded import Kind, Load, RecordedLoad
@@ -197,9 +197,7 @@ def return_bound(cluster: Cluster, copied: Copying) -> Bound:
     """How long a cluster may take to be healthy: one part depends on settings and patience, the other on its disks."""
     why = f"{RETURN_S:g} s for daemons and peering, times a patience of {cluster.patience:g}; {copied.why}"
     most = RETURN_S * cluster.patience + copied.seconds
-    # Without a profile the limit follows from settings alone and is the same for all machines.
-    basis = Basis.PROFILE if copied.seconds else Basis.CORRECTNESS
-    return Bound(why, most=most, derivation=copied.derivation, basis=basis)
+    return Bound(why, most=most, derivation=copied.derivation, basis=copied.basis)
 
 
 def healthy_s(cluster: Cluster, bound: Bound) -> float:

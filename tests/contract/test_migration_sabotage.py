@@ -41,4 +41,4 @@ def test_backfill_that_is_not_disabled_moves_more_than_it_had_to(
     scenario = Scenario("migration.hasty", "", "", swap_here, check="recorded")
     verdict = verdict_of(scenario, cluster, tmp_path)
     assert verdict.outcome is Outcome.FAIL
-    assert verdict.reason.startswith("moved_bytes "), verdict
+    assert verdict.reason.startswith("moved_bytes: "), verdict

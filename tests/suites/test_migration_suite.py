@@ -16,10 +16,11 @@ from cephlab.lab.scenario.scenario import Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability, Node
-from cephlab.suites.migration import SCENARIOS
+from cephlab.suites.migration import SCENARIOS, trial
 from cephlab.suites.migration.backfills import Leg, Move, note_leg
 from cephlab.suites.migration.budget import REUSE, SWAP, at_scale, by_profile
-from cephlab.suites.migration.swap import NATIVE_3, note_went_to, successor
+from cephlab.suites.migration.movement import Movement, PlacedPg
+from cephlab.suites.migration.swap import NATIVE_3, PAIRS, note_went_to, successor
 from cephlab.suites.migration.trial import Trial, note_scale
 from cephlab.tuning.profilefile import SHIPPED, find_profile, load_hardware
 
@@ -75,8 +76,7 @@ def test_a_successor_has_as_many_disks_of_the_same_sizes_under_names_of_its_own(
 def test_what_a_lab_moved_is_held_against_the_papers_time(procedure: str, moved: float, outcome: Outcome) -> None:
     found = at_scale(procedure, moved * 1e6, 1e6)
     recorder = History().recorder("s")
-    recorder.figure("paper_recovery_s", found.seconds, "s")
-    recorder.limit("paper_recovery_s", found.budget_s, "s", found.why)
+    recorder.figure("paper_recovery_s", found.seconds, "s", found.bound)
     assert service(recorder.events()).outcome is outcome
 
 
@@ -140,9 +140,31 @@ def test_the_profile_is_that_of_the_run(tmp_path: Path) -> None:
         stage = SimpleNamespace(profile=profile, changes=(), cluster=cluster, recorder=recorder)
         running = SimpleNamespace(stage=stage, recorder=recorder, replaced_bytes=1e6, moved_bytes=1e6)
         note_scale(cast("Trial", running), SWAP)
-        noted = [event.data["metric"] for event in recorder.events() if event.kind == "figure"]
-        assert noted == ["paper_recovery_s", "recovery_s[rhcs-10b-6n]"][:figures_of]
-        assert [event.data["metric"] for event in recorder.events() if event.kind == "limit"] == ["paper_recovery_s"]
+        noted = [event.data for event in recorder.events() if event.kind == "figure"]
+        names = ["paper_recovery_s", "recovery_s[rhcs-10b-6n]"]
+        assert [data["metric"] for data in noted] == names[:figures_of]
+        assert (noted[0]["most"], noted[0]["basis"]) == (75 * 60, "shape"), "the paper's time, whatever the profile"
+
+
+@pytest.mark.parametrize(("recovered", "outcome"), [(1000, Outcome.PASS), (1020, Outcome.PASS), (1021, Outcome.FAIL)])
+def test_moved_bytes_are_held_to_the_least_that_the_maps_allow(
+    monkeypatch: pytest.MonkeyPatch, recovered: int, outcome: Outcome
+) -> None:
+    monkeypatch.setattr(trial, "recovered_bytes", lambda _cluster, _pool: 50 + recovered)
+    recorder = History().recorder("s")
+    running = SimpleNamespace(
+        cluster=SimpleNamespace(settle=lambda: None),
+        recorder=recorder,
+        legs=[Movement(1000, 2, 1, counted_bytes=1000)],
+        before=[PlacedPg("1.0", ("a", "b"), 5000)],
+        recovered_before=50,
+        kind=PAIRS,
+    )
+    trial.note_movement(cast("Trial", running))
+    assert service(recorder.events()).outcome is outcome
+    [figure] = [event.data for event in recorder.events() if event.kind == "figure"]
+    assert (figure["metric"], figure["most"], figure["basis"]) == ("moved_bytes", 1020.0, "correctness")
+    assert figure["why"].startswith("1.02 times 1000 of 5000 bytes: ")
 
 
 def leg(backfills: int, *rates: int) -> Leg:

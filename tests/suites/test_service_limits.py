@@ -122,11 +122,13 @@ def test_the_wait_for_health_is_as_long_as_its_limit(tmp_path: Path) -> None:
 def test_a_wait_may_last_until_what_clients_use_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cephlab.suites.limits.own", lambda cluster: cluster)
     load = Load("p", ("c0", "c1"), seed=1, keys=8, sizes=(4096, 1 << 30))
-    limits = []
+    limits, bases = [], []
     for pace in (None, 1.0, 0.1):
         stage = stage_on(tmp_path, pace)
         wait_until_noticed(stage, PEERING_S, copying(stage, load.most_bytes))
         limits.append(next(event.data["high"] for event in stage.recorder.events()))
+        bases.append(next(event.data["basis"] for event in stage.recorder.events()))
+    assert bases == ["correctness", "profile", "profile"]
     settings_s = GRACE_S + PEERING_S * PATIENCE
     assert limits[0] == settings_s
     assert limits[2] - settings_s == pytest.approx(10 * (limits[1] - settings_s), rel=0.01)

@@ -9,7 +9,7 @@ from cephlab.lab.archive.archive import read_archive
 from cephlab.lab.archive.schemas import WITH_SCHEMA, validate
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.checks import CHECKS, Outcome
-from cephlab.lab.history.history import Bound, History, Phase, Recorder
+from cephlab.lab.history.history import Basis, Bound, History, Phase, Recorder
 from cephlab.lab.history.operations import pack
 from cephlab.lab.report.timeline import timeline
 from tests.lab.archive.test_archive import write
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def noted(recorder: Recorder) -> None:
     recorder.figure("rate", 10.0, "1/s", Bound("a paper", least=9.0, derivation=("18 / 2 = 9",)), interval=(9.5, 11.0))
     recorder.figure("moved_bytes", 3, "B")
-    recorder.limit("moved_bytes", 4.0, "B", "the maps allow it")
+    recorder.limit("moved_bytes", 4.0, "B", "the maps allow it", basis=Basis.CORRECTNESS)
     recorder.step("take it out", Phase.BEGAN)
     recorder.step("take it out", Phase.ENDED, 1.5)
     recorder.step("power cut")
@@ -36,11 +36,42 @@ def test_what_is_noted_fits_its_schema() -> None:
 
 
 @pytest.mark.parametrize(
+    ("basis", "word"),
+    [(Basis.CORRECTNESS, "correctness"), (Basis.SHAPE, "shape"), (Basis.PROFILE, "profile"), (Basis.NOTED, "noted")],
+)
+def test_the_basis_is_kept_in_the_word_that_the_schema_knows(basis: Basis, word: str) -> None:
+    recorder = History().recorder("s")
+    recorder.figure("rate", 1.0, "1/s", Bound("of one run", basis=basis))
+    if basis is not Basis.NOTED:
+        recorder.limit("rate", 2.0, "1/s", "of one run", basis=basis)
+    for event in recorder.events():
+        assert event.data["basis"] == word
+        validate(event.kind, dict(event.data), "here")
+
+
+def test_a_bound_without_a_basis_keeps_none() -> None:
+    assert Bound("of one run").basis is None
+    recorder = History().recorder("s")
+    recorder.figure("rate", 1.0, "1/s", Bound("of one run"))
+    assert "basis" not in recorder.events()[0].data
+
+
+def test_a_limit_that_limits_nothing_is_refused() -> None:
+    recorder = History().recorder("s")
+    with pytest.raises(SpecError) as error:
+        recorder.limit("moved_bytes", 4.0, "B", "only noted", basis=Basis.NOTED)
+    assert error.value.what == "a limit that limits nothing: moved_bytes"
+    assert error.value.detail == "got basis=noted, wanted: what it rests on"
+    assert recorder.events() == ()
+
+
+@pytest.mark.parametrize(
     ("kind", "data", "finding"),
     [
         ("figure", {"metric": "rate", "value": "fast", "unit": "1/s"}, "value"),
         ("figure", {"metric": "rate", "value": 1, "unit": "1/s", "lowest": 0}, "lowest"),
         ("limit", {"metric": "rate", "unit": "1/s", "why": ""}, "high"),
+        ("limit", {"metric": "rate", "high": 1, "unit": "1/s", "why": "", "basis": "noted"}, "basis"),
         ("step", {"name": "cut", "phase": "done"}, "phase"),
         ("step", {"phase": "began"}, "name"),
     ],
@@ -60,6 +91,7 @@ OLDER = (
     ("figure", {"metric": "rate by 1 client(s), 2 job(s)", "value": 3, "unit": "B"}),
     ("series", {"title": "read by 4 job(s)", "axis": "guests", "lines": []}),
     ("step", {"name": "osd.0 to reef", "phase": "ended", "mix": {"reef": 1}}),
+    ("limit", {"metric": "moved_bytes", "high": 4, "unit": "B", "why": "the maps allow it"}),
 )
 
 
@@ -67,7 +99,7 @@ def test_older_forms_are_read_as_the_one_of_today(tmp_path: Path) -> None:
     writer = write(tmp_path / "a")
     for kind, data in OLDER:
         writer.history.record("demo.0", kind, data)
-    rate, moved, cut, by_one, drawn, _ = (event.data for event in read_archive(tmp_path / "a").events)
+    rate, moved, cut, by_one, drawn, *_ = (event.data for event in read_archive(tmp_path / "a").events)
     assert (rate["metric"], rate["low"], rate["least"], rate["derivation"]) == ("rate", 8, 1, [])
     assert (moved["low"], moved["high"], moved["least"], moved["why"]) == (3, 3, None, "")
     assert (cut["name"], cut["phase"]) == ("power cut", "reached")
