@@ -15,6 +15,8 @@ _SHOWN = 10
 
 Ends = Mapping[tuple[str, int], float]
 """(load, run) -> seconds of the history."""
+Computed = tuple[str, float, str]
+"""(metric, value, unit)."""
 
 
 def service(events: Sequence[Event]) -> Verdict:
@@ -24,22 +26,16 @@ def service(events: Sequence[Event]) -> Verdict:
     may have their own bounds. A metric without a limit is shown but not judged. A limit without its metric, or without
     any operation, is inconclusive.
     """
-    meanwhile = [op for op in operations_of(events) if op.act is not Act.FINAL]
-    ends = ends_of(events)
-    figures = [("client_errors", float(len(errors(meanwhile))), "")] if meanwhile else []
-    if any(op.outcome is Ended.OK for op in meanwhile):
-        figures += [
-            ("longest_wait_s", longest_wait_s(meanwhile, ends), "s"),
-            ("longest_gap_s", longest_gap_s(meanwhile, ends), "s"),
-        ]
+    meanwhile = _meanwhile(events)
+    figures = _computed(meanwhile, ends_of(events))
     measured = [event.data for event in events if event.kind == "figure"]
-    limits = {event.data["metric"]: event.data for event in events if event.kind == "limit"}
+    limits = limits_by_metric(events)
     # A figure with its own bounds is judged by them alone, unless a limit applies to it too.
-    figures += [_parts(data) for data in measured if not _bounded(data) or data["metric"] in limits]
+    figures += [_parts(data) for data in measured if not bounded(data) or data["metric"] in limits]
     verdicts = [_judge(metric, value, unit, limits.get(metric)) for metric, value, unit in figures]
     known = {metric for metric, _, _ in figures}
     verdicts += [Verdict(Outcome.INCONCLUSIVE, f"{name} was not measured") for name in limits if name not in known]
-    verdicts += [judge_figure(data) for data in measured if _bounded(data)]
+    verdicts += [judge_figure(data) for data in measured if bounded(data)]
     verdicts += [Verdict(Outcome.PASS, "errors", (line,)) for line in [_word(op) for op in errors(meanwhile)][:_SHOWN]]
     merged = merge(verdicts)
     if merged.outcome is Outcome.PASS:
@@ -48,7 +44,32 @@ def service(events: Sequence[Event]) -> Verdict:
     return merged
 
 
-def _bounded(figure: Mapping[str, Any]) -> bool:
+def computed(events: Sequence[Event]) -> list[Computed]:
+    """The metrics that this check computes from the operations of a history, as far as these tell them."""
+    return _computed(_meanwhile(events), ends_of(events))
+
+
+def _computed(meanwhile: Sequence[Operation], ends: Ends) -> list[Computed]:
+    metrics = [("client_errors", float(len(errors(meanwhile))), "")] if meanwhile else []
+    if any(op.outcome is Ended.OK for op in meanwhile):
+        metrics += [
+            ("longest_wait_s", longest_wait_s(meanwhile, ends), "s"),
+            ("longest_gap_s", longest_gap_s(meanwhile, ends), "s"),
+        ]
+    return metrics
+
+
+def _meanwhile(events: Sequence[Event]) -> list[Operation]:
+    return [op for op in operations_of(events) if op.act is not Act.FINAL]
+
+
+def limits_by_metric(events: Sequence[Event]) -> dict[str, Mapping[str, Any]]:
+    """The data of the limit that applies to each metric: the last one recorded."""
+    return {event.data["metric"]: event.data for event in events if event.kind == "limit"}
+
+
+def bounded(figure: Mapping[str, Any]) -> bool:
+    """Whether a figure has a limit of its own."""
     return (figure["least"], figure["most"]) != (None, None)
 
 

@@ -13,11 +13,11 @@ import jinja2
 
 from cephlab.lab.archive.archive import JUNIT, Archive, Ending, Record, counted, deciding
 from cephlab.lab.base.numbers import how_many
-from cephlab.lab.checks.figures import figure_parts
 from cephlab.lab.history.history import Event
 from cephlab.lab.providers.base import LeavesUnsaid
 from cephlab.lab.providers.select import PROVIDERS
 from cephlab.lab.report.carried import carried
+from cephlab.lab.report.figures import FigureRow, figure_rows
 from cephlab.lab.report.series import Plot, plots
 from cephlab.lab.report.spent import spent, spent_in
 from cephlab.lab.report.timeline import Timeline, timeline
@@ -46,16 +46,6 @@ class Fact:
     what: str
     value: str
     ok: bool
-
-
-@dataclass(frozen=True)
-class FigureRow:
-    """A figure as shown. limit: its limit, or why it has none; basis: what the limit rests on."""
-
-    metric: str
-    value: str
-    limit: str
-    basis: str
 
 
 @dataclass(frozen=True)
@@ -285,14 +275,8 @@ def _row(archive: Archive, record: Record, end_s: float) -> ScenarioRow:
         course=timeline(events),
         plots=plots(events),
         spent=spent_in(events, record.seconds),
-        figures=tuple(_figure(event.data) for event in events if event.kind == "figure"),
+        figures=tuple(figure_rows(events)),
     )
-
-
-def _figure(data: Mapping[str, Any]) -> FigureRow:
-    """A figure event; in older archives figures have no basis."""
-    _, value, limit = figure_parts(data)
-    return FigureRow(str(data["metric"]), value, limit, str(data.get("basis", "")))
 
 
 def _fact(event: Event) -> Fact | None:

@@ -9,7 +9,7 @@ import pytest
 from cephlab.lab.checks import CHECKS, Outcome, Verdict, merge
 from cephlab.lab.checks.aftermath import aftermath
 from cephlab.lab.checks.regression import FOUND, RULE, SAME, STORED, judge
-from cephlab.lab.checks.service import ends_of, errors, longest_gap_s, longest_wait_s, service
+from cephlab.lab.checks.service import computed, ends_of, errors, longest_gap_s, longest_wait_s, service
 from cephlab.lab.checks.witnessed import witnesses
 from cephlab.lab.history.history import Event
 from cephlab.lab.history.operations import Act, Ended, Operation, pack
@@ -96,6 +96,14 @@ def test_loss_service_observations_and_witnesses_all_count(events: list[Event], 
     assert CHECKS["recorded"](events).outcome is outcome
 
 
+def test_what_service_computes_is_what_the_operations_tell() -> None:
+    assert computed(KEPT) == [("client_errors", 0.0, ""), ("longest_wait_s", 1.0, "s"), ("longest_gap_s", 1.0, "s")]
+    ending = event("load_ending", load="l", run=1)
+    assert computed([*history(operation(Act.WRITE, -9, -8)), ending])[2] == ("longest_gap_s", 9.0, "s")
+    assert computed(history(operation(Act.READ, 2, 3, outcome=Ended.FAIL))) == [("client_errors", 1.0, "")]
+    assert computed(history(operation(Act.FINAL, 9, 10))) == []
+
+
 def test_a_recorded_load_says_what_was_written_and_how_it_was_served() -> None:
     verdict = CHECKS["recorded"]([*KEPT, limit("longest_wait_s", 1.0)])
     assert verdict.derivation == (
@@ -172,6 +180,16 @@ def test_a_limit_is_the_most_that_holds() -> None:
     endless = figure(math.inf, math.inf, math.inf, metric="healthy_s", unit="s")
     said = "cannot tell, not a finite number: healthy_s inf s"
     assert service([endless, limit("healthy_s", 30)]) == Verdict(Outcome.INCONCLUSIVE, said, (said,))
+
+
+def test_a_figure_is_held_to_its_bound_to_its_limit_or_to_both() -> None:
+    own, agreed = figure(8, 8, 8, most=9), "rate 8 1/s, at most 7 1/s: agreed"
+    kept = service([own])
+    assert (kept.reason, kept.derivation) == ("rate 8 1/s", ("rate: 8 1/s; at most 9 1/s wanted: a paper",))
+    both = service([own, limit("rate", 7, "1/s")])
+    assert (both.outcome, both.reason, both.derivation) == (Outcome.FAIL, agreed, (agreed, *kept.derivation))
+    assert service([figure(8, 8, 8), limit("rate", 7, "1/s")]).derivation == (agreed,)
+    assert service([figure(8, 8, 8)]).derivation == ("rate 8 1/s (no limit)",)
 
 
 def test_a_figure_with_a_bound_of_its_own_is_held_to_that() -> None:
