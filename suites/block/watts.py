@@ -131,7 +131,8 @@ def note(recorder: Recorder, taken: Taken, limits: Limits) -> None:
         if (one.node, one.scope) == (other.node, other.scope):
             apart = abs(one.watts - other.watts) / max(one.watts, other.watts)
             name = f"{one.node}: {one.scope} by {one.source} beside {other.source}, share apart"
-            recorder.figure(name, apart, "", Bound(disagreement(one, other) or "within 3 %", basis=Basis.NOTED))
+            why = f"recorded only: it tells how far to trust both; {disagreement(one, other) or 'within 3 %'}"
+            recorder.figure(name, apart, "", Bound(why, basis=Basis.NOTED))
     plug = at_the_plug(taken.energies, sorted(taken.archs))
     if limits != Limits():
         # A model, or the watts of one machine only, cannot decide about all machines.

@@ -96,7 +96,7 @@ def run(stage: Stage, pattern: str, depth: int) -> None:
         (
             "CPU of an operation",
             ratio(without.cpu, within.cpu),
-            Bound("recorded only: the paper has no figure", basis=Basis.SHAPE),
+            Bound("recorded only: the paper has no figure", basis=Basis.NOTED),
         ),
     ):
         recorder.figure(f"{what} with the tier / without", change.value, "", bound, interval=(change.low, change.high))

@@ -10,7 +10,7 @@ from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.telemetry.statistics import interval, ratio_of_means
-from cephlab.suites.dmcache.benefit import FEW_THREADS, SECONDS, UNJUDGED, begin
+from cephlab.suites.dmcache.benefit import FEW_THREADS, NO_LIMIT, SECONDS, begin
 from cephlab.suites.dmcache.findings import note_findings, thread_counts
 from cephlab.suites.dmcache.oltp import ROWS, job, measured, steady
 from cephlab.suites.dmcache.stand import CACHE_BYTES, IMAGE_BYTES, scenario_on_stand, standing
@@ -98,9 +98,7 @@ def note_hits(recorder: Recorder, large: Sequence[float], small: Sequence[float]
 def note_rate(recorder: Recorder, what: str, values: list[float]) -> None:
     """Record transactions a second as a figure without a limit."""
     rate = interval(values)
-    recorder.figure(
-        what, rate.mean, "transactions/s", Bound(UNJUDGED, basis=Basis.NOTED), interval=(rate.low, rate.high)
-    )
+    recorder.figure(what, rate.mean, "transactions/s", NO_LIMIT, interval=(rate.low, rate.high))
 
 
 SCENARIOS = (

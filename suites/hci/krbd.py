@@ -214,7 +214,8 @@ def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], 
         what = f"CPU of the machine for one operation, {name}"
         bound = Bound("recorded only: it depends on the kind of machine", basis=Basis.NOTED)
         recorder.figure(what, cost.mean, "s", bound, interval=(cost.low, cost.high))
-    recorder.figure("CPU of the machine at rest", idle, "s/s", Bound("subtracted from the costs", basis=Basis.NOTED))
+    why = "recorded only: it is subtracted from the costs"
+    recorder.figure("CPU of the machine at rest", idle, "s/s", Bound(why, basis=Basis.NOTED))
     sides = {name: interval(measured) for name, measured in rates.items()}
     claims.note_krbd(recorder, sides, writes=writes, why_not=why_not)
     if pair.block_bytes > SMALL_BYTES:

@@ -187,7 +187,7 @@ MOST_REACHED = 1.1
 
 def note_reached(stage: Stage, label: str, share: float, *, alone: bool) -> None:
     """Record the bytes that OSDs received per byte that a guest wrote. alone: there was only one job."""
-    bound = Bound("recorded only: jobs write to the same blocks, and such writes may be merged", basis=Basis.SHAPE)
+    bound = Bound("recorded only: jobs write to the same blocks, and such writes may be merged", basis=Basis.NOTED)
     if alone:
         why = "the paper's writes are synchronous: each reaches the cluster before it is acknowledged, cached or not"
         bound = Bound(why, least=LEAST_REACHED, most=MOST_REACHED, basis=Basis.SHAPE)

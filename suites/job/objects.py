@@ -117,7 +117,7 @@ def note(recorder: Recorder, load: ObjectLoad, result: S3Result, why: str, rampu
     """Record the rates of each operation after the ramp, and that there were enough operations."""
     done = counted(result, rampup_s)
     recorder.witness(f"operations of {load.name} after its ramp", got=len(done), least=LEAST_OPERATIONS)
-    bound = Bound(f"{why}: recorded only", basis=Basis.NOTED)
+    bound = Bound(f"recorded only: it depends on the machines; {why}", basis=Basis.NOTED)
     seconds = max(each.ended_s for each in done) - min(each.began_s for each in done) if done else 1.0
     for kind in sorted({each.kind for each in done}):
         own = [each for each in done if each.kind == kind]

@@ -91,7 +91,7 @@ def note_leg(recorder: Recorder, leg: Leg, slowest: Leg, fastest: Leg) -> None:
     why = f"predicted {rate:.3g} B/s ({law}), at least {surely:.3g}; trusted to a factor of {factor:g}"
     given = leg in (slowest, fastest)
     bound = (
-        Bound("not judged: the prediction uses this number itself", basis=Basis.SHAPE)
+        Bound("not judged: the prediction uses this number itself", basis=Basis.NOTED)
         if given
         else Bound(why, least=round(surely / factor), basis=Basis.SHAPE)
     )

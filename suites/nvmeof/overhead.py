@@ -35,8 +35,8 @@ LONGEST_S = 36.0
 NARROW = 0.05
 LEAST_OPERATIONS = 100
 _FOREVER_S = 3600
-SHARED = Bound("recorded only: latency on shared CPUs depends on what else runs", basis=Basis.SHAPE)
-OTHER_KIND = Bound("recorded only: librbd runs in a program, the gateway and krbd in a kernel", basis=Basis.SHAPE)
+SHARED = Bound("recorded only: latency on shared CPUs depends on what else runs", basis=Basis.NOTED)
+OTHER_KIND = Bound("recorded only: librbd runs in a program, the gateway and krbd in a kernel", basis=Basis.NOTED)
 WHY = "a write through a gateway passes krbd too, and before it a network and a second machine"
 
 

@@ -255,7 +255,8 @@ def narrow(axis: Axis, rates: Mapping[int, Sequence[float]]) -> bool:
 def judge(recorder: Recorder, axis: Axis, rates: Mapping[int, Sequence[float]], ceiling: tuple[str, float]) -> None:
     """Compare each step with the expected shape: it gains where it must, never falls, and is flat at the ceiling."""
     name, share = ceiling
-    recorder.figure(f"CPUs of {name} in use, share", share, "", Bound("it names the ceiling", basis=Basis.SHAPE))
+    why = "not judged: it names the ceiling, and a witness says whether that was reached"
+    recorder.figure(f"CPUs of {name} in use, share", share, "", Bound(why, basis=Basis.NOTED))
     recorder.witness("share of CPUs in use on the busiest machine", got=share, least=FULL)
     for number, ((before, after), ratio) in enumerate(steps(axis, rates).items()):
         must_gain = axis.gains and number == 0

@@ -116,7 +116,7 @@ def balancer_killed(stage: Stage) -> None:
         "share of requests that failed",
         sum(map(bool, (op.code for op in result.of(RUN)))) / len(result.of(RUN)),
         "",
-        Bound("recorded only: these clients do not retry at the other balancer", basis=Basis.SHAPE),
+        Bound("recorded only: these clients do not retry at the other balancer", basis=Basis.NOTED),
     )
     only_its_own(stage.recorder, result.of(RUN), victim, began_s, ended_s)
 

@@ -226,7 +226,8 @@ def note(stage: Stage, made: Prediction, done: Modelled, demands: str) -> None:
     bound = Bound(f"the model within {WITHIN:g} times", 1 / WITHIN, WITHIN, steps, basis=Basis.SHAPE)
     value, low, high = (each * uneven / share for each in (done.rate.mean, done.rate.low, done.rate.high))
     recorder.figure("measured / k over predicted", value, "", bound, interval=(low, high))
+    why = "not judged: only the bottleneck has to be near 100 %, and a witness says whether it was"
     for kind, used in most.items():
-        recorder.figure(f"{kind} in use", used, "", Bound("the bottleneck has to be near 100 %", basis=Basis.SHAPE))
+        recorder.figure(f"{kind} in use", used, "", Bound(why, basis=Basis.NOTED))
     recorder.witness(f"{busiest} in use, the busiest resource", got=most[busiest], least=FULL)
     recorder.observe("what bounds the model", got=busiest, wanted=kind_of(made.bottleneck) or made.bottleneck)

@@ -29,7 +29,7 @@ def note_share(
         return
     spent_s = sum(now[name].cpu_s - before[name].cpu_s for name in osds)
     cores = cores_of(stage.cluster)
-    why = f"{len(osds)} OSDs on {cores:g} cores; {PAPER}; {predicted(stage)}"
+    why = f"recorded only: it depends on this machine; {len(osds)} OSDs on {cores:g} cores; {PAPER}; {predicted(stage)}"
     share = spent_s / seconds / cores
     stage.recorder.figure("CPU share of the cores by OSDs", share, "", Bound(why, basis=Basis.NOTED))
 

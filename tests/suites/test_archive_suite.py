@@ -8,12 +8,14 @@ import pytest
 
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
+from cephlab.lab.checks.figures import judge_figure
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import History, Recorder
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.workloads.s3_load_program import FILL
 from cephlab.lab.workloads.s3load import S3Operation, S3Result
-from cephlab.suites.archive import SCENARIOS, failures, filled, scrub, spill
+from cephlab.suites.archive import SCENARIOS, allocation, failures, filled, scrub, spill
 from cephlab.suites.archive.spill import Levels, Met, files_bytes
 from cephlab.suites.archive.stand import EC_4_2, FILLED, UNIT_BYTES, taken_bytes
 from tests import fake_stage
@@ -45,6 +47,28 @@ def test_a_small_object_takes_384_kib_by_the_units_of_the_paper(unit_bytes: int,
 )
 def test_an_object_takes_whole_stripes(size: int, taken: int) -> None:
     assert taken_bytes([size], 4096, EC_4_2) == taken
+
+
+@pytest.mark.parametrize(("more", "outcome"), [(0, Outcome.PASS), (4096, Outcome.FAIL), (-4096, Outcome.FAIL)])
+def test_the_disk_space_of_objects_is_held_to_the_formula(
+    monkeypatch: pytest.MonkeyPatch, more: int, outcome: Outcome
+) -> None:
+    """64 KiB take 384 KiB at the paper's unit, six times as much; EC 4+2 alone would be 1.5."""
+    put = tuple(S3Operation(FILL, "put", 0, "/b/o", 1, 65_536, 0.0, 0.0, 1.0, True, "") for _ in range(3))
+    held = iter((1_000_000, 1_000_000 + 3 * 393_216 + more))
+    fakes = {
+        "opened": lambda _cluster: ["door"],
+        "near": lambda _cluster: "n0",
+        "loaded": lambda *_args: S3Result(put, (), 0, 1.0, 1.0),
+        "data_bytes": lambda _cluster: next(held),
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(allocation, name, fake)
+    stage = fake_stage.stage_of(SimpleNamespace())
+    allocation.run(stage, UNIT_BYTES)
+    [figure] = [event.data for event in stage.recorder.events() if event.kind == "figure"]
+    assert (figure["least"], figure["most"]) == (6.0, 6.0)
+    assert judge_figure(figure).outcome is outcome
 
 
 def test_the_papers_levels_are_its_275_gb() -> None:

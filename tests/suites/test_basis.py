@@ -1,23 +1,19 @@
-"""Each figure that a scenario notes says what its limit rests on: correctness, shape, profile, or nothing."""
+"""Each figure and each limit of a scenario says what it rests on: correctness, shape, profile, or nothing."""
 
 import ast
-import html
 from collections.abc import Iterator
-from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from cephlab.lab.archive.archive import ArchiveWriter, Ending, Record, read_archive
-from cephlab.lab.history.history import Basis, Bound, History
-from cephlab.lab.report.page import render_report
-from tests.code_tree import functions, nodes, trees
-from tests.lab.archive.test_archive import MANIFEST
+from tests.code_tree import nodes, trees
 
 
 def without_basis(path: str, tree: ast.Module) -> Iterator[str]:
-    """Lines of a suite that make a bound without a basis, or note a figure without a bound."""
+    """Lines of a suite that make a bound or a limit without a basis, or note a figure without a bound."""
     for node in nodes(tree):
+        if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).rpartition(".")[2] == "UNBOUND":
+            yield f"{path}:{node.lineno} uses the bound without a basis"
         if not isinstance(node, ast.Call):
             continue
         name = ast.unparse(node.func).rpartition(".")[2]
@@ -27,28 +23,33 @@ def without_basis(path: str, tree: ast.Module) -> Iterator[str]:
             yield f"{path}:{node.lineno} makes a bound without a basis"
         if name == "figure" and "bound" not in given and len(node.args) < 4:
             yield f"{path}:{node.lineno} notes a figure without a bound"
+        if name == "limit" and isinstance(node.func, ast.Attribute) and "basis" not in given:
+            yield f"{path}:{node.lineno} records a limit without a basis"
 
 
-def without_a_limit(path: str, tree: ast.Module) -> Iterator[str]:
-    """Lines of a suite whose bound says that a profile decides, and has no limit that another profile would change.
-
-    A function may give the limit on its own: `recorder.limit`.
-    """
-    apart = {id(node) for function in functions(tree) if limits_apart(function) for node in ast.walk(function)}
+def unlike_its_basis(path: str, tree: ast.Module) -> Iterator[str]:
+    """Lines of a suite whose bound has no limit although its basis says that it has, or one that does not fit it."""
     for node in nodes(tree):
-        if not isinstance(node, ast.Call) or ast.unparse(node.func).rpartition(".")[2] != "Bound" or id(node) in apart:
+        if not isinstance(node, ast.Call) or ast.unparse(node.func).rpartition(".")[2] != "Bound":
             continue
         given: dict[str | None, ast.expr] = {keyword.arg: keyword.value for keyword in node.keywords}
         given |= dict(zip(("why", "least", "most", "derivation", "basis"), node.args, strict=False))
-        if "basis" not in given or "PROFILE" not in ast.unparse(given["basis"]):
-            continue
-        if not any(varies(given[end]) for end in ("least", "most") if end in given):
+        basis = ast.unparse(given["basis"]) if "basis" in given else ""
+        limits = [given[end] for end in ("least", "most") if end in given and constant(given[end]) is not None]
+        if "NOTED" not in basis:
+            if not limits:
+                yield f"{path}:{node.lineno} has a basis other than NOTED, and no limit"
+        elif "why" not in given or constant(given["why"]) == "":
+            yield f"{path}:{node.lineno} is NOTED, and does not say why there is no limit"
+        elif limits and basis == "Basis.NOTED":
+            yield f"{path}:{node.lineno} is NOTED, and has a limit"
+        if "PROFILE" in basis and limits and not any(map(varies, limits)):
             yield f"{path}:{node.lineno} says that the profile decides, and has no limit that follows from it"
 
 
-def limits_apart(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    called = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
-    return any(isinstance(each, ast.Attribute) and each.attr == "limit" for each in called)
+def constant(given: ast.expr) -> object:
+    """The value of a constant; of anything else, the expression."""
+    return given.value if isinstance(given, ast.Constant) else given
 
 
 def varies(limit: ast.expr) -> bool:
@@ -58,28 +59,55 @@ def varies(limit: ast.expr) -> bool:
 
 
 @pytest.mark.slow
-def test_a_figure_that_a_profile_decides_has_a_limit_of_the_profile() -> None:
-    assert [line for path, tree in trees(["suites"]).items() for line in without_a_limit(path, tree)] == []
+def test_a_bound_of_a_suite_has_the_limit_that_its_basis_says() -> None:
+    assert [line for path, tree in trees(["suites"]).items() for line in unlike_its_basis(path, tree)] == []
+
+
+_NONE = "has a basis other than NOTED, and no limit"
+_FIXED = "says that the profile decides, and has no limit that follows from it"
+_SILENT = "is NOTED, and does not say why there is no limit"
 
 
 @pytest.mark.parametrize(
-    ("source", "refused"),
+    ("source", "said"),
     [
-        ('Bound("noted", basis=Basis.PROFILE)', True),
-        ('Bound("a number", most=1.0, basis=Basis.PROFILE)', True),
-        ('Bound("a constant", 1 / WITHIN, _MOST, basis=Basis.PROFILE)', True),
-        ('Bound("by the fifth field", None, None, (), Basis.PROFILE)', True),
-        ('def note(one):\n    one.figure("a", 1, "", Bound(basis=Basis.PROFILE))', True),
+        ('Bound("noted", basis=Basis.PROFILE)', _NONE),
+        ('Bound("noted", basis=Basis.SHAPE)', _NONE),
+        ('Bound("noted", basis=Basis.CORRECTNESS)', _NONE),
+        ('Bound("noted", None, basis=Basis.SHAPE)', _NONE),
+        ('Bound("noted", most=None, basis=Basis.SHAPE)', _NONE),
+        ('Bound("noted", basis=copied.basis)', _NONE),
+        ('history.Bound("by the fifth field", None, None, (), Basis.PROFILE)', _NONE),
         (
-            'def note(one):\n    one.figure("a", 1, "", Bound(basis=Basis.PROFILE))\n    one.limit("a", 2, "", "")',
-            False,
+            'def note(one):\n    one.figure("a", 1, "", Bound(basis=Basis.SHAPE))\n    one.limit("a", 2, "", "")',
+            _NONE,
         ),
-        ('Bound("of the profile", most=rated * SLACK, basis=Basis.PROFILE)', False),
-        ('Bound("no profile decides", basis=Basis.NOTED)', False),
+        ('Bound("a number", most=1.0, basis=Basis.PROFILE)', _FIXED),
+        ('Bound("a constant", 1 / WITHIN, _MOST, basis=Basis.PROFILE)', _FIXED),
+        ("Bound(basis=Basis.NOTED)", _SILENT),
+        ('Bound("", basis=Basis.NOTED)', _SILENT),
+        ('Bound(why="", basis=Basis.NOTED)', _SILENT),
+        ('Bound("not judged", most=limit, basis=Basis.NOTED)', "is NOTED, and has a limit"),
     ],
 )
-def test_a_limit_of_the_profile_is_told_from_none_and_from_a_constant(source: str, refused: bool) -> None:
-    assert bool(list(without_a_limit("suites/x.py", ast.parse(source)))) is refused
+def test_a_bound_unlike_its_basis_is_refused(source: str, said: str) -> None:
+    assert [line.partition(" ")[2] for line in unlike_its_basis("suites/x.py", ast.parse(source))] == [said]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'Bound("of the profile", most=rated * SLACK, basis=Basis.PROFILE)',
+        'Bound("no profile decides", basis=Basis.NOTED)',
+        'Bound(f"{why}: recorded only", basis=Basis.NOTED)',
+        'Bound("a number", least=1.0, basis=Basis.SHAPE)',
+        'Bound("only for some hosts", most=limit if judged else None, basis=Basis.CORRECTNESS)',
+        'Bound("only for some hosts", most=most, basis=Basis.PROFILE if most else Basis.NOTED)',
+        'Bound("of settings", most=settings_s + copied.seconds, basis=copied.basis)',
+    ],
+)
+def test_a_bound_like_its_basis_is_not(source: str) -> None:
+    assert list(unlike_its_basis("suites/x.py", ast.parse(source))) == []
 
 
 @pytest.mark.slow
@@ -96,6 +124,10 @@ def test_every_figure_of_every_suite_says_what_its_limit_rests_on() -> None:
         ('stage.recorder.figure("time", 5.0, "s", interval=(4, 6))', "notes a figure without a bound"),
         ('recorder.figure("size", 5.0, "B", Bound("noted"))', "makes a bound without a basis"),
         ('history.Bound(least=1.0, why="much")', "makes a bound without a basis"),
+        ('recorder.figure("rate", 5.0, "1/s", UNBOUND)', "uses the bound without a basis"),
+        ('recorder.figure("rate", 5.0, "1/s", bound=history.UNBOUND)', "uses the bound without a basis"),
+        ('recorder.figure("rate", 5.0, "1/s", bound if judged else UNBOUND)', "uses the bound without a basis"),
+        ('stage.recorder.limit("longest_gap_s", 5.0, "s", "as agreed")', "records a limit without a basis"),
     ],
 )
 def test_a_figure_without_one_is_refused(source: str, said: str) -> None:
@@ -103,26 +135,10 @@ def test_a_figure_without_one_is_refused(source: str, said: str) -> None:
 
 
 def test_a_figure_with_one_is_not() -> None:
-    for source in ('recorder.figure("a", 1, "", Bound("b", basis=Basis.SHAPE))', 'recorder.figure("a", 1, "", bound)'):
+    for source in (
+        'recorder.figure("a", 1, "", Bound("b", basis=Basis.SHAPE))',
+        'recorder.figure("a", 1, "", bound)',
+        'recorder.limit("a", 1, "", "b", basis=Basis.SHAPE)',
+        "limit(stage)",
+    ):
         assert list(without_basis("suites/x.py", ast.parse(source))) == []
-
-
-def test_the_report_shows_it_for_each_figure(tmp_path: Path) -> None:
-    writer = ArchiveWriter(tmp_path / "a", MANIFEST)
-    bound = Bound("of one run", least=2.0, basis=Basis.SHAPE)
-    writer.history.recorder("x.y").figure("gain", 3.0, "times", bound, interval=(2.5, 3.5))
-    writer.add(Record("x.y", "x", Ending.PASS, "", (), began_s=0.0, seconds=1.0))
-    writer.save()
-    page = html.unescape(render_report(read_archive(tmp_path / "a")))
-    limit = "at least 2 times wanted: of one run"
-    row = f'<th scope="row">gain</th><td>3 [2.5 .. 3.5] times</td><td>{limit}</td><td>shape</td>'
-    assert row in page
-
-
-def test_the_basis_is_kept_with_the_figure() -> None:
-    recorder = History().recorder("x.y")
-    recorder.figure("ratio", 1.0, "", Bound("of one run", basis=Basis.SHAPE))
-    recorder.figure("older", 1.0, "", Bound("of one run"))
-    first, second = (event.data for event in recorder.events())
-    assert first["basis"] == "shape"
-    assert "basis" not in second

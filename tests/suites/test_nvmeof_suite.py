@@ -1,7 +1,8 @@
 """What the NVMe-oF suite says of a gap that is too long, of a stranger who is let in and of a pair as it stands."""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import cast
@@ -24,6 +25,7 @@ from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability
 from cephlab.suites.nvmeof import SCENARIOS, failover, faults, known, overhead, pool, spdk, tls, wire_program
 from cephlab.suites.nvmeof.stand import INITIATOR, NODES, TOPOLOGY
 from tests.fake_clock import VirtualClock
+from tests.fake_stage import stage_of
 
 
 def operation(version: int, act: Act, began_s: float, took_s: float) -> Operation:
@@ -55,6 +57,40 @@ def verdict_of(gap_s: float, took_s: float) -> Outcome:
 )
 def test_a_gap_is_held_to_the_settings_in_force(gap_s: float, took_s: float, outcome: Outcome) -> None:
     assert verdict_of(gap_s, took_s) is outcome
+
+
+@pytest.mark.parametrize(
+    ("few", "many", "osds", "outcome"),
+    [
+        ([4, 0, 0], [22, 21, 21], 3, Outcome.PASS),  # four PGs may be on one OSD
+        ([2, 1, 1], [33, 16, 15], 3, Outcome.FAIL),
+        ([2, 1, 1], [22, 21, 20], 3, Outcome.FAIL),  # a PG has no primary
+        ([2, 2], [32, 32], 2, Outcome.INCONCLUSIVE),  # the limit is for three OSDs
+    ],
+)
+def test_only_many_pgs_must_be_spread_evenly(
+    monkeypatch: pytest.MonkeyPatch, few: list[int], many: list[int], osds: int, outcome: Outcome
+) -> None:
+    led = {pool.FEW: few, pool.MANY: many}
+    created: list[int] = []
+
+    @contextmanager
+    def creating(_cluster: object, name: str, _kind: object, *, pg_num: int, options: object) -> Iterator[str]:
+        created.append(pg_num)
+        yield name
+
+    def primaries(_cluster: object, _name: str) -> dict[str, int]:
+        of_each = [osd for osd, count in enumerate(led[created[-1]]) for _ in range(count)]
+        return {f"1.{number}": osd for number, osd in enumerate(of_each)}
+
+    def told(_cluster: object, key: str) -> object:
+        return {"pg_autoscale_mode": "off", "bulk": True, "target_size_ratio": 0.9, "pg_num": created[-1]}[key]
+
+    monkeypatch.setattr(pool, "told", told)
+    monkeypatch.setattr(pool, "pools", SimpleNamespace(pool=creating, primaries=primaries))
+    stage = stage_of(SimpleNamespace(osd_ids=lambda: list(range(osds))))
+    pool.spread(stage)
+    assert CHECKS[pool.SCENARIOS[0].check](stage.recorder.events()).outcome is outcome
 
 
 @pytest.mark.parametrize(
