@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cephlab.cli.figures import si
+from cephlab.lab.base.numbers import si
 
 
 def expectations(directory: Path) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cephlab.cli.output import table
+from cephlab.lab.base.numbers import si
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,30 +17,8 @@ if TYPE_CHECKING:
     from cephlab.tuning.model import Prediction
     from cephlab.tuning.validate import Comparison
 
-_UP = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-_DOWN = ((1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"))
-_PLAIN = ("share",)
 _CLOSE, _WITHIN = 1.25, 2.0
 """The target of the model: its mean error, and the factor that each figure is within."""
-
-
-def si(value: float, unit: str) -> str:
-    """`176 kops/s`, `4.28 GB/s`, `1.45 ms`, `4,500 s`, `0.49`: three digits, and the unit with its prefix."""
-    if value == 0 or unit in _PLAIN:
-        return f"{value:.3g}" if unit in _PLAIN else f"0 {_short(unit)}".strip()
-    if unit == "s":
-        size, prefix = next(((size, prefix) for size, prefix in _DOWN if abs(value) >= size), _DOWN[-1])
-        return f"{_digits(value / size)} {prefix}s"
-    size, prefix = next(((size, prefix) for size, prefix in _UP if abs(value) >= size), (1.0, ""))
-    return f"{_digits(value / size)} {prefix}{_short(unit)}".strip()
-
-
-def _short(unit: str) -> str:
-    return {"bytes/s": "B/s", "bytes": "B"}.get(unit, unit)
-
-
-def _digits(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def interval_lines(made: Prediction) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cephlab.cli.figures import si
 from cephlab.cli.output import Output, table
+from cephlab.lab.base.numbers import si
 
 if TYPE_CHECKING:
     from cephlab.tuning.model import Prediction

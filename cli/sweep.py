@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cephlab.cli.figures import limit_lines, si
+from cephlab.cli.figures import limit_lines
 from cephlab.cli.output import Output, table
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.numbers import si
 
 if TYPE_CHECKING:
     from cephlab.lab.telemetry.demand import Demand

@@ -10,11 +10,12 @@ import typer
 
 from cephlab.cli.compare import CODES
 from cephlab.cli.conventions import refuse_unwritable
-from cephlab.cli.figures import show_comparisons, si
+from cephlab.cli.figures import show_comparisons
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table
 from cephlab.cli.predict import DemandOption, compared
 from cephlab.cli.world import World
+from cephlab.lab.base.numbers import si
 from cephlab.lab.checks.verdict import Outcome
 
 if TYPE_CHECKING:

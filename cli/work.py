@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cephlab.cli.figures import si
+from cephlab.lab.base.numbers import si
 
 if TYPE_CHECKING:
     from cephlab.tuning.model import Prediction

@@ -1,7 +1,30 @@
-"""A count with its noun in the singular or plural."""
+"""Numbers for readers: a count with its noun, a figure with three digits and an SI prefix."""
+
+_UP = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_DOWN = ((1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"))
+_PLAIN = ("share",)
 
 
 def how_many(count: float, thing: str, things: str = "") -> str:
     """`1 client`, `2 clients`, `1.5 clients`. things: the plural, if it is more than an added s."""
     number = str(count) if isinstance(count, int) else f"{count:.4g}"
     return f"{number} {thing if number == '1' else things or f'{thing}s'}"
+
+
+def si(value: float, unit: str) -> str:
+    """`176 kops/s`, `4.28 GB/s`, `1.45 ms`, `4,500 s`, `0.49`: three digits, and the unit with its prefix."""
+    if value == 0 or unit in _PLAIN:
+        return f"{value:.3g}" if unit in _PLAIN else f"0 {_short(unit)}".strip()
+    if unit == "s":
+        size, prefix = next(((size, prefix) for size, prefix in _DOWN if abs(value) >= size), _DOWN[-1])
+        return f"{_digits(value / size)} {prefix}s"
+    size, prefix = next(((size, prefix) for size, prefix in _UP if abs(value) >= size), (1.0, ""))
+    return f"{_digits(value / size)} {prefix}{_short(unit)}".strip()
+
+
+def _short(unit: str) -> str:
+    return {"bytes/s": "B/s", "bytes": "B"}.get(unit, unit)
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

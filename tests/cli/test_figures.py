@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cephlab.cli.figures import limit_lines, ratio_text, show_comparisons, si
+from cephlab.cli.figures import limit_lines, ratio_text, show_comparisons
 from cephlab.cli.main import app
 from cephlab.cli.output import Output
 from cephlab.lab.base.home import HOME_VARIABLE
+from cephlab.lab.base.numbers import si
 from cephlab.tuning.references import FigureKind, Published
 from cephlab.tuning.trust import LoadKind, Trust
 from cephlab.tuning.validate import Comparison
