@@ -42,6 +42,12 @@ class Prediction:
         return self.ops * self.shape.payload_bytes
 
     @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """The 90 % interval of each figure, by the name that the figure has in JSON."""
+        figures = {"ops_s": self.ops, "bytes_s": self.bytes_s, "latency_s": self.latency_s}
+        return {name: self.trust.around(figure) for name, figure in figures.items()}
+
+    @property
     def ceiling(self) -> float:
         return self.ceilings[0].ops
 

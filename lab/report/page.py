@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 
 from cephlab.lab.archive.archive import JUNIT, Archive, Ending, Record, counted, deciding
-from cephlab.lab.base.numbers import how_many
+from cephlab.lab.base.numbers import how_many, si
 from cephlab.lab.history.history import Event
 from cephlab.lab.providers.base import LeavesUnsaid
 from cephlab.lab.providers.select import PROVIDERS
@@ -132,7 +132,7 @@ def render_report(archive: Archive, beside: Beside | None = None) -> str:
     rows = [_row(archive, record, end) for record in archive.records]
     charts = bool(beside and beside.plots) or any(row.course or row.plots for row in rows)
     contents: list[str] = []  # the template adds each heading
-    return _template().render(
+    return template("report.html.j2").render(
         page=carried(charts=charts),
         contents=contents,
         manifest=archive.manifest,
@@ -164,7 +164,8 @@ def _events(archive: Archive, kind: str) -> list[Mapping[str, Any]]:
 
 
 @cache
-def _template() -> jinja2.Template:
+def template(name: str) -> jinja2.Template:
+    """A page of this folder. Tables and charts of all of them look the same."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("cephlab.lab.report", ""),
         autoescape=True,
@@ -172,9 +173,9 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"seconds": seconds_text, "anchor": _anchor}
+    environment.filters |= {"seconds": seconds_text, "anchor": _anchor, "si": si}
     environment.globals["how_many"] = how_many
-    return environment.get_template("report.html.j2")
+    return environment.get_template(name)
 
 
 def overall(archive: Archive) -> tuple[str, str]:
