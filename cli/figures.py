@@ -21,14 +21,24 @@ _CLOSE, _WITHIN = 1.25, 2.0
 """The target of the model: its mean error, and the factor that each figure is within."""
 
 
+def figure_rows(made: Prediction) -> list[tuple[str, str, str]]:
+    """(what, figure, `low to high`) of operations, bytes and latency, with the 90 % interval."""
+    figures = (
+        ("operations", made.ops, "ops/s", "ops_s"),
+        ("payload", made.bytes_s, "bytes/s", "bytes_s"),
+        ("mean latency", made.latency_s, "s", "latency_s"),
+    )
+    ends = made.intervals
+    return [
+        (what, si(value, unit), " to ".join(si(end, unit) for end in ends[key])) for what, value, unit, key in figures
+    ]
+
+
 def interval_lines(made: Prediction) -> list[str]:
-    """Operations, bytes and latency, each with the 90 % interval."""
-    figures = (("", made.ops, "ops/s"), ("", made.bytes_s, "bytes/s"), ("mean latency ", made.latency_s, "s"))
-    lines = []
-    for name, figure, unit in figures:
-        low, high = made.trust.around(figure)
-        lines.append(f"  {name}{si(figure, unit)} ({si(low, unit)} to {si(high, unit)})")
-    return lines
+    """The same as lines. The unit says what operations and bytes are."""
+    (_, *rate), (_, *payload), latency = figure_rows(made)
+    named = (rate, payload, [" ".join(latency[:2]), latency[2]])
+    return [f"  {figure} ({ends})" for figure, ends in named]
 
 
 def ratio_text(ratio: float) -> Text:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cephlab.cli.answers import Answers, as_value, doubts
 from cephlab.cli.completion import DEMANDED_RELEASES, PREDICTED_OPERATIONS, PROFILES, words
+from cephlab.cli.conventions import refuse_unwritable
 from cephlab.cli.figures import interval_lines, resource_table, show_comparisons
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
+from cephlab.cli.recover import amount, recovered
 from cephlab.cli.rivals import show_rivals
 from cephlab.cli.sweep import LOADS, read_sweep, requirements_met, show_met, show_sweep
-from cephlab.cli.work import watt_steps, work_lines, work_value
+from cephlab.cli.work import watt_steps, work_lines
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.nearest import did_you_mean
 from cephlab.lab.spec.clusterspec import KNOWN_RELEASES
-from cephlab.lab.spec.written import size_bytes
-from cephlab.tuning.units import Measure, parse
 from cephlab.tuning.workload import OPERATIONS
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from cephlab.lab.telemetry.demand import Demand
     from cephlab.tuning.model import Prediction
     from cephlab.tuning.profile import Profile
-    from cephlab.tuning.trust import Trust
     from cephlab.tuning.validate import Comparison
     from cephlab.tuning.workload import Shape
 
@@ -157,16 +156,49 @@ class LoadOptions:
             hit_ratio=self.hit_ratio,
             span=self.span,
             stripe_unit=parse_block(self.stripe_unit, "--stripe-unit"),
-            data_bytes=_amount("--data", self.data) if self.data else 0.0,
+            data_bytes=amount("--data", self.data) if self.data else 0.0,
         )
 
 
+@dataclass(frozen=True)
+class PageOptions:
+    """Whether to write a page instead."""
+
+    output: Annotated[
+        Path | None, typer.Option(help="Write all of it, with its steps and sources, to this HTML page instead.")
+    ] = None
+    show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False
+
+
 @framed
-def predict(out: Output, world: World, machines: Machines, load: LoadOptions, further: Further) -> None:
+def predict(
+    out: Output, world: World, machines: Machines, load: LoadOptions, further: Further, page: PageOptions
+) -> None:
     """Predict what a cluster of that profile should deliver, and what limits it.
 
     Example: cephlab predict --profile kunpeng920 --op randwrite --depth 32
     """
+    refuse_unwritable("--output", page.output)
+    if page.show and page.output is None:
+        raise SpecError("--open opens the page that --output writes", "--output is not given", "add --output page.html")
+    answers = _answers(world, machines, load, further)
+    out.note(f"demands: {answers.origin}")
+    if page.output is not None:
+        from cephlab.cli.predictpage import page_of
+        from cephlab.cli.report import show_page
+
+        page.output.write_text(page_of(answers, machines.changes or ()))
+        written = page.output.absolute()
+        out.result(str(written), answers.value | {"page": str(written)})
+        if page.show:
+            show_page(written)
+    elif out.as_json:
+        out.json(answers.value)
+    else:
+        _show_all(out, answers)
+
+
+def _answers(world: World, machines: Machines, load: LoadOptions, further: Further) -> Answers:
     from cephlab.tuning.model import predict as work_out_of
     from cephlab.tuning.profilefile import find_hardware
     from cephlab.tuning.scaling import scaling
@@ -178,45 +210,43 @@ def predict(out: Output, world: World, machines: Machines, load: LoadOptions, fu
     work_out = partial(work_out_of, demands, release=load.release)
     predictions = [work_out(hardware, shape) for shape in shapes]
     swept = read_sweep(further.sweep, read, machines.changes or (), shapes)
-    places = swept.points if swept else [()] * len(shapes)
-    series = [[work_out(point.hardware.profile, point.shape) for point in points] for points in places]
-    met = requirements_met(world, swept, demands) if swept else []
-    rivals = [[work_out(world.profile(name), shape) for name in further.compare or ()] for shape in shapes]
-    scalings = [scaling(world.home.demands, hardware, shape) for shape in shapes]
     published, theirs = _published(world, hardware.name, load.demand)
-    rebuilt = recovered(world, further.recover, demands, hardware, k=shapes[0].k) if further.recover else None
-    out.note(f"demands: {origin}")
-    if out.as_json:
-        value: dict[str, Any] = {
-            "demands": origin,
-            "predictions": _values(predictions),
-            "work_per_watt": [work_value(made, hardware) for made in predictions],
-            "scalability": [law.words(shape.clients) for law, shape in zip(scalings, shapes, strict=True)],
-            "published": [compared(comparison) for comparison in published],
-            "published_demands": theirs,
-            **({"recovery": rebuilt.value} if rebuilt else {}),
-            **({"compared": [_values(row) for row in rivals]} if further.compare else {}),
-        }
+    return Answers(
+        hardware=hardware,
+        origin=origin,
+        predictions=predictions,
+        scalings=[scaling(world.home.demands, hardware, shape) for shape in shapes],
+        swept=swept,
+        series=[
+            [work_out(at.hardware.profile, at.shape) for at in points] for points in (swept.points if swept else ())
+        ],
+        met=requirements_met(world, swept, demands) if swept else [],
+        rivals=[[work_out(world.profile(name), shape) for name in further.compare or ()] for shape in shapes],
+        published=published,
+        theirs=theirs,
+        rebuilt=recovered(world, further.recover, demands, hardware, k=shapes[0].k) if further.recover else None,
+    )
+
+
+def _show_all(out: Output, answers: Answers) -> None:
+    swept = answers.swept
+    for number, (prediction, law) in enumerate(zip(answers.predictions, answers.laws, strict=True)):
+        _show(out, prediction, answers.hardware)
+        out.note(law)
         if swept:
-            value |= {"sweep": [_values(points) for points in series], "requirements": met}
-        out.json(value)
-        return
-    for prediction, points, made, law in zip(predictions, places, series, scalings, strict=True):
-        _show(out, prediction, hardware)
-        out.note(law.words(prediction.shape.clients))
-        if swept:
-            show_sweep(out, swept.what, points, made)
-    show_rivals(out, predictions, rivals)
-    _note_doubts(out, predictions)
+            show_sweep(out, swept.what, swept.points[number], answers.series[number])
+    show_rivals(out, answers.predictions, answers.rivals)
+    for line in doubts(answers.predictions):
+        out.note(line)
     if swept:
-        show_met(out, swept.what, met)
-    if rebuilt:
-        out.lines("", *rebuilt.lines)
-    if published:
+        show_met(out, swept.what, answers.met)
+    if answers.rebuilt:
+        out.lines("", answers.rebuilt.heading, *(f"  {step}" for step in answers.rebuilt.steps))
+    if answers.published:
         out.lines("", "compared with figures published for this cluster, under the published load:")
-        show_comparisons(out, published)
-        if theirs != origin:
-            out.note(f"demands for these: {theirs}")
+        show_comparisons(out, answers.published)
+        if answers.theirs != answers.origin:
+            out.note(f"demands for these: {answers.theirs}")
 
 
 @framed
@@ -253,43 +283,6 @@ def explain(out: Output, world: World, machines: Machines, load: LoadOptions) ->
         out.lines(*lines, *(f"  {line}" for line in sources))
 
 
-@dataclass(frozen=True)
-class Recovered:
-    """The time to recover a lost node: for people, and as JSON values in seconds."""
-
-    lines: list[str]
-    value: dict[str, Any]
-
-
-def _amount(option: str, text: str) -> float:
-    """Bytes of "20 TB" as in profiles, or of "4T" as in other options; SpecError if it is not a size."""
-    try:
-        return parse(text, Measure.BYTES)
-    except ValueError:
-        if size := size_bytes(text):
-            return size
-    units = "k, M, G, T and KiB ... PiB in powers of 1024, KB ... PB in powers of 1000"
-    raise SpecError(f"{option}: {text!r} is not a size", f"wanted: bytes above 0, or with a unit: {units}", "write 4T")
-
-
-def recovered(world: World, size: str, demands: Sequence[Demand], profile: Profile, *, k: int) -> Recovered:
-    """For a node that held `size` ("4500 GB"); SpecError if it is not a size. k: of an erasure code, 0 for copies."""
-    from cephlab.tuning.limits import recovery_limit, supported_factor
-    from cephlab.tuning.recovery import recovery_time
-    from cephlab.tuning.references import FigureKind
-
-    data_bytes = _amount("--recover", size)
-    time = recovery_time(profile, data_bytes, k=k)
-    limit = recovery_limit(time, supported_factor(demands, (FigureKind.RECOVERY,), world.profile))
-    steps = limit.derivation.lines()
-    heading = (
-        f"{profile.name}: a lost node is recovered in {time.seconds:,.0f} s, limit: {time.limit}; "
-        f"on the hardware in at most {limit.high:,.0f} s"
-    )
-    value = {"profile": profile.name, "seconds": time.seconds, "limited_by": time.limit, "at_most_s": limit.high}
-    return Recovered([heading, *(f"  {step}" for step in steps)], {**value, "derivation": steps})
-
-
 def _published(world: World, profile: str, chosen: Path | None) -> tuple[list[Comparison], str]:
     """The published figures of a profile's cluster that the model can predict, and the source of its demands."""
     from cephlab.tuning.demandsets import find_every_demand
@@ -299,67 +292,6 @@ def _published(world: World, profile: str, chosen: Path | None) -> tuple[list[Co
     demands, origin = find_every_demand(world.home.demands, chosen)
     validation = validate(demands, of_profile(load_references(), profile), world.profile)
     return [comparison for comparison in validation.comparisons if comparison.ratio is not None], origin
-
-
-def compared(comparison: Comparison) -> dict[str, Any]:
-    """A comparison as JSON values; predicted and ratio are null, with `why`, if the model cannot predict it."""
-    return {
-        "source": comparison.reference,
-        "name": comparison.figure.name,
-        "kind": comparison.figure.kind.value,
-        "unit": comparison.figure.unit,
-        "published": comparison.figure.value,
-        "where": comparison.figure.where,
-        "note": comparison.figure.note,
-        "predicted": comparison.predicted,
-        "ratio": comparison.ratio,
-        "interval": list(comparison.interval) if comparison.interval else None,
-        "limit": comparison.limit,
-        "why": comparison.why,
-        "rests_on": [{"assumed": rest.what, "otherwise": dict(rest.otherwise)} for rest in comparison.rests],
-    }
-
-
-def as_value(prediction: Prediction) -> dict[str, Any]:
-    """A prediction as JSON values: operations and bytes a second, seconds, shares of 1."""
-    return {
-        "profile": prediction.profile,
-        "shape": asdict(prediction.shape),
-        "ops_s": prediction.ops,
-        "bytes_s": prediction.bytes_s,
-        "latency_s": prediction.latency_s,
-        "interval": interval_value(prediction.trust, prediction),
-        "bottleneck": prediction.bottleneck,
-        "ceilings": [{"resource": ceiling.name, "ops_s": ceiling.ops} for ceiling in prediction.ceilings],
-        "utilisation": prediction.utilisation,
-        "unloaded_s": prediction.unloaded_s,
-        "unknown": list(prediction.unknown),
-    }
-
-
-def _values(predictions: Sequence[Prediction]) -> list[dict[str, Any]]:
-    return [as_value(made) for made in predictions]
-
-
-def interval_value(trust: Trust, prediction: Prediction) -> dict[str, Any]:
-    """The 90 % interval of a prediction as JSON values, with what was not validated."""
-    return {
-        "ops_s": list(trust.around(prediction.ops)),
-        "latency_s": list(trust.around(prediction.latency_s)),
-        "factor": trust.factor,
-        "kind": trust.kind.value,
-        "test_beds": trust.beds,
-        "outside": list(trust.outside),
-    }
-
-
-def _note_doubts(out: Output, predictions: Sequence[Prediction]) -> None:
-    """Note where the intervals come from, what was not validated and what is not known, each once."""
-    lines = [f"in brackets: {made.trust}" for made in predictions]
-    lines += [line for made in predictions for line in made.trust.outside]
-    lines += [f"not known: {line}" for made in predictions for line in made.unknown]
-    for line in dict.fromkeys(lines):
-        out.note(line)
 
 
 def _show(out: Output, prediction: Prediction, profile: Profile) -> None:

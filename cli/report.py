@@ -132,9 +132,15 @@ def report(
         page.output.write_text(html)
     written = (page.output or directory / "report.html").absolute()
     out.result(str(written), {"report": str(written), "doubts": list(archive.doubts)})
-    if page.show and not webbrowser.open(written.as_uri()):
-        raise LabBroken("no browser could be opened", str(written), "open that file in a browser yourself")
+    if page.show:
+        show_page(written)
     return warn_of_doubts(out, archive)
+
+
+def show_page(written: Path) -> None:
+    """Open a page in a browser; LabBroken if there is none."""
+    if not webbrowser.open(written.as_uri()):
+        raise LabBroken("no browser could be opened", str(written), "open that file in a browser yourself")
 
 
 @framed

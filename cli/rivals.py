@@ -20,14 +20,15 @@ def show_rivals(out: Output, predictions: Sequence[Prediction], rivals: Sequence
 
 
 def _show(out: Output, first: Prediction, others: Sequence[Prediction]) -> None:
-    rows = [_row(first, first), *(_row(first, other) for other in others)]
+    rows = [rival_row(first, first), *(rival_row(first, other) for other in others)]
     out.lines("", f"{first.shape}, side by side:")
     heads = ("profile", "rate", "90 % interval", "mean latency", "ratio to first")
     out.result(table(heads, rows, wrapped=()), None)
     out.lines(*(f"  {made.profile} is limited by: {made.bottleneck}" for made in (first, *others)))
 
 
-def _row(first: Prediction, made: Prediction) -> list[str]:
+def rival_row(first: Prediction, made: Prediction) -> list[str]:
+    """Profile, rate, its interval, latency, and the ratio to the first, empty for the first itself."""
     low, high = made.trust.around(made.ops)
     ratio = "" if made is first else f"{made.ops / first.ops:.2f}{told_apart(first, made)}"
     return [made.profile, si(made.ops, "ops/s"), f"{si(low, '')} to {si(high, '')}", si(made.latency_s, "s"), ratio]

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cephlab.cli.answers import compared
 from cephlab.cli.compare import CODES
 from cephlab.cli.conventions import refuse_unwritable
 from cephlab.cli.figures import show_comparisons
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table
-from cephlab.cli.predict import DemandOption, compared
+from cephlab.cli.predict import DemandOption
 from cephlab.cli.world import World
 from cephlab.lab.base.numbers import si
 from cephlab.lab.checks.verdict import Outcome

@@ -111,7 +111,7 @@
         { ...axis, values: (_, ticks) => ticks.map(short), size: 56 },
       ],
       series: [
-        { label: graph.unit, value: (_, value) => (value == null ? "–" : +value.toPrecision(5)) },
+        { label: graph.unit || "at", value: (_, value) => (value == null ? "–" : +value.toPrecision(5)) },
         ...panel.series.map(series),
       ],
       hooks: { draw: [(plot) => drawMarks(plot, graph.marks)], setScale: [follow] },

@@ -88,6 +88,7 @@ def test_the_report_is_opened_where_there_is_a_browser(
 @pytest.mark.parametrize(
     "arguments",
     [
+        ("predict", "--profile", "ampere-altra-4n", "--output"),
         ("report", "--output"),
         ("series", "--dashboard"),
         ("series", "--export"),
