@@ -32,7 +32,10 @@
     bar.addEventListener("input", apply);
     bar.addEventListener("click", (event) => {
       if (event.target.dataset.open === undefined) return;
-      for (const { row } of rows) if (!row.hidden) row.open = event.target.dataset.open === "all";
+      for (const { row } of rows.filter(({ row }) => !row.hidden)) {
+        row.open = event.target.dataset.open !== "none";
+        if (event.target.dataset.open === "evidence") for (const inner of all("details", row)) inner.open = true;
+      }
     });
     bar.hidden = false;
     apply();

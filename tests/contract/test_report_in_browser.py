@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.made_report import FAILED, FAULT, SOAK, make_archive
+from tests.made_report import FAILED, FAULT, SOAK, WANTED, make_archive
 
 pytestmark = pytest.mark.real
 
 WIDE, NARROW = {"width": 1100, "height": 900}, {"width": 390, "height": 800}
+SHEET = {"width": 446, "height": 680}
+"""What margins of 15 mm leave of A5, the smallest that anybody prints on."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 ROWS = "details.row:visible"
+CUT = "all => all.filter(box => box.scrollWidth > box.clientWidth).length"
 RANGES = "figure => figure.plots.map(plot => [plot.scales.x.min, plot.scales.x.max])"
 
 
@@ -113,8 +116,8 @@ def test_rows_are_filtered_by_text_and_by_ending(page: Any) -> None:
     assert page.locator(ROWS).count() == 3
     page.get_by_label("Filter").fill("")
     page.locator("#filter").get_by_label("passed").uncheck()
-    assert page.locator(ROWS).count() == every - 5
-    assert page.locator("#filter output").inner_text() == f"{every - 5} of {every} shown"
+    assert page.locator(ROWS).count() == every - 6
+    assert page.locator("#filter output").inner_text() == f"{every - 6} of {every} shown"
     assert not page.locator("section.group h3", has_text="interop.objects").is_visible()
 
 
@@ -174,6 +177,41 @@ def test_paper_has_drawn_charts_and_no_controls(page: Any) -> None:
     assert page.locator("figure.graph > svg").first.is_visible()
     assert page.get_by_text(FAILED).first.is_visible()
     assert page.pdf()[:5] == b"%PDF-"
+
+
+def test_paper_cuts_nothing_off(page: Any) -> None:
+    page.set_viewport_size(SHEET)
+    page.get_by_role("button", name="with all evidence").click()
+    boxes = page.locator(".scroll:visible")
+    assert boxes.evaluate_all(CUT) > 0  # on a screen these scroll
+    page.emulate_media(media="print")
+    assert boxes.count() >= 3
+    assert boxes.evaluate_all(CUT) == 0
+    assert set(boxes.evaluate_all("all => all.map(box => getComputedStyle(box).overflowX)")) == {"visible"}
+    assert page.evaluate("document.documentElement.scrollWidth") <= SHEET["width"]
+
+
+def test_paper_shows_what_a_signature_rests_on(page: Any) -> None:
+    """Each row with its figures and limits, and what was observed for a requirement; nothing that a filter hides."""
+    soak, wanted = page.locator("#resilience-soak"), page.locator("#profile-small-reads")
+    shown = {
+        "how": soak.get_by_text("Write, read."),
+        "figure": soak.get_by_text("slowest write"),
+        "evidence": wanted.get_by_role("rowheader", name="x", exact=True),
+        "evidence of others": soak.get_by_role("rowheader", name="x", exact=True),
+    }
+    assert {what for what, place in shown.items() if place.is_visible()} == set()
+    page.emulate_media(media="print")
+    assert {what for what, place in shown.items() if place.is_visible()} == {"how", "figure", "evidence"}
+    page.emulate_media(media="screen")
+    page.get_by_role("button", name="with all evidence").click()
+    page.get_by_label("Filter").fill(WANTED)
+    page.emulate_media(media="print")
+    assert not soak.is_visible()
+    page.emulate_media(media="screen")
+    page.get_by_label("Filter").fill("")
+    page.emulate_media(media="print")
+    assert {what for what, place in shown.items() if place.is_visible()} == set(shown)
 
 
 def test_without_scripts_everything_can_be_read(browser: Any, report: Path) -> None:
