@@ -68,6 +68,9 @@ class Selection:
         bool,
         typer.Option("--sample", help="Of the scenarios that differ only in their brackets, run one at random."),
     ] = False
+    shard: Annotated[
+        str | None, typer.Option(metavar="N/M", help="Run the Nth of M parts that take about as long, e.g. 1/2.")
+    ] = None
     seed: Annotated[int | None, typer.Option(help="Seed of all random choices.", show_default="a new one", min=0)] = (
         None
     )
@@ -242,6 +245,7 @@ def asked(world: World, what: Selection, where: LabOptions, kept: Kept, rerun: P
         resume=what.resume.absolute() if what.resume else None,
         expression=what.expression,
         sample=what.sample,
+        shard=what.shard,
         **{
             **vars(where),
             "changes": tuple(where.changes or ()),

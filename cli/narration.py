@@ -18,7 +18,7 @@ from cephlab.lab.archive.archive import Ending, Record, counted
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.report.defects import SUITE
-from cephlab.lab.report.page import SAMPLE, left_list
+from cephlab.lab.report.page import SAMPLE, SHARD, left_list
 
 _COLOURS = {
     Ending.PASS: "green",
@@ -108,6 +108,7 @@ def page(result: GateResult) -> str:
     counts = ", ".join(f"{count} {ending.word}" for ending, count in counted(result.records).items())
     cut = "interrupted: " if result.code >= SIGNALLED else ""
     lines = ["", cut + (counts or "nothing ran"), *([SAMPLE] if result.sample else [])]
+    lines += [SHARD.format(result.shard)] if result.shard else []
     for ending in (Ending.FAIL, Ending.ERROR, Ending.INCONCLUSIVE, Ending.SKIP):
         rows = [record for record in result.records if record.ending is ending]
         if rows:

@@ -221,6 +221,7 @@ def left_list(left: Sequence[str]) -> str:
     return "\n  ".join([f"{how_many(len(left), 'scenario has', 'scenarios have')} no verdict:", *left])
 
 
+SHARD = "This was part {}: the other parts of the selected scenarios ran elsewhere, or not at all."
 SAMPLE = "This was a sample: of the scenarios that differ only in their brackets, one was drawn and ran."
 
 
@@ -251,6 +252,8 @@ def limits_of(archive: Archive) -> list[str]:
     ]
     if manifest.get("sample"):
         lines.append(SAMPLE)
+    if manifest.get("shard"):
+        lines.append(SHARD.format(manifest["shard"]))
     if manifest["tier"] == "quick":
         lines.append("The quick tier leaves out scenarios that only the full tier runs.")
     if manifest["state"] != "complete":

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cephlab.fixtures.selection import dealt
 from cephlab.lab.providers.select import PROVIDERS
 from cephlab.lab.scenario.scenario import Scenario, Tier
 from cephlab.lab.spec.clusterspec import Capability
@@ -104,6 +106,36 @@ def scenarios() -> list[Scenario]:
 
 def homeless(known: list[Scenario], jobs: list[Lane]) -> list[str]:
     return [scenario.name for scenario in known if not any(lane.runs(scenario) for lane in jobs)]
+
+
+def test_a_job_of_several_parts_runs_all_of_them() -> None:
+    default, several = _gate()["inputs"]["shards"]["default"], 0
+    for path in sorted(WORKFLOWS.glob("*.yml")):
+        for name, job in yaml.safe_load(path.read_text())["jobs"].items():
+            if str(job.get("uses", "")).endswith("/gate.yml"):
+                shards = json.loads(job["with"].get("shards", default))
+                assert shards == [f"{number}/{len(shards)}" for number in range(1, len(shards) + 1)], name
+                several += len(shards) > 1
+    assert several
+
+
+@pytest.mark.slow
+def test_each_recorded_duration_is_of_a_scenario_and_stands_on_its_page() -> None:
+    names = [scenario.name for scenario in scenarios()]
+    entries = tomllib.loads((ROOT / "suites/durations.toml").read_text())["duration"]
+    assert [one["scenario"] for one in entries if not any(fnmatchcase(name, one["scenario"]) for name in names)] == []
+    for one in entries:
+        text = (ROOT / "docs/measured" / one["measured"]).read_text()
+        assert any(f" {took}" in text for took in (f"{one['seconds']} s", f"{one['seconds'] / 60:g} min")), one
+
+
+@pytest.mark.slow
+def test_the_parts_of_interop_take_about_as_long() -> None:
+    interop = [scenario for scenario in scenarios() if scenario.suite == "interop"]
+    parts = [dealt(interop, shard) for shard in ("1/2", "2/2")]
+    assert sum(len(part) for part in parts) == len(interop)
+    for program in ("librbd-api", "librbd-rest", "librbd-diff", "cls_rgw["):
+        assert [sum(f"cephtests-{program}" in name for name in part) for part in parts] == [1, 1], program
 
 
 @pytest.mark.slow

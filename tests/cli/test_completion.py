@@ -116,7 +116,7 @@ def test_a_home_that_cannot_be_read_offers_nothing(tmp_path: Path, monkeypatch: 
 
 
 FREE = {
-    *("KEY=VALUE", "PLACE=VALUE", "REF", "SIZE", "K+M", "EXPR", "FILE|LIST", "DATE"),
+    *("KEY=VALUE", "PLACE=VALUE", "REF", "SIZE", "K+M", "N/M", "EXPR", "FILE|LIST", "DATE"),
     *("MACHINE:PORT", "MACHINE:/dev/NAME", "ARCH:COUNT,...", "HOST", "-- CMD", "ARGS"),
 }
 """Placeholders of what is written and not chosen."""
