@@ -1,4 +1,4 @@
-"""The report in a real browser: who reads it by eye, by keyboard, by ear, on a telephone, in the dark or on paper."""
+"""The report and a prediction in a real browser: by eye, keyboard and ear, on a telephone, in the dark, on paper."""
 
 import shutil
 from collections.abc import Iterator
@@ -6,7 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from cephlab.cli.main import app
+from cephlab.cli.world import World
+from cephlab.lab.base.home import Home
 from tests.made_report import FAILED, FAULT, SOAK, WANTED, make_archive
 
 pytestmark = pytest.mark.real
@@ -231,4 +235,26 @@ def test_a_script_that_is_not_the_pages_own_does_not_run(browser: Any, report: P
     opened = context.new_page()
     opened.goto(altered.as_uri())
     assert opened.title() != "ran"
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_of_a_prediction_is_read_in_the_same_ways(browser: Any, tmp_path: Path, scheme: Any) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    path, home = tmp_path / "page.html", World(Home(tmp_path / "home").ensure(), {})
+    asked = ["predict", "--profile", "kunpeng920", "--op", "randread", "--sweep", "depth", "--output", str(path)]
+    assert CliRunner().invoke(app, asked, obj=home).exit_code == 0
+    context = browser.new_context(viewport=NARROW, color_scheme=scheme)
+    opened, asked_for = context.new_page(), []
+    opened.on("request", lambda request: asked_for.append(request.url))
+    opened.goto(path.as_uri())
+    opened.wait_for_selector(".u-over")
+    assert asked_for == [path.as_uri()]
+    assert Axe().run(opened).response["violations"] == []
+    assert opened.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+    steps = opened.locator("details pre").first
+    assert not steps.is_visible()
+    opened.emulate_media(media="print")
+    assert steps.is_visible()
     context.close()
