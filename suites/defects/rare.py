@@ -5,14 +5,18 @@ from collections.abc import Callable
 from functools import partial
 
 from cephlab.lab.base.errors import DaemonDied, SpecError
+from cephlab.lab.ceph.daemon import STOP_S
 from cephlab.lab.checks.survival import survival
 from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.report.defects import SUITE, Defect
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
-from cephlab.suites.defects.shown import KNOWN, SEES, goal_of, meet, tried
+from cephlab.suites.cephfs.failover import load_of
+from cephlab.suites.cephfs.stand import EXPECTED as FILES_EXPECTED
+from cephlab.suites.cephfs.stand import wait_active
+from cephlab.suites.defects.shown import FILE_SYSTEM, KNOWN, SEES, WITH_FILES, goal_of, meet, tried
 from cephlab.suites.resilience.crash import crashes
-from cephlab.suites.resilience.trial import EXPECTED, THREE
+from cephlab.suites.resilience.trial import EXPECTED, RETURN_S, THREE, under_way
 
 TRIES_VARIABLE = "CEPHLAB_DEFECT_TRIES"
 """Environment variable with the number of tries of each scenario in this module, instead of 3."""
@@ -53,6 +57,20 @@ def late_deferred(stage: Stage) -> tuple[bool | None, str]:
     return seen.get(verdict.outcome), f"after a crash of every daemon: {verdict.reason}"
 
 
+def server_that_stays(stage: Stage) -> tuple[bool, str]:
+    """Stop the metadata server while files are being replaced, and observe whether it ends."""
+    cluster = stage.cluster
+    [name] = wait_active(cluster)
+    load = load_of(stage, f"stop{stage.rng.randrange(1 << 31)}", (cluster.client.host.name,))
+    load.prepare()
+    with load.running():
+        under_way(load)
+        stays = not cluster.stop_or_kill(name)
+        cluster.start(name)
+        cluster.wait_healthy(RETURN_S)
+    return stays, f"{name} {'had not ended' if stays else 'ended'} within {STOP_S:g} s of SIGTERM"
+
+
 def scenario(name: str, once: Try, topology: Topology, expects: dict[str, str]) -> Scenario:
     defect = KNOWN[name]
     return Scenario(
@@ -69,4 +87,7 @@ def scenario(name: str, once: Try, topology: Topology, expects: dict[str, str]) 
     )
 
 
-SCENARIOS = (scenario("late-deferred-writes", late_deferred, THREE, {**EXPECTED, **DAMAGED}),)
+SCENARIOS = (
+    scenario("late-deferred-writes", late_deferred, THREE, {**EXPECTED, **DAMAGED}),
+    scenario("mds-stop-hangs", server_that_stays, WITH_FILES, {**FILE_SYSTEM, **FILES_EXPECTED}),
+)
