@@ -38,6 +38,11 @@ def cluster(count: int = 4) -> Profile:
     return profile(plugged(machine(count=count, disk=(DISK,)), 100, 50))
 
 
+def near(value: float) -> Any:
+    """For a figure of an answer."""
+    return pytest.approx(value)
+
+
 # Recovery
 
 
@@ -56,7 +61,7 @@ def test_a_recovery_is_as_slow_as_the_new_nodes_or_as_quick_as_all_that_are_left
         metric="time to recover",
         kind=Measure.TIME,
         value=made.seconds,
-        low=pytest.approx(made.seconds / 3 / 2.0),
+        low=near(made.seconds / 3 / 2.0),
         high=made.seconds * 2.0,
         limited_by="writing disks",
         most=3600.0,
@@ -119,9 +124,9 @@ def test_room_is_that_of_the_first_full_machine_less_what_is_uneven() -> None:
     assert answer == Answer(
         metric="usable capacity",
         kind=Measure.BYTES,
-        value=pytest.approx(0.5 * TB / 0.75),
-        low=pytest.approx(0.5 * TB / 0.75 / uneven),
-        high=pytest.approx(0.5 * TB / 0.75),
+        value=near(0.5 * TB / 0.75),
+        low=near(0.5 * TB / 0.75 / uneven),
+        high=near(0.5 * TB / 0.75),
         limited_by="disks of n",
         least=2 * TB,
         steps=(
@@ -143,7 +148,7 @@ def test_of_equal_machines_the_first_is_named_and_those_without_disks_hold_nothi
     assert answer.limited_by == "disks of a"
     small = profile(machine("l", count=2, disk=(replace(DISK, count=4),)), machine("s", count=1, disk=(DISK,)))
     [answer] = held(room(), small, (), TRUST)
-    assert (answer.limited_by, answer.value) == ("disks of s", pytest.approx(0.5 * TB))
+    assert (answer.limited_by, answer.value) == ("disks of s", near(0.5 * TB))
 
 
 def test_room_on_too_few_hosts_may_be_none() -> None:
@@ -175,9 +180,9 @@ def test_objects_are_between_the_levels_that_fit_whole_and_all_of_the_disk() -> 
     assert answer == Answer(
         metric="objects before metadata spills",
         kind=Measure.OBJECTS,
-        value=pytest.approx(low),
-        low=pytest.approx(low / 3.0),
-        high=pytest.approx(high * 3.0),
+        value=near(low),
+        low=near(low / 3.0),
+        high=near(high * 3.0),
         limited_by="metadata disks of n",
         least=5.0,
         steps=(
