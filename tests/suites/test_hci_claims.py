@@ -1,15 +1,15 @@
 """The Proxmox VE benchmark's claims: judged by the whole interval where a guest runs on the processor itself."""
 
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.history.history import History, Recorder
+from cephlab.lab.history.history import Basis, Bound, History, Recorder
 from cephlab.lab.telemetry.demand import Interval
-from cephlab.lab.telemetry.statistics import ratio_of
+from cephlab.lab.telemetry.statistics import interval_of, ratio_of
 from cephlab.lab.workloads.fio import NOTHING, Done, FioResult
 from cephlab.suites.hci import SCENARIOS, claims, krbd, papers
 from cephlab.suites.hci.hypervisor.command import CacheMode
@@ -67,6 +67,79 @@ def test_an_emulated_guest_is_noted_and_not_judged(judged: bool) -> None:
     assert figure["value"] == pytest.approx(0.1)
     assert ("emulated" in figure["why"]) is not judged
     assert CHECKS["figures"](recorder.events()).outcome is (Outcome.FAIL if judged else Outcome.PASS)
+
+
+SAID = "the Proxmox VE benchmark of 2020 says"
+NOT_JUDGED = {"why": f"{SAID}: so; {claims.EMULATED}", "basis": "noted"}
+
+
+def noted(recorder: Recorder) -> dict[str, Any]:
+    """The figure that was recorded, without what is there of every ratio of 50 to 100."""
+    data = dict(recorder.events()[-1].data)
+    assert (data.pop("value"), data.pop("unit")) == (0.5, "times")
+    assert (data.pop("low"), data.pop("high")) == pytest.approx((47.5 / 105, 52.5 / 95))
+    return {key: value for key, value in data.items() if value not in (None, (), [])}
+
+
+@pytest.mark.parametrize(("writes", "limit"), [(True, {"least": 1.0}), (False, {"most": 1.0})])
+def test_writeback_is_compared_with_none(writes: bool, limit: dict[str, float]) -> None:
+    for judged in (True, False):
+        recorder = new_recorder()
+        claims.note_writeback(recorder, "1 guest", "so", (rate(50), rate(100)), writes=writes, judged=judged)
+        bound = {"why": f"{SAID}: so", **limit, "basis": "shape"} if judged else NOT_JUDGED
+        assert noted(recorder) == {"metric": "rate with writeback over that with none, 1 guest", **bound}
+
+
+def test_several_guests_are_compared_with_one() -> None:
+    own = Bound("so", least=0.25, basis=Basis.PROFILE)
+    paper = {"why": f"{SAID}: six guests do more than one", "least": 1.0, "basis": "shape"}
+    emulated = {"why": f"{paper['why']}; {claims.EMULATED}", "basis": "noted"}
+    for given, judged, bound in (
+        (None, True, paper),
+        (own, True, {"why": "so", "least": 0.25, "basis": "profile"}),
+        (None, False, emulated),
+    ):
+        recorder = new_recorder()
+        claims.note_guests(recorder, "6 guests", (rate(50), rate(100)), given, judged=judged)
+        assert noted(recorder) == {"metric": "rate of several guests over that of one, 6 guests", **bound}
+
+
+def test_krbd_is_compared_with_librbd() -> None:
+    reads = "recorded only: the paper's krbd reads come from the page cache, which these bypass"
+    writes = f"{SAID}: a slight advantage of librbd in writes"
+    for of_writes, why_not, bound in (
+        (True, "", {"why": writes, "most": 1.0, "basis": "shape"}),
+        (True, "slow", {"why": f"{writes}; slow", "basis": "noted"}),
+        (False, "", {"why": reads, "basis": "noted"}),
+    ):
+        recorder = new_recorder()
+        claims.note_krbd(recorder, {"krbd": rate(50), "librbd": rate(100)}, writes=of_writes, why_not=why_not)
+        assert noted(recorder) == {"metric": "rate, krbd over librbd", **bound}
+        assert claims.judges_krbd(writes=of_writes, why_not=why_not) is ("most" in bound)
+    assert not claims.judges_krbd(writes=False, why_not="slow")
+
+
+def test_a_ratio_to_nothing_is_as_large_as_a_history_holds() -> None:
+    recorder = new_recorder()
+    claims.note_guests(recorder, "6 guests", (rate(50), Interval(0.0, 0.0, 0.0, 2)), judged=True)
+    figure = recorder.events()[-1].data
+    assert (figure["value"], figure["low"], figure["high"]) == (1e9, 0.0, 1e9)
+
+
+def test_guests_together_have_the_sum_of_their_rates_and_of_their_variances() -> None:
+    """Their deviations are 3 and 4, so together 5. The one with the fewest samples decides how many there are."""
+    guests = [
+        Done(9, 0, 9.0, iops, 0.01, iops_stddev=deviation, iops_samples=samples)
+        for iops, deviation, samples in ((100.0, 3.0, 20), (200.0, 4.0, 9))
+    ]
+    runs = [GuestRun(FioResult(done, NOTHING), Requests(1000, 0, 0), ()) for done in guests]
+    assert claims.rate_of(runs) == interval_of(300.0, 5.0, 9)
+
+
+def test_the_paper_says_something_of_each_pattern_by_operations_and_of_writes_by_bandwidth() -> None:
+    by_operations = {(pattern, False) for pattern in ("write", "read", "randwrite", "randread")}
+    assert claims.WRITEBACK.keys() == by_operations | {("write", True), ("randwrite", True)}
+    assert claims.FOUR_JOBS == 4
 
 
 @pytest.mark.parametrize(
