@@ -31,8 +31,9 @@ def noted(recorder: Recorder) -> dict[str, Any]:
 def test_clients_may_have_no_error() -> None:
     recorder = History().recorder("s")
     no_errors(recorder, "one OSD is stopped")
-    wanted = {"kind": "limit", "metric": "client_errors", "high": 0, "unit": "", "why": "one OSD is stopped"}
-    assert noted(recorder).items() >= wanted.items()
+    why = "one OSD is stopped"
+    wanted = {"kind": "limit", "metric": "client_errors", "high": 0, "unit": "", "why": why, "basis": "correctness"}
+    assert noted(recorder) == wanted
 
 
 def test_a_figure_that_is_recorded_only_has_no_limit() -> None:
@@ -74,6 +75,7 @@ def test_copying_may_take_what_the_model_says_times_its_factor(
     made = recovery_time(load_hardware(tmp_path / "slow.toml").profile, part, **given)
     found = copying(stage, 3e12, kind)
     assert found.seconds == pytest.approx(made.seconds * FACTOR)
+    assert found.basis is Basis.PROFILE
     assert found.derivation == tuple(made.derivation.lines())
     assert f" s for copying {part / 2**30:,.0f} GiB on a machine of slow, limited by {made.limit}; " in found.why
     assert found.why.endswith("trusted to a factor of 2.5")
@@ -81,7 +83,7 @@ def test_copying_may_take_what_the_model_says_times_its_factor(
 
 def test_without_a_profile_copying_has_no_time_and_no_arithmetic(tmp_path: Path) -> None:
     found = copying(stage_on(tmp_path, None), 3e12)
-    assert (found.seconds, found.derivation) == (0.0, ())
+    assert (found.seconds, found.derivation, found.basis) == (0.0, (), Basis.CORRECTNESS)
 
 
 def test_a_wait_is_limited_by_what_notices_peers_and_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,10 +95,14 @@ def test_a_wait_is_limited_by_what_notices_peers_and_copies(tmp_path: Path, monk
 
     monkeypatch.setattr(limits, "own", own)
     wait_until_noticed(stage, PEERING_S, Copying(100.0, "as measured"))
-    wanted = {"kind": "limit", "metric": "longest_wait_s", "high": GRACE_S + PEERING_S * PATIENCE + 100.0, "unit": "s"}
-    found = noted(stage.recorder)
-    assert found.items() >= wanted.items()
-    assert found["why"] == "osd_heartbeat_grace 10 s, then 3 s of peering times a patience of 2; as measured"
+    assert noted(stage.recorder) == {
+        "kind": "limit",
+        "metric": "longest_wait_s",
+        "high": GRACE_S + PEERING_S * PATIENCE + 100.0,
+        "unit": "s",
+        "why": "osd_heartbeat_grace 10 s, then 3 s of peering times a patience of 2; as measured",
+        "basis": "profile",
+    }
 
 
 @pytest.mark.parametrize("stops", [True, False])
