@@ -14,6 +14,7 @@ import os
 import random
 import re
 import signal
+import socket
 import ssl
 import sys
 import threading
@@ -31,6 +32,10 @@ EMPTY = ""
 NO_QUERY: dict[str, str] = {}
 PLAIN = "-_.~"
 """Characters other than letters and digits that need no quoting in a query."""
+PROBE_S, MOST_PROBES = 5, 127
+"""Probes of a connection that waits for an answer. A machine that lost its power closes none of its connections. Once
+it is up again it refuses the next probe, and the request fails then instead of after its whole timeout. A machine that
+does not answer probes is left to the timeout: the kernel sends as many as it can."""
 STOP = threading.Event()
 
 
@@ -100,6 +105,9 @@ class S3Connection:
         text = "&".join(f"{quote(key, safe=PLAIN)}={quote(query[key], safe=PLAIN)}" for key in sorted(query))
         headers = signed(self.config, method, path, time.gmtime(), text)
         try:
+            if self.line.sock is None:
+                self.line.connect()
+                probe(self.line.sock)
             self.line.request(method, f"{path}?{text}" if text else path, body=body, headers=headers)
             answer = self.line.getresponse()
             content = answer.read()
@@ -114,6 +122,14 @@ class S3Connection:
         if answer.code:
             raise OSError(f"{method} {path}: {answer.status} {answer.body[:300]!r}")
         return answer.body
+
+
+def probe(line: socket.socket) -> None:
+    """Have the kernel probe a connection on which nothing arrives."""
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_S)
+    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_S)
+    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, MOST_PROBES)
 
 
 class Work:

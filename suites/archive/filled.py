@@ -19,8 +19,8 @@ from cephlab.lab.telemetry.statistics import ratio_of_means
 from cephlab.lab.workloads.s3_load_program import FILL, FINAL, RUN
 from cephlab.lab.workloads.s3load import S3Load, S3Result, constant
 from cephlab.suites.archive.stand import (
+    ALIKE,
     EC_4_2,
-    FILLED,
     SMALL_BYTES,
     UNIT_BYTES,
     allow_fuller,
@@ -196,7 +196,7 @@ SCENARIOS = (
         method="Fills EC 4+2 in cycles with small and large objects; in each reads, writes and mixes; reads all back.",
         run=run,
         check="figures",
-        topology=FILLED,
+        topology=ALIKE,
         spoils=True,
     ),
 )

@@ -37,6 +37,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {NONE: OWN, DEFAULT: OWN, LOWERED: S
 QUIET_S = 240.0
 
 SLOW = ArchiveTopology(
+    foreign=0,
     disk_limits=DiskLimits(read_iops=READ_IOPS, write_iops=200),
     db_bytes=1024 * MIB,
     options=(

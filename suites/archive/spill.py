@@ -209,7 +209,7 @@ SCENARIOS = (
         method="Measures an object's metadata, predicts, puts objects until BlueFS uses slow disks, reads all back.",
         run=partial(run, levels=PAPER),
         check="figures",
-        topology=ArchiveTopology(disk_bytes=SLOW_BYTES, db_bytes=DB_BYTES, options=PAPER.options),
+        topology=ArchiveTopology(foreign=0, disk_bytes=SLOW_BYTES, db_bytes=DB_BYTES, options=PAPER.options),
         spoils=True,
         expects={HEALTH: "The scenario fills RocksDB until it spills over, and waits for the monitor's warning."},
     ),

@@ -14,9 +14,11 @@ from cephlab.lab.faults import inflict
 from cephlab.lab.faults.daemons import KillDaemon
 from cephlab.lab.history.history import Basis, Phase
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.workloads.recorded import Load, RecordedLoad
 from cephlab.suites.cachetier import tiers
-from cephlab.suites.cachetier.stand import POOL, cached, counted, scenario_on_paper_layout
+from cephlab.suites.cachetier.stand import APART, PAPER, POOL, cached, counted
 from cephlab.suites.cachetier.tiers import PoolPair
 from cephlab.suites.limits import RECORDED, no_errors
 from cephlab.suites.migration.trial import client_nodes
@@ -191,14 +193,15 @@ def with_fault(stage: Stage, pair: PoolPair) -> None:
     drain_and_remove(stage, pair, "flush and evict what came back")
 
 
-def scenario(name: str, tier: Tier, leave: Leave, how: str) -> Scenario:
-    return scenario_on_paper_layout(
+def scenario(name: str, tier: Tier, leave: Leave, how: str, topology: Topology = PAPER) -> Scenario:
+    return Scenario(
         name=f"cachetier.leaving[{name}]",
         goal="A writeback tier can be removed under load without an error or a lost write.",
         method=f"While clients use objects and RBD images, {how}; reads all back from the base.",
         run=partial(under_load, leave=leave),
         check="recorded",
         tier=tier,
+        topology=topology,
         expects=EXPECTED,
     )
 
@@ -206,5 +209,11 @@ def scenario(name: str, tier: Tier, leave: Leave, how: str) -> Scenario:
 SCENARIOS = (
     scenario("mode=proxy", Tier.QUICK, by_proxy, "sets mode proxy, flushes and evicts, removes overlay and tier"),
     scenario("mode=readproxy", Tier.FULL, by_readproxy, "tries mode readproxy and flushes, then does as with proxy"),
-    scenario("fault=osd", Tier.FULL, with_fault, "kills an OSD of the cache during the flush"),
+    scenario(
+        "fault=osd",
+        Tier.FULL,
+        with_fault,
+        "kills an OSD of the cache, which is of the other architecture, during the flush",
+        APART[host_arch().other],
+    ),
 )

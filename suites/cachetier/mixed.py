@@ -4,18 +4,8 @@ from dataclasses import replace
 
 from cephlab.lab.scenario.scenario import Scenario, Tier
 from cephlab.lab.scenario.topology import Topology
-from cephlab.lab.spec.arch import host_arch
 from cephlab.suites.cachetier import leaving, misses, promotion
-from cephlab.suites.cachetier.stand import UNTHROTTLED
-from cephlab.suites.cachetier.tierspec import TieredTopology, TierLayout
-
-APART = {
-    (host_arch() if fast_native else host_arch().other): TieredTopology(
-        layout=TierLayout(servers=2, apart=True, fast_native=fast_native), clients=True, options=UNTHROTTLED
-    )
-    for fast_native in (True, False)
-}
-"""Architecture of the fast disks -> topology."""
+from cephlab.suites.cachetier.stand import APART
 
 REPEATED = ("cachetier.whiteout", "cachetier.misses", "cachetier.leaving[mode=proxy]")
 

@@ -8,6 +8,7 @@ from cephlab.lab.base import clock
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.arch import host_arch
 from cephlab.suites.cachetier import tiers
 from cephlab.suites.cachetier.tiers import PoolPair
 from cephlab.suites.cachetier.tierspec import TieredTopology, TierLayout
@@ -22,6 +23,14 @@ scenario that would look like failed promotions."""
 
 PAPER = TieredTopology(layout=TierLayout(servers=3), clients=True, options=UNTHROTTLED)
 """Three servers with one slow and one fast disk each (the paper had seven and one), and client machines."""
+
+APART = {
+    (host_arch() if fast_native else host_arch().other): TieredTopology(
+        layout=TierLayout(servers=2, apart=True, fast_native=fast_native), clients=True, options=UNTHROTTLED
+    )
+    for fast_native in (True, False)
+}
+"""Architecture of the fast disks -> topology; the slow ones are of the other architecture."""
 
 scenario_on_paper_layout = partial(Scenario, check="witnessed", topology=PAPER)
 """Makes a scenario of this suite; arguments of the call override these."""

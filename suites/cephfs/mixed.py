@@ -1,5 +1,7 @@
 """CephFS and faults of the whole cluster: files through a power cut of all machines, and through many faults."""
 
+from dataclasses import replace
+
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.faults import inflict, layout_of, plan, thrash
 from cephlab.lab.faults.power import PowerCut
@@ -15,6 +17,8 @@ from cephlab.suites.resilience import soak
 from cephlab.suites.resilience.trial import EXPECTED as RESILIENT
 from cephlab.suites.resilience.trial import PAUSED, RETURN_S, goes_on, linger, under_way
 
+STRUCK = replace(GUESTS, native=1, foreign=1)
+"""An OSD and a metadata server of each architecture lose their power; the clients' machine is native."""
 MENU = ("kill-daemon", "stop-daemon", "pause-daemon", "kill-together")
 """Faults of daemons. Other faults damage objects in their own pools, which no metadata server reads."""
 
@@ -77,7 +81,7 @@ SCENARIOS = (
         "with fsck; starts the guests; reads back; scrubs.",
         run=power_cut,
         check="recorded",
-        topology=GUESTS,
+        topology=STRUCK,
         needs=frozenset({Capability.POWER_CUT, Capability.OWN_KERNEL}),
         sees=("fsck of .* after the power was cut",),
         expects=EXPECTS,

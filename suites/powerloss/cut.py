@@ -19,7 +19,7 @@ BEFORE_S = (0.5, 4.0)
 
 MIXED_DB = replace(THREE, separate_db=True)
 ALIKE = replace(THREE, native=3, foreign=0)
-"""Machines of one architecture, for the quick tier: emulated ones take longer to boot than that tier may last."""
+"""Machines of one architecture, for providers that have no other, such as LXD's virtual machines."""
 
 
 def cut(stage: Stage, kind: PoolKind) -> None:
@@ -60,8 +60,8 @@ def scenario(pool: str, kind: PoolKind, machines: str, topology: Topology, tier:
 
 
 SCENARIOS = (
-    scenario("replicated", REPLICATED, "store=one-disk", ALIKE, Tier.QUICK),
-    scenario("replicated", REPLICATED, "nodes=mixed", THREE),
+    scenario("replicated", REPLICATED, "store=one-disk", THREE, Tier.QUICK),
+    scenario("replicated", REPLICATED, "nodes=alike", ALIKE),
     scenario("replicated", REPLICATED, "store=separate-db", MIXED_DB),
     scenario("ec21", EC_2_1, "store=one-disk", THREE),
     scenario("ec21", EC_2_1, "store=separate-db", MIXED_DB),

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from random import Random
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -188,11 +190,20 @@ def test_a_power_cut_is_judged_by_what_was_observed(
     assert fake_stage.verdict_of(scenario, SimpleNamespace()).outcome is outcome
 
 
-def test_the_cluster_has_six_machines_and_a_gateway_of_each_architecture() -> None:
+def test_the_cluster_has_six_machines_and_gateways_of_both_architectures() -> None:
     spec = FILLED.spec("reef")
-    assert [node.arch for node in spec.nodes if node.osds] == [host_arch()] * 6
+    assert [node.arch for node in spec.nodes if node.osds] == [host_arch()] * 4 + [host_arch().other] * 2
     assert [node.arch for node in spec.nodes if node.services] == [host_arch(), host_arch().other]
     assert all(osd.db for node in spec.nodes for osd in node.osds)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_of_two_machines_that_fail_one_is_of_the_other_architecture(seed: int) -> None:
+    spec = FILLED.spec("reef")
+    stage: Any = SimpleNamespace(cluster=SimpleNamespace(spec=spec), rng=Random(seed))
+    struck = {fault.target for fault in failures.faults_of(stage, 2, failures.MACHINES)}
+    assert len(struck) == 2
+    assert host_arch().other in {node.arch for node in spec.nodes if node.name in struck}
 
 
 def test_the_quick_tier_has_a_scenario_of_each_kind() -> None:

@@ -11,7 +11,7 @@ from cephlab.lab.blockstack.logwrites import Survey
 from cephlab.lab.checks import Outcome, Verdict
 from cephlab.lab.checks.witnessed import witnessed
 from cephlab.lab.history.history import History
-from cephlab.lab.scenario.scenario import Stage, Tier
+from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
 from cephlab.suites.powerloss import SCENARIOS, replayed
 
@@ -26,14 +26,9 @@ def judged(survey: Survey, monkeypatch: pytest.MonkeyPatch, scratch: Path) -> Ve
     return witnessed(recorder.events())
 
 
-def test_power_is_cut_on_mixed_machines_but_in_the_quick_tier() -> None:
-    cuts = [one for one in SCENARIOS if one.name.startswith("powerloss.cut[")]
-    assert {
-        tier: {len(one.topology.spec(DEFAULT_RELEASE).archs) for one in cuts if one.tier is tier} for tier in Tier
-    } == {
-        Tier.QUICK: {1},
-        Tier.FULL: {2},
-    }
+def test_power_is_cut_on_machines_of_one_architecture_only_where_the_name_says_so() -> None:
+    alike = [one for one in SCENARIOS if len(one.topology.spec(DEFAULT_RELEASE).archs) == 1]
+    assert {one.name for one in alike} == {"powerloss.cut[pool=replicated,nodes=alike]", "powerloss.replayed"}
 
 
 def test_a_disk_that_was_flushed_under_load_passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

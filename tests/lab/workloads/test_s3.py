@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -24,6 +27,8 @@ from cephlab.lab.workloads.s3 import S3Job
 GET = Plan(Operation("get", 64 << 10, 8, replicas=3), ("client",), 8 << 20, gateway=GATEWAY)
 PUT = replace(GET, operation=replace(GET.operation, name="put"))
 DELETE = replace(GET, operation=replace(GET.operation, name="delete"))
+TCP_REPAIR = 19
+"""Of the kernel's netinet/tcp.h, which Python does not name."""
 CONFIG = {"bucket": "measured", "objects": 3, "seed": 1, "operation": "get"}
 
 
@@ -94,6 +99,27 @@ def test_a_signature_follows_from_key_path_and_time() -> None:
     )
     assert len({one["Authorization"] for one in (first, *others)}) == 5
     assert all("one" not in value for value in first.values())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may set TCP_REPAIR")
+def test_a_gateway_that_came_back_after_a_power_cut_ends_the_requests_from_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(s3_program, "PROBE_S", 1)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        line = s3_program.S3Connection({"address": address, "access_key": "a", "secret_key": "s", "timeout_s": 20.0})
+
+        def lose_power() -> None:
+            accepted, _ = listening.accept()
+            with accepted:
+                accepted.recv(4096)
+                accepted.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)  # closed from here on without a packet
+
+        with ThreadPoolExecutor(1) as machine:
+            machine.submit(lose_power)
+            with pytest.raises(ConnectionResetError):
+                line.send("GET", "/b/o")
 
 
 def test_a_plan_has_a_gateway_exactly_where_objects_go_through_one() -> None:
