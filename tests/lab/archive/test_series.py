@@ -26,8 +26,9 @@ def keep(archive: Path, cluster: str, name: str) -> None:
         tar.addfile(tarfile.TarInfo(name), io.BytesIO())
 
 
-def test_the_stores_of_all_clusters_are_one(tmp_path: Path) -> None:
+def test_the_stores_of_all_clusters_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive, folder = tmp_path / "archive", tmp_path / "folder"
+    monkeypatch.chdir(tmp_path)  # where a store would be unpacked if it forgot the folder
     archive.mkdir()
     folder.mkdir()
     keep(archive, "a", "tsdb/block-a")
