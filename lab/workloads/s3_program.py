@@ -107,7 +107,7 @@ class S3Connection:
         try:
             if self.line.sock is None:
                 self.line.connect()
-                probe(self.line.sock)
+                probe(self.line)
             self.line.request(method, f"{path}?{text}" if text else path, body=body, headers=headers)
             answer = self.line.getresponse()
             content = answer.read()
@@ -124,12 +124,12 @@ class S3Connection:
         return answer.body
 
 
-def probe(line: socket.socket) -> None:
-    """Have the kernel probe a connection on which nothing arrives."""
-    line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_S)
-    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_S)
-    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, MOST_PROBES)
+def probe(line: http.client.HTTPConnection) -> None:
+    """Have the kernel probe an open connection on which nothing arrives."""
+    line.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    line.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_S)
+    line.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_S)
+    line.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, MOST_PROBES)
 
 
 class Work:
