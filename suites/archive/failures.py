@@ -39,7 +39,8 @@ LAST_GATEWAY = "g1"
 
 
 DARK = ArchiveTopology(mons=3, foreign=1, foreign_gateway=False)
-"""One machine is emulated as a whole: each further one would take minutes longer to boot, together with the others."""
+"""One of the other architecture, because its whole machine is emulated: on two cores the cluster was healthy after 68
+and 98 s with one, and after 214 s with two."""
 
 
 def paper_mix(stage: Stage) -> AbstractContextManager[RunningS3Load]:
@@ -132,9 +133,12 @@ def dark(stage: Stage) -> None:
         with inflict(power, cluster, stage.recorder):
             power.switch_on(cluster)
             check_stores(stage, cluster)
+        back_s = now_s(near(cluster))
         result = healed(stage, running)
     answered = [each for each in result.of(RUN) if not each.code]
     stage.recorder.witness("requests that were answered", got=len(answered), least=LEAST_AFTER)
+    later = [each for each in answered if each.began_s > back_s]
+    stage.recorder.witness("requests that were answered after the power cut", got=len(later), least=LEAST_AFTER)
     # The paper's GETs were slower after its outage, because its OSDs had less memory than before.
     stage.recorder.observe("osd_memory_target of each OSD afterwards", got=memory_targets(cluster), wanted=before)
     agreed(stage)

@@ -153,8 +153,9 @@ def test_a_load_that_stopped_for_good_shows_nothing() -> None:
     assert verdict.outcome is Outcome.INCONCLUSIVE
 
 
-ANSWERED = tuple(operation(float(number), 0.1) for number in range(20))
-REFUSED = tuple(operation(float(number), 0.1, "ConnectionRefusedError") for number in range(20))
+ANSWERED = tuple(operation(float(number), 0.1) for number in range(30))
+REFUSED = tuple(operation(float(number), 0.1, "ConnectionRefusedError") for number in range(30))
+POWER_BACK_S = 15
 
 
 @pytest.mark.parametrize(
@@ -163,8 +164,9 @@ REFUSED = tuple(operation(float(number), 0.1, "ConnectionRefusedError") for numb
         ((*ANSWERED, *REFUSED), ["4 GiB", "4 GiB"], Outcome.PASS),
         (ANSWERED, ["4 GiB", "1 GiB"], Outcome.FAIL),
         (REFUSED, ["4 GiB", "4 GiB"], Outcome.INCONCLUSIVE),
+        ((*ANSWERED[:POWER_BACK_S], *REFUSED[POWER_BACK_S:]), ["4 GiB", "4 GiB"], Outcome.INCONCLUSIVE),
     ],
-    ids=["sound", "less memory afterwards", "nobody was ever answered"],
+    ids=["sound", "less memory afterwards", "nobody was ever answered", "nobody was answered afterwards"],
 )
 def test_a_power_cut_is_judged_by_what_was_observed(
     monkeypatch: pytest.MonkeyPatch, operations: tuple[S3Operation, ...], targets: list[str], outcome: Outcome
@@ -181,6 +183,8 @@ def test_a_power_cut_is_judged_by_what_was_observed(
         "paper_mix": lambda _: nullcontext(),
         "inflict": lambda *_: nullcontext(),
         "check_stores": stores,
+        "near": lambda _: None,
+        "now_s": lambda _: POWER_BACK_S,
         "healed": lambda *_: done,
         "memory_targets": lambda _: {"osd.0": next(said)},
         "agreed": lambda _: None,
