@@ -159,7 +159,7 @@ def filled(cluster: Cluster, clients: Sequence[Client], doors: Sequence[Entrance
             raise LabBroken(
                 f"{how_many(len(lines), 'S3 client')} could not fill a bucket",
                 "\n".join(lines),
-                f"remove buckets that begin with {BUCKET}",
+                "if a killed run left these buckets, remove them",
             )
         yield sum(op.bytes for result in fleet.results.values() for op in result.of(FILL))
     finally:
@@ -226,7 +226,7 @@ def summed(fleet: Fleet) -> Summed:
 
     The 99th percentile lies between the lowest and the highest of any client in any window.
     """
-    clients = [steady(result.windows) for result in fleet.results.values()]
+    clients = together_in([steady(result.windows) for result in fleet.results.values()])
     if not all(clients):
         return NOTHING
     runs = []
@@ -247,15 +247,20 @@ def summed(fleet: Fleet) -> Summed:
 
 
 def steady(known: Sequence[Window]) -> list[Window]:
-    """The windows after the ramp and before the last one, which the end cuts short, with those without operations.
-
-    None if fewer than two are left, which have no spread, or if no operation is left.
-    """
+    """The windows after the ramp and before the last one, which the end cuts short, with those without operations."""
     if not known:
         return []
     every = filled_up(known, known[0].began_s, known[-1].ended_s, WINDOW_S)
-    left = list(every[round(len(every) * RAMP_SHARE) : -1])
-    return left if len(left) > 1 and any(window.operations for window in left) else []
+    return list(every[round(len(every) * RAMP_SHARE) : -1])
+
+
+def together_in(clients: Sequence[Sequence[Window]]) -> list[list[Window]]:
+    """The windows of each client in which all worked; none if there are fewer than two, which have no spread."""
+    if not all(clients):
+        return [[] for _ in clients]
+    first, last = max(each[0].began_s for each in clients), min(each[-1].ended_s for each in clients)
+    common = [[each for each in windows if first <= (each.began_s + each.ended_s) / 2 <= last] for windows in clients]
+    return [left if len(left) > 1 and any(each.operations for each in left) else [] for left in common]
 
 
 def weighted(pairs: Sequence[tuple[float, int]]) -> float:

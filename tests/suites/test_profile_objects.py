@@ -149,6 +149,13 @@ def test_a_client_without_a_steady_time_shows_nothing(counts: Sequence[int]) -> 
     assert summed(fleet(client(*[100] * 14), client(*counts))) == NOTHING
 
 
+def test_only_the_time_counts_in_which_all_clients_worked() -> None:
+    """The second client had written all that it may after six seconds; the first was twice as fast from then on."""
+    done = summed(fleet(client(*[100] * 8, *[200] * 8), client(*[100] * 7)))
+    assert done.rate.mean == pytest.approx(200)
+    assert (done.first_s, done.last_s) == (BEGAN_S + 2, BEGAN_S + 6)
+
+
 def measured(rate: float) -> Measured:
     near = Interval(rate, rate * 0.99, rate * 1.01, 30)
     return Measured(near, Interval(0.01, 0.0099, 0.0101, 30), Interval(0.05, 0.04, 0.06, 30))
