@@ -223,9 +223,10 @@ class Load:
             query["continuation-token"] = token[1].decode()
         after = self.ledger.settled(bucket)
         steady = {name: here for name, here in before.items() if after.get(name) == here}
-        if len(set(names)) != len(names):
-            raise Wrong(f"{len(names) - len(set(names))} names are listed twice")
-        odd = sorted(name for name, (_, present) in steady.items() if present != (name in names))
+        there = set(names)
+        if len(there) != len(names):
+            raise Wrong(f"{len(names) - len(there)} names are listed twice")
+        odd = sorted(name for name, (_, present) in steady.items() if present != (name in there))
         if odd:
             raise Wrong(f"{len(odd)} names are listed or left out against what is there, {odd[:3]}")
         return 0

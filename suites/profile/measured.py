@@ -66,7 +66,7 @@ def load_of(requirement: Requirement) -> FioLoad | str:
 
 @dataclass(frozen=True)
 class Measured:
-    """Intervals of the rate in ops/s, the mean latency and the 99th percentile in seconds; None: fio reported none.
+    """Intervals of the rate in ops/s, the mean latency and the 99th percentile in seconds; None: not reported.
 
     plug: each machine's energy at its plug, as measured; empty where it was not, and `unplugged` says why.
     """
@@ -80,7 +80,7 @@ class Measured:
 
     def lack(self, metric: str) -> str:
         """Why there is no figure to compare with a prediction of that metric."""
-        return "fio reported none" if metric.startswith(PERCENTILE) else self.unplugged
+        return "none was reported" if metric.startswith(PERCENTILE) else self.unplugged
 
     def of(self, metric: str, kind: Measure, requirement: Requirement) -> Interval | None:
         """The interval to compare with a prediction of that metric, in its unit; None where there is none."""

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from statistics import fmean, stdev
 
 from cephlab.lab.base.clock import Deadline
 from cephlab.lab.base.errors import LabBroken
@@ -15,14 +14,15 @@ from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.telemetry.bmc import named_bmcs
 from cephlab.lab.telemetry.demand import Interval
+from cephlab.lab.telemetry.statistics import interval
 from cephlab.lab.telemetry.watts import meter_of
 from cephlab.lab.workloads.fiolatency import Window
 from cephlab.lab.workloads.fiolatency import filled as filled_up
 from cephlab.lab.workloads.s3_load_program import CLEAN, FILL, RUN
 from cephlab.lab.workloads.s3fleet import Fleet, run_together
-from cephlab.lab.workloads.s3load import Entrance, Over, S3Load, constant
+from cephlab.lab.workloads.s3load import Entrance, Over, S3Load, S3Result, constant
 from cephlab.suites.block.scale import scale
-from cephlab.suites.block.stand import LEAST_OPERATIONS, client_node, total
+from cephlab.suites.block.stand import LEAST_OPERATIONS, beside, client_node
 from cephlab.suites.profile.measured import IMAGE_BYTES, RAMP_S, SECONDS, Measured, at_the_plugs, shards_of
 from cephlab.suites.standing.s3load import entrances
 from cephlab.tuning.profile import Profile
@@ -47,7 +47,12 @@ SEEN_S = 60.0
 """Ceph's statistics of pools are a few seconds old."""
 LEAST_GROWTH = 0.5
 """Share of the bytes put by which the pool of the objects must have grown."""
-FULL_CPU = 0.9
+FULL_CPU = 0.5
+"""Share of a CPU from which a client may be the limit: its threads wait for each other to sign and to check."""
+MEMORY_BYTES = 4 << 30
+"""osd_memory_target's default: objects that fit into so much of each OSD may all be read from memory."""
+NEW_OBJECTS = {Tier.QUICK: 40_000, Tier.FULL: 120_000}
+"""Most new objects of one client. A put of an existing object costs more: the gateway sends it to its OSD twice."""
 SINGLE = ("delete", "get", "list", "put")
 MIXED = {"get", "put"}
 
@@ -87,9 +92,13 @@ def clients_of(stage: Stage, profile: Profile, requirement: LoadRequirement) -> 
     elif requirement.op == "delete":
         more = {"operations": objects, "over": {"delete": Over(in_order=True)}}
     elif "put" in mix:
-        # Overwritten parts beyond the first 4 MiB of an object stay on the disks until Ceph collects them.
+        # Parts beyond the first 4 MiB of an object stay on the disks until Ceph collects them.
         room = scale(profile).image_bytes(1 << 60, count, copies)
-        more = {"operations": max(LEAST_OPERATIONS, int(room / size / mix["put"]))}
+        new, there = max(LEAST_OPERATIONS, min(NEW_OBJECTS[stage.tier], room // size)), ((1, objects, 1.0),)
+        over = {FILL: Over(objects=there), "get": Over(objects=there)}
+        over["put"] = Over(objects=((objects + 1, objects + new, 1.0),), in_order=True)
+        more = {"operations": int(new / mix["put"]), "over": over}
+        objects += new
     made = S3Load(
         mix=mix,
         sizes=constant(size),
@@ -122,14 +131,15 @@ def measure_objects(stage: Stage, requirement: LoadRequirement, profile: Profile
         meter = meter_of(cluster, named_bmcs())
         with meter.looking():
             fleet = together(cluster, clients, doors, RUN)
-        trust(stage, fleet, len(clients))
+        trust(stage, fleet)
         done = summed(fleet)
         stage.recorder.witness("operations in the measured time", got=done.operations, least=LEAST_OPERATIONS)
         ahead_s = now_s(clients[0].host) - time.time()
         plug, unplugged = at_the_plugs(stage.recorder, meter, (done.first_s - ahead_s, done.last_s - ahead_s))
         busy = at_limit(clients, fleet)
-    found = Measured(done.rate, done.mean, done.p99, plug, unplugged, said(clients, doors, pool, busy))
-    return one_sided(found) if busy else found
+    memory = requirement.hit_ratio < 1 and in_memory(cluster, requirement, put_bytes)
+    found = Measured(done.rate, done.mean, done.p99, plug, unplugged, said(clients, doors, pool, busy, memory=memory))
+    return one_sided(found, slower=bool(busy), faster=memory)
 
 
 def now_s(host: Host) -> float:
@@ -148,23 +158,30 @@ def together(cluster: Cluster, clients: Sequence[Client], doors: Sequence[Entran
 def filled(cluster: Cluster, clients: Sequence[Client], doors: Sequence[Entrance]) -> Iterator[int]:
     """Every client's new bucket with its objects, inside the block; yields the bytes of all objects.
 
-    LabBroken, with the clients' output, if a bucket exists already or cannot be filled. Only buckets that were filled
-    are removed.
+    LabBroken if a bucket exists already, cannot be filled, or is left. Only buckets that were filled are removed.
     """
     fleet = together(cluster, clients, doors, FILL)
     named = dict(zip(fleet.ahead_s, clients, strict=True))
     try:
-        if fleet.lost:
-            lines = [f"{name}: {why}" for name, why in fleet.lost.items()]
-            raise LabBroken(
-                f"{how_many(len(lines), 'S3 client')} could not fill a bucket",
-                "\n".join(lines),
-                "if a killed run left these buckets, remove them",
-            )
+        wrong = {name: f"{result.errors} {result.wrong}" for name, result in fleet.results.items() if failed(result)}
+        if bad := {**fleet.lost, **wrong}:
+            raise broken("could not fill a bucket", bad, "if a killed run left these buckets, remove them")
         yield sum(op.bytes for result in fleet.results.values() for op in result.of(FILL))
     finally:
         if fleet.results:
-            together(cluster, [named[name] for name in fleet.results], doors, CLEAN)
+            cleaned = together(cluster, [named[name] for name in fleet.results], doors, CLEAN)
+            if cleaned.lost:
+                raise broken(f"could not remove a bucket that begins with {BUCKET}", cleaned.lost, "remove it")
+
+
+def failed(result: S3Result) -> bool:
+    return bool(result.errors or result.wrong)
+
+
+def broken(what: str, clients: Mapping[str, str], hint: str) -> LabBroken:
+    """The error of clients that failed, with what each of them said."""
+    lines = "\n".join(f"{name}: {why}" for name, why in clients.items())
+    return LabBroken(f"{how_many(len(clients), 'S3 client')} {what}", lines, hint)
 
 
 def stored(cluster: Cluster) -> dict[str, float]:
@@ -173,15 +190,13 @@ def stored(cluster: Cluster) -> dict[str, float]:
 
 
 def grown(cluster: Cluster, before: Mapping[str, float], put_bytes: float) -> str:
-    """The pool that holds the objects: the one that grew most, if by enough; otherwise empty."""
-
+    """The pool that holds the objects: the only one that grew by enough; empty if there is none, or another one."""
     deadline = Deadline.after(SEEN_S * cluster.patience)
     while True:
-        growth, pool = max((held - before.get(pool, 0.0), pool) for pool, held in stored(cluster).items())
-        if growth >= put_bytes * LEAST_GROWTH:
-            return pool
-        if deadline.passed():
-            return ""
+        growth = {pool: held - before.get(pool, 0.0) for pool, held in stored(cluster).items()}
+        grew = [pool for pool, bytes_ in growth.items() if bytes_ >= max(1.0, put_bytes * LEAST_GROWTH)]
+        if grew or deadline.passed():
+            return grew[0] if len(grew) == 1 else ""
         deadline.pause(1.0)
 
 
@@ -194,10 +209,10 @@ def protection_of(cluster: Cluster, pool: str) -> Protection:
     return Protection(k=int(profile["k"]), m=int(profile["m"]))
 
 
-def trust(stage: Stage, fleet: Fleet, clients: int) -> None:
-    """Observe that no client was lost, and that every answer was right and none an error."""
-    lost = [f"{name}: {why}" for name, why in fleet.lost.items()]
-    stage.recorder.observe("clients that were lost", got=lost, wanted=[], of=clients)
+def trust(stage: Stage, fleet: Fleet) -> None:
+    """Observe that every answer was right and none an error; LabBroken if a client was lost."""
+    if fleet.lost:
+        raise broken("was lost", fleet.lost, "see the machine of the client")
     whole = fleet.whole
     done = {name: sum(each.operations for each in result.windows) for name, result in fleet.results.items()}
     busy = {name: round(result.busy, 3) for name, result in fleet.results.items()}
@@ -229,11 +244,8 @@ def summed(fleet: Fleet) -> Summed:
     clients = together_in([steady(result.windows) for result in fleet.results.values()])
     if not all(clients):
         return NOTHING
-    runs = []
-    for windows in clients:
-        rates = [window.rate for window in windows]
-        runs.append((fmean(rates), stdev(rates), weighted([(each.mean_s, each.operations) for each in windows])))
-    rate, mean = total(runs, min(map(len, clients)))
+    # Scrubs and compactions slow all clients at once, so their rates are added second by second.
+    rate = interval([sum(window.rate for window in together) for together in zip(*clients, strict=False)])
     busy = [window for windows in clients for window in windows if window.operations]
     lowest, highest = min(each.p99_s for each in busy), max(each.p99_s for each in busy)
     return Summed(
@@ -241,7 +253,7 @@ def summed(fleet: Fleet) -> Summed:
         min(windows[-1].ended_s for windows in clients),
         sum(each.operations for each in busy),
         rate,
-        mean,
+        beside(rate, weighted([(each.mean_s, each.operations) for each in busy])),
         Interval(weighted([(each.p99_s, each.operations) for each in busy]), lowest, highest, len(busy)),
     )
 
@@ -269,34 +281,52 @@ def weighted(pairs: Sequence[tuple[float, int]]) -> float:
 
 
 def at_limit(clients: Sequence[Client], fleet: Fleet) -> str:
-    """The clients whose CPUs were the limit, in words; empty for none."""
-    busy = [name for name, result in fleet.results.items() if result.busy > FULL_CPU]
-    spent: dict[str, float] = {}
+    """The clients that may have been the limit, in words; empty for none."""
     hosts = {client.host.name: client.host for client in clients}
+    emulated = [name for name, host in hosts.items() if host.emulated]
+    if emulated:
+        return f"the clients on {', '.join(emulated)} are emulated"
+    busy = [name for name, result in fleet.results.items() if result.busy > FULL_CPU]
+    spent = dict.fromkeys(hosts, 0.0)
     for name, client in zip(fleet.ahead_s, clients, strict=True):
-        busy_there = fleet.results[name].busy if name in fleet.results else 0.0
-        spent[client.host.name] = spent.get(client.host.name, 0.0) + busy_there
+        spent[client.host.name] += fleet.results[name].busy if name in fleet.results else 0.0
     full = [name for name, cpus in spent.items() if cpus > FULL_CPU * int(hosts[name].run(["nproc"]).stdout)]
     if full:
-        return f"the CPUs of {', '.join(full)} were fully used"
-    return f"{how_many(len(busy), 'client')} of {len(clients)} used a whole CPU" if busy else ""
+        return f"more than half of the CPU time of {', '.join(full)} was used"
+    return f"{how_many(len(busy), 'client')} of {len(clients)} used more than half a CPU" if busy else ""
 
 
-def one_sided(done: Measured) -> Measured:
-    """Figures whose clients were the limit: the cluster may have done more, and may have answered sooner."""
-    p99 = replace(done.p99, low=0.0) if done.p99 else None
-    return replace(done, rate=replace(done.rate, high=math.inf), mean=replace(done.mean, low=0.0), p99=p99)
+def in_memory(cluster: Cluster, requirement: LoadRequirement, put_bytes: float) -> bool:
+    """Whether objects that are read may all be in the memory of the OSDs."""
+    guard, reads = requirement.protection, "get" in (requirement.op, *requirement.mix)
+    on_osds = put_bytes * shards_of(guard) / (guard.k or 1)
+    return reads and on_osds <= MEMORY_BYTES * len(cluster.osd_ids())
 
 
-def said(clients: Sequence[Client], doors: Sequence[Entrance], pool: str, busy: str) -> tuple[str, ...]:
+def one_sided(done: Measured, *, slower: bool, faster: bool) -> Measured:
+    """Figures that may be slower than the cluster is, because of the clients, or faster, because of its memory."""
+    rate, mean, p99 = done.rate, done.mean, done.p99
+    if slower:
+        rate, mean = replace(rate, high=math.inf), replace(mean, low=0.0)
+        p99 = replace(p99, low=0.0) if p99 else None
+    if faster:
+        rate, mean = replace(rate, low=0.0), replace(mean, high=math.inf)
+        p99 = replace(p99, high=math.inf) if p99 else None
+    return replace(done, rate=rate, mean=mean, p99=p99)
+
+
+def said(
+    clients: Sequence[Client], doors: Sequence[Entrance], pool: str, busy: str, *, memory: bool
+) -> tuple[str, ...]:
     """What the figures rest on."""
-    machines, objects = len({client.host.name for client in clients}), clients[0].load.objects
+    machines = len({client.host.name for client in clients})
     sentences = [
         f"Measured with {how_many(len(clients), 'S3 client')} on {how_many(machines, 'machine')} through "
-        f"{how_many(len(doors), 'endpoint')}; {how_many(objects, 'object')} for each client, stored in the pool "
-        f"{pool!r}.",
+        f"{how_many(len(doors), 'endpoint')}; the objects are in the pool {pool!r}.",
         "Not measured: a cluster with so many objects that their metadata no longer fits the memory of its OSDs.",
     ]
     if busy:
-        sentences.append(f"{busy[0].upper()}{busy[1:]}: the cluster may be faster, so nothing measured can fail it.")
+        sentences.append(f"{busy[0].upper()}{busy[1:]}: the cluster may be faster, so its speed cannot fail it.")
+    if memory:
+        sentences.append("All objects fit into the memory of the OSDs: disks may be slower, so reads cannot pass.")
     return tuple(sentences)

@@ -1,5 +1,6 @@
 """One scenario for each requirement: the prediction with its interval, and what would be enough if it falls short."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -133,6 +134,8 @@ def enough_measured(
         found = seen[answer.metric]
         if answer.metric.startswith(PERCENTILE):
             return [], [f"What would be enough is not known for {answer.metric}: the model has means only."]
+        if math.isinf(found.high):
+            return [], ["What would be enough is not known, as only one end of what was measured is known."]
         if not answer.low <= found.value <= answer.high:
             off = f"{answer.metric} is predicted as {answer.predicted} but was measured as {found.predicted}"
             return [], [f"What would be enough is not known, as the model does not fit these machines: {off}."]

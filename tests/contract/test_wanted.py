@@ -44,7 +44,10 @@ LOADS = {
     ),
     "much": LOAD.format(name="much", load='op = "randread"', protection="replicated:2", at_least="900000000 ops/s"),
     "objects": LOAD.format(
-        name="objects", load="mix = { get = 0.5, put = 0.5 }", protection="replicated:2", at_least="1 B/s"
+        name="objects",
+        load="mix = { get = 0.5, put = 0.5 }\nhit_ratio = 1.0",
+        protection="replicated:2",
+        at_least="1 B/s",
     ),
     "deletes": LOAD.format(name="deletes", load='op = "delete"', protection="replicated:2", at_least="900000000 ops/s"),
 }
@@ -108,6 +111,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measured, "PGS_PER_OSD", 16)
     monkeypatch.setattr(objects, "SECONDS", measured.SECONDS)
     monkeypatch.setattr(objects, "WINDOW_S", 0.25)
+    monkeypatch.setattr(objects, "NEW_OBJECTS", dict.fromkeys(objects.NEW_OBJECTS, 2000))
     monkeypatch.setattr(objects, "FULL_CPU", 9.0)  # a lab's clients share their CPUs with all else, and none decides
     monkeypatch.setattr(lost, "SAMPLE_BYTES", dict.fromkeys(lost.SAMPLE_BYTES, 128 << 20))
     monkeypatch.setattr(lost, "EVERY_S", 0.2)
@@ -175,7 +179,7 @@ def test_objects_are_measured_through_the_endpoints_of_an_inventory(
 ) -> None:
     """A native client machine and an emulated one. The list names a bucket for each process."""
     hosts, made = frozenset({"c0", "c1"}), frozenset({"wanted-s3-0-0", "wanted-s3-1-0"})
-    gets = LOAD.format(name="gets", load='op = "get"', protection="replicated:2", at_least="1 B/s")
+    gets = LOAD.format(name="gets", load='op = "get"\nhit_ratio = 1.0', protection="replicated:2", at_least="1 B/s")
     gets = gets.replace('per_watt_at_least = "0.001 ops/s/W"\n', "")
     copies = gets.replace("replicated:2", "replicated:3")
     with serving_s3(stands) as (inventory, _):

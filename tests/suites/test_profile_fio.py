@@ -107,7 +107,7 @@ def test_each_prediction_is_compared_with_its_own_figure() -> None:
 
 def test_what_lacks_says_why() -> None:
     done = Measured(RATE, MEAN, None, unplugged="no plug")
-    assert done.lack("99th percentile (predicted: the mean)") == "fio reported none"
+    assert done.lack("99th percentile (predicted: the mean)") == "none was reported"
     assert done.lack("work per watt") == "no plug"
 
 

@@ -268,7 +268,7 @@ def test_a_measurement_decides_and_what_it_lacks_is_missed(monkeypatch: pytest.M
 
     monkeypatch.setattr(wanting, "enough_measured", changes)
     note_measured(stage, ANY, done, KNOWN)
-    lack = "99th percentile (predicted: the mean) as measured: fio reported none"
+    lack = "99th percentile (predicted: the mean) as measured: none was reported"
     model, network = "disks, by the model", "network, by the model"
     rows = [
         ("throughput", amount.required, amount.predicted, seen["throughput"].predicted, model),
