@@ -23,6 +23,7 @@ from cephlab.lab.workloads.s3fleet import Fleet, run_together
 from cephlab.lab.workloads.s3load import Entrance, Over, S3Load, S3Result, constant
 from cephlab.suites.block.scale import scale
 from cephlab.suites.block.stand import LEAST_OPERATIONS, beside, client_node
+from cephlab.suites.object.stand import now_s
 from cephlab.suites.profile.measured import IMAGE_BYTES, RAMP_S, SECONDS, Measured, at_the_plugs, shards_of
 from cephlab.suites.standing.s3load import entrances
 from cephlab.tuning.profile import Profile
@@ -142,14 +143,9 @@ def measure_objects(stage: Stage, requirement: LoadRequirement, profile: Profile
     return one_sided(found, slower=bool(busy), faster=memory)
 
 
-def now_s(host: Host) -> float:
-    """Seconds since the epoch by the clock of a host."""
-    return float(host.run(["date", "+%s.%N"]).stdout)
-
-
-def together(cluster: Cluster, clients: Sequence[Client], doors: Sequence[Entrance], *phases: str) -> Fleet:
-    """Run some phases of every client's load."""
-    loads = [(client.host, replace(client.load, phases=phases)) for client in clients]
+def together(cluster: Cluster, clients: Sequence[Client], doors: Sequence[Entrance], phase: str) -> Fleet:
+    """Run one phase of every client's load."""
+    loads = [(client.host, replace(client.load, phases=(phase,))) for client in clients]
     timeout_s = (FILL_S + clients[0].load.runtime_s) * cluster.patience
     return run_together(loads, doors, lead_s=LEAD_S + EACH_S * len(loads), timeout_s=timeout_s)
 
@@ -289,7 +285,7 @@ def at_limit(clients: Sequence[Client], fleet: Fleet) -> str:
     busy = [name for name, result in fleet.results.items() if result.busy > FULL_CPU]
     spent = dict.fromkeys(hosts, 0.0)
     for name, client in zip(fleet.ahead_s, clients, strict=True):
-        spent[client.host.name] += fleet.results[name].busy if name in fleet.results else 0.0
+        spent[client.host.name] += fleet.results[name].busy
     full = [name for name, cpus in spent.items() if cpus > FULL_CPU * int(hosts[name].run(["nproc"]).stdout)]
     if full:
         return f"more than half of the CPU time of {', '.join(full)} was used"
