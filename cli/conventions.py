@@ -46,6 +46,16 @@ def shown_plainly(param: TyperOption | TyperArgument) -> None:
     param.show_default = False
 
 
+def all_plainly(params: list[Any]) -> list[Any]:
+    """The same parameters, each shown plainly."""
+    for param in params:
+        if isinstance(param, TyperOption | TyperArgument):
+            shown_plainly(param)
+        if isinstance(param, TyperArgument):
+            vars(param)["display_type_rich"] = _no_type  # typer has no setting for it
+    return params
+
+
 def usage_word(argument: TyperArgument) -> str:
     """NAME if it is required, [NAME] if not, with dots if there may be several."""
     name = argument.metavar or str(argument.name).upper()
@@ -67,13 +77,7 @@ class Command(TyperCommand):
 
     def get_params(self, ctx: Any) -> Any:
         """The parameters of typer, each with its placeholder and its default."""
-        params = super().get_params(ctx)
-        for param in params:
-            if isinstance(param, TyperOption | TyperArgument):
-                shown_plainly(param)
-            if isinstance(param, TyperArgument):
-                vars(param)["display_type_rich"] = _no_type  # typer has no setting for it
-        return params
+        return all_plainly(super().get_params(ctx))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """`[OPTIONS] NAME [DAEMON]`."""
@@ -86,11 +90,7 @@ class Group(TyperGroup):
 
     def get_params(self, ctx: Any) -> Any:
         """The parameters of typer, each with its placeholder and its default."""
-        params = super().get_params(ctx)
-        for param in params:
-            if isinstance(param, TyperOption):
-                shown_plainly(param)
-        return params
+        return all_plainly(super().get_params(ctx))
 
 
 def refuse_unwritable(option: str, path: Path | None, *, folders: bool = False) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from cephlab.cli.output import Output
     from cephlab.tuning.model import Prediction
+    from cephlab.tuning.profile import Profile
     from cephlab.tuning.validate import Comparison
 
 _CLOSE, _WITHIN = 1.25, 2.0
@@ -79,10 +80,19 @@ def show_comparisons(out: Output, comparisons: Sequence[Comparison]) -> None:
         out.lines(f"factor: 90 % of measured values lie between the prediction divided and multiplied by it{lone}")
 
 
+RESOURCE_HEADS = ("resource", "allows", "utilisation")
+
+
+def resource_rows(made: Prediction) -> list[tuple[str, str, str]]:
+    """RESOURCE_HEADS of each resource: the rate that it allows, lowest first, and its utilisation."""
+    return [(each.name, si(each.ops, "ops/s"), f"{made.utilisation[each.name]:.0%}") for each in made.ceilings]
+
+
 def resource_table(made: Prediction, shown: int) -> Table:
-    """The rate that each resource allows, lowest first, and its utilisation."""
-    rows = [
-        [ceiling.name, si(ceiling.ops, "ops/s"), f"{made.utilisation[ceiling.name]:.0%}"]
-        for ceiling in made.ceilings[:shown]
-    ]
-    return table(("resource", "allows", "utilisation"), rows, wrapped=("resource",))
+    """The resources that allow least."""
+    return table(RESOURCE_HEADS, resource_rows(made)[:shown], wrapped=("resource",))
+
+
+def source_lines(profile: Profile) -> list[str]:
+    """Every figure of a profile with its place and its source."""
+    return [f"{place}: {figure}   [{figure.source}]" for place, figure in profile.figures()]

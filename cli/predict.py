@@ -12,7 +12,7 @@ import typer
 from cephlab.cli.answers import Answers, as_value, doubts
 from cephlab.cli.completion import DEMANDED_RELEASES, PREDICTED_OPERATIONS, PROFILES, words
 from cephlab.cli.conventions import refuse_unwritable
-from cephlab.cli.figures import interval_lines, resource_table, show_comparisons
+from cephlab.cli.figures import interval_lines, resource_table, show_comparisons, source_lines
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.recover import amount, recovered
@@ -260,7 +260,6 @@ def explain(out: Output, world: World, machines: Machines, load: LoadOptions) ->
     demands, origin = load.demands(world.home)
     hardware = world.profile(machines.profile, machines.changes or ())
     prediction = work_out(demands, hardware, load.shape("randwrite"), release=load.release)
-    sources = [f"{place}: {figure}   [{figure.source}]" for place, figure in hardware.figures()]
     lines = [
         f"{prediction.profile}: {prediction.shape}",
         f"demands: {origin}",
@@ -280,7 +279,7 @@ def explain(out: Output, world: World, machines: Machines, load: LoadOptions) ->
     if out.as_json:
         out.json(value)
     else:
-        out.lines(*lines, *(f"  {line}" for line in sources))
+        out.lines(*lines, *(f"  {line}" for line in source_lines(hardware)))
 
 
 def _published(world: World, profile: str, chosen: Path | None) -> tuple[list[Comparison], str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from cephlab.cli.figures import figure_rows
+from cephlab.cli.figures import RESOURCE_HEADS, figure_rows, resource_rows, source_lines
 from cephlab.cli.rivals import rival_row
 from cephlab.cli.work import work_lines
 from cephlab.lab.base.numbers import how_many, si
@@ -64,8 +64,7 @@ def _figures(made: Prediction) -> Table:
 
 
 def _resources(made: Prediction) -> Table:
-    rows = [(each.name, si(each.ops, "ops/s"), f"{made.utilisation[each.name]:.0%}") for each in made.ceilings]
-    return Table("What each resource allows", ("resource", "allows", "utilisation"), rows)
+    return Table("What each resource allows", RESOURCE_HEADS, resource_rows(made))
 
 
 def _sweep_table(what: str, points: Sequence[Point], swept: Sequence[Prediction]) -> Table:
@@ -110,7 +109,7 @@ def _further(answers: Answers) -> Iterator[Part]:
 
 def _rests_on(answers: Answers) -> Part:
     """Published figures that the model was compared with, and the figures of the machines with their sources."""
-    figures = [f"{place}: {figure}   [{figure.source}]" for place, figure in answers.hardware.figures()]
+    figures = source_lines(answers.hardware)
     published = [
         (
             f"{row.reference}: {row.figure.name}",
