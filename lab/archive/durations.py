@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cephlab.lab.archive.archive import HISTORY, MANIFEST, VERDICTS, Ending
+from cephlab.lab.archive.archive import HISTORY, JUDGED, MANIFEST, VERDICTS, Ending
 from cephlab.lab.base.clock import TimeLimit
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.checks.aftermath import MOST_GROWN, largest_growth
@@ -103,15 +103,44 @@ def growth_limits(passes: Passes, place: Place) -> dict[str, list[Any]]:
 def kept_passes(folder: Path) -> Passes:
     """The passes in a folder of archives; archives that cannot be read are left out."""
     passes: dict[Place, list[Pass]] = {}
-    for archive in sorted(folder.glob(f"*/{VERDICTS}"), reverse=True)[:MOST_ARCHIVES]:
+    for archive in _newest_first(folder):
         try:
-            manifest = json.loads((archive.parent / MANIFEST).read_text())
-            grown = _growth(archive.with_name(HISTORY))
-            for place, kept in _passes(manifest, json.loads(archive.read_text())["verdicts"], grown):
+            manifest, verdicts = _read(archive)
+            for place, kept in _passes(manifest, verdicts, _growth(archive / HISTORY)):
                 passes.setdefault(place, []).append(kept)
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return passes
+
+
+def last_times(folder: Path, names: Sequence[str]) -> dict[str, float]:
+    """Scenario -> seconds that it took in the newest archive that came to a verdict on it.
+
+    In a run that was interrupted, an inconclusive scenario may have been cut short. The histories are not read, because
+    a gate would wait seconds for them.
+    """
+    times: dict[str, float] = {}
+    for archive in _newest_first(folder):
+        try:
+            manifest, verdicts = _read(archive)
+            ended = JUDGED if manifest["state"] == "complete" else (Ending.PASS, Ending.FAIL)
+            for verdict in verdicts:
+                if verdict["scenario"] in names and verdict["ending"] in ended:
+                    times.setdefault(verdict["scenario"], float(verdict["seconds"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if len(times) == len(names):
+            break
+    return times
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    return sorted((path.parent for path in folder.glob(f"*/{VERDICTS}")), reverse=True)[:MOST_ARCHIVES]
+
+
+def _read(archive: Path) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
+    """Its manifest and its verdicts."""
+    return json.loads((archive / MANIFEST).read_text()), json.loads((archive / VERDICTS).read_text())["verdicts"]
 
 
 def _growth(history: Path) -> dict[str, dict[str, int]]:

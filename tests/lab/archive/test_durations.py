@@ -13,6 +13,7 @@ from cephlab.lab.archive.durations import (
     Place,
     growth_limits,
     kept_passes,
+    last_times,
     limit_of,
 )
 from cephlab.lab.checks.aftermath import MOST_GROWN
@@ -76,7 +77,8 @@ def keep(folder: Path, name: str, verdicts: list[dict[str, Any]], **manifest: An
     (folder / name).mkdir(parents=True)
     (folder / name / "verdicts.json").write_text(json.dumps({"verdicts": verdicts}))
     clusters = [{"name": "c1", "provider": "local", "patience": 2.5}]
-    (folder / name / "manifest.json").write_text(json.dumps({"tier": "quick", "clusters": clusters, **manifest}))
+    kept = {"tier": "quick", "clusters": clusters, "state": "complete", **manifest}
+    (folder / name / "manifest.json").write_text(json.dumps(kept))
 
 
 def verdict(ending: str, seconds: float, cluster: str | None = "c1") -> dict[str, Any]:
@@ -108,3 +110,17 @@ def test_only_the_newest_archives_are_read(tmp_path: Path) -> None:
         keep(tmp_path, f"{number:04}", [verdict("pass", 1.0 + number)])
     kept = kept_passes(tmp_path)[HERE]
     assert (len(kept), min(each.seconds for each in kept)) == (MOST_ARCHIVES, 2.0)
+
+
+def test_the_last_time_is_that_of_the_newest_run_that_came_to_a_verdict(tmp_path: Path) -> None:
+    keep(tmp_path, "1", [verdict("pass", 7.0), {**verdict("fail", 30.0), "scenario": "interop.x"}])
+    keep(tmp_path, "2", [verdict("pass", 8.0, None)])
+    keep(tmp_path, "3", [verdict("skip", 0.0), verdict("error", 2.0)])
+    keep(tmp_path, "4", [verdict("inconclusive", 1.0)], state="interrupted")
+    (tmp_path / "5").mkdir()
+    (tmp_path / "5" / "verdicts.json").write_text("{")
+    names = ["interop.rbd", "interop.x", "interop.new"]
+    assert last_times(tmp_path, names) == {"interop.rbd": 8.0, "interop.x": 30.0}
+    keep(tmp_path, "6", [verdict("inconclusive", 9.0)])
+    assert last_times(tmp_path, names) == {"interop.rbd": 9.0, "interop.x": 30.0}
+    assert last_times(tmp_path / "none", names) == {}
