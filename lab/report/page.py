@@ -59,6 +59,7 @@ class ScenarioRow:
     allowed: Mapping[str, int]
     left: float
     width: float
+    archs: tuple[str, ...] = ()
     course: Timeline | None = None
     plots: tuple[Plot, ...] = ()
     figures: tuple[FigureRow, ...] = ()
@@ -246,6 +247,7 @@ def limits_of(archive: Archive) -> list[str]:
     # An archive may come from a version with other providers, or from a project with its own.
     used = [PROVIDERS[name]() for name in sorted({cluster["provider"] for cluster in clusters}) if name in PROVIDERS]
     lines += [made.unsaid for made in used if isinstance(made, LeavesUnsaid)]
+    lines += _alone(archive)
     counts = counted(archive.records)
     lines += [
         f"{how_many(counts[end], *words)} {rest}." for end, (*words, rest) in _NO_VERDICT.items() if end in counts
@@ -276,11 +278,33 @@ def _row(archive: Archive, record: Record, end_s: float) -> ScenarioRow:
         allowed=allowed,
         left=round(100 * record.began_s / end_s, 2),
         width=round(max(0.3, 100 * record.seconds / end_s), 2),
+        archs=_archs_of(archive, record),
         course=timeline(events),
         plots=plots(events),
         spent=spent_in(events, record.seconds),
         figures=tuple(figure_rows(events)),
     )
+
+
+def _archs_of(archive: Archive, record: Record) -> tuple[str, ...]:
+    """The architectures of the machines with daemons in a scenario's cluster."""
+    for cluster in archive.manifest["clusters"]:
+        if cluster["name"] == record.cluster:
+            busy = set(cluster["daemons"].values())
+            return tuple(sorted({host["arch"] for name, host in cluster["hosts"].items() if name in busy}))
+    return ()
+
+
+def _alone(archive: Archive) -> Iterator[str]:
+    """A line for each architecture that scenarios ran on alone, although a lab would have mixed both for them."""
+    alone: dict[tuple[str, ...], list[str]] = {}
+    for record in archive.records:
+        if any(event.data.get("any_arch") for event in archive.of(record.scenario) if event.kind == "began"):
+            alone.setdefault(_archs_of(archive, record), []).append(record.scenario)
+    for archs, names in sorted(alone.items()):
+        if len(archs) == 1:
+            ran = how_many(len(names), "scenario that a lab runs", "scenarios that a lab runs")
+            yield f"{ran} on mixed architectures ran on {archs[0]} alone: {', '.join(names)}."
 
 
 def _fact(event: Event) -> Fact | None:

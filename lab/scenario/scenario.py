@@ -104,7 +104,8 @@ def run_scenario(scenario: Scenario, stage: Stage) -> Verdict:
     already seen something wrong, the verdict is returned.
     """
     about = {"goal": scenario.goal, "check": scenario.check, "sees": list(scenario.must_see)}
-    stage.recorder.record("began", cluster=stage.raised.name if stage.raised is not None else "", **about)
+    name = stage.raised.name if stage.raised is not None else ""
+    stage.recorder.record("began", cluster=name, any_arch=scenario.topology.any_arch, **about)
     if stage.raised is None:  # no cluster to watch, and no Ceph to blame
         with stage.recorder.history.on_stage(stage.recorder.scenario):
             scenario.run(stage)

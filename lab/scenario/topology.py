@@ -1,7 +1,7 @@
 """Defines the cluster that a scenario needs, relative to the machine on which it is raised."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
 
 from cephlab.lab.base.errors import SpecError
@@ -21,7 +21,8 @@ class Topology:
     architecture. release: Ceph release, instead of the run's. page_bytes: page size of the kernels of aarch64 nodes;
     None: the provider's. role_sets: role sets of the nodes' image, beyond those that services need. client_disks: disks
     of c0, the first machine without daemons. disk_bytes: size of an OSD's disk. services: daemons beyond the core, by
-    node. Two scenarios with equal topologies may share a cluster.
+    node. any_arch: an existing cluster of one architecture serves as well, because the lab mixes architectures here
+    although its scenarios are not about that. Two scenarios with equal topologies may share a cluster.
     """
 
     native: int = 2
@@ -38,6 +39,7 @@ class Topology:
     disk_bytes: int = DEFAULT_DISK_BYTES
     page_bytes: int | None = None
     services: ServicesOf = ()
+    any_arch: bool = field(default=False, compare=False)
 
     unused: ClassVar[frozenset[str]] = frozenset()
     """Fields that this layout ignores. Setting one is refused, because it would have no effect."""
@@ -61,7 +63,7 @@ class Topology:
     @property
     def made(self) -> str:
         """The fields that need a cluster made for the scenario; empty if an existing cluster is enough."""
-        sizes = {"native", "foreign", "mons", "osds_per_node", "clients", "lone_client", "release"}
+        sizes = {"native", "foreign", "mons", "osds_per_node", "clients", "lone_client", "release", "any_arch"}
         return ", ".join(
             item.name for item in fields(self) if item.name not in sizes and getattr(self, item.name) != item.default
         )
@@ -102,5 +104,7 @@ class Topology:
 
 PLAIN = Topology()
 """What most scenarios need."""
+ANY_ARCH = Topology(any_arch=True)
+"""The same, for scenarios that are not about mixed architectures."""
 NOWHERE = Topology(native=0, foreign=0, mons=0)
 """No cluster: the scenario judges what is known without one."""

@@ -15,6 +15,7 @@ from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.providers.host import Channel, Host
 from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.scenario.topology import ANY_ARCH
 
 ALLOWED = "mon_clock_drift_allowed"
 _ASKED = 25  # exchanges; the quickest bounds the offset best; an emulated host answers in about a millisecond
@@ -127,6 +128,7 @@ SCENARIOS = (
         method=f"Asks each node for its time {_ASKED} times and uses the midpoint of the quickest answer; compares the "
         "time on the last line of each daemon's log with the file's modification time.",
         run=run,
+        topology=ANY_ARCH,
         check="figures",
         sees=(".*: exchanges", "clock of osd.* against its machine's"),
     ),

@@ -10,6 +10,7 @@ from cephlab.lab.base.errors import CommandFailed, Unavailable
 from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import ANY_ARCH
 from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.workloads.fio import FioResult, parse
 from cephlab.suites.baseline.rated import SEQUENTIAL, SYNC_LATENCY, SYNC_WRITES, speed
@@ -184,6 +185,7 @@ SCENARIOS = (
         method="Runs the Proxmox paper's fio command on a file of each native node: direct, sync, one write in flight; "
         "names the devices of the paper with similar rates.",
         run=run_sync,
+        topology=ANY_ARCH,
         check="figures",
         sees=(".*: their latency",),
     ),
@@ -192,6 +194,7 @@ SCENARIOS = (
         goal="A node's disk writes and reads large blocks at the profile's rate, if a profile states one.",
         method="Writes and reads a file on each native node in 4 MiB blocks, without the page cache, eight in flight.",
         run=run_sequential,
+        topology=ANY_ARCH,
         check="figures",
         sees=tuple(f".*: {re.escape(job.title)}" for job in LARGE),
     ),

@@ -10,6 +10,7 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import ANY_ARCH
 from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.telemetry.counters import flatten
 from cephlab.lab.workloads import radosbench
@@ -180,6 +181,7 @@ SCENARIOS = (
         method=f"Runs {ROUNDS} equal rounds of 4 KiB writes and reads; compares what each daemon holds after the first "
         "and the last; then measures how much processor time its threads want.",
         run=growth,
+        topology=ANY_ARCH,
         check="figures",
         sees=tuple(f"{kind}.*: memory kept of the load" for kind in ("mon", "mgr", "osd")),
     ),

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from cephlab.lab.base.errors import LabBroken, Unavailable
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.scenario.topology import ANY_ARCH
 from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.tunables.machine import Machine
 
@@ -214,6 +215,7 @@ SCENARIOS = (
         goal="Memory modules of a node have the same size and speed, and nodes of one architecture have equal memory.",
         method="Reads the firmware's table of memory modules on every node.",
         run=run_memory,
+        topology=ANY_ARCH,
         sees=(".*: modules that differ from .*", "MiB of memory of every .* node"),
         needs=ONLY_HARDWARE,
     ),
@@ -222,6 +224,7 @@ SCENARIOS = (
         goal="NVMe devices and network cards run at their full PCIe speed and width.",
         method="Compares the state of each link with the device's maximum, both as the kernel reports them.",
         run=run_links,
+        topology=ANY_ARCH,
         sees=("links checked",),
         check="witnessed",
         needs=ONLY_HARDWARE,
@@ -231,6 +234,7 @@ SCENARIOS = (
         goal="Memory is spread evenly over the NUMA nodes of each machine.",
         method="Reads the NUMA nodes of every machine, and those of its NVMe devices and network cards.",
         run=run_numa,
+        topology=ANY_ARCH,
         sees=(".*: NUMA nodes without their share of memory",),
         needs=ONLY_HARDWARE,
     ),

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, product
 from pathlib import PurePosixPath
@@ -17,7 +17,7 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Bound
 from cephlab.lab.providers.host import Channel, Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
-from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.scenario.topology import ANY_ARCH
 from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.tunables.machine import Machine
 from cephlab.suites.baseline.rated import stream_speed
@@ -232,6 +232,7 @@ SCENARIOS = (
         goal="Any two nodes exchange data in both directions at the profile's rate, if a profile states one.",
         method="Runs one TCP stream of iperf3 between every two nodes in both directions, one after the other.",
         run=run_throughput,
+        topology=ANY_ARCH,
         check="figures",
         sees=(".* to .*: TCP, one stream",),
     ),
@@ -244,7 +245,7 @@ SCENARIOS = (
         run=run_clients,
         check="figures",
         tier=Tier.FULL,
-        topology=Topology(lone_client=True),
+        topology=replace(ANY_ARCH, lone_client=True),
         sees=(".* to .*: TCP, one stream", "all nodes to .* at once: .*"),
     ),
     Scenario(
@@ -253,6 +254,7 @@ SCENARIOS = (
         method="Reads each node's MTU; sends a datagram that fills it and must not be fragmented from every node to "
         "every other.",
         run=run_mtu,
+        topology=ANY_ARCH,
         sees=("MTU of .*",),
         check="witnessed",
     ),

@@ -38,7 +38,17 @@ class MeasuredTopology(Topology):
 
     memory_disks: ClassVar[bool] = True
     unused: ClassVar[frozenset[str]] = frozenset(
-        {"foreign", "mons", "osds_per_node", "separate_db", "clients", "lone_client", "role_sets", "disk_bytes"}
+        {
+            "foreign",
+            "mons",
+            "osds_per_node",
+            "separate_db",
+            "clients",
+            "lone_client",
+            "role_sets",
+            "disk_bytes",
+            "any_arch",
+        }
     )
 
     @property

@@ -46,7 +46,7 @@ class TieredTopology(Topology):
     layout: TierLayout = TierLayout()
 
     unused: ClassVar[frozenset[str]] = frozenset(
-        {"native", "foreign", "mons", "osds_per_node", "separate_db", "disk_bytes"}
+        {"native", "foreign", "mons", "osds_per_node", "separate_db", "disk_bytes", "any_arch"}
     )
 
     def lay_out(self, release: str, image: str | None, *, in_memory: bool) -> ClusterSpec:

@@ -22,7 +22,7 @@ from cephlab.suites.block.stand import (
     written,
 )
 
-ONE_CLIENT = MeasuredTopology()
+ONE_CLIENT = MeasuredTopology(anywhere=True)
 JOBS = (16, 48)
 RUN_S, STUCK_S = 5.0, 120.0
 """Duration of the load, and how long to wait for fio after it, both before patience. It normally ends in seconds."""

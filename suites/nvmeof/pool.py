@@ -5,6 +5,7 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.scenario.topology import ANY_ARCH
 from cephlab.suites.nvmeof.stand import POOL
 
 FEW, MANY = 4, 64
@@ -49,6 +50,7 @@ SCENARIOS = (
         goal="The paper's pool settings stay as set, and with many PGs the pool is spread evenly over the OSDs.",
         method=f"Creates a bulk pool of {FEW}, then of {MANY} PGs, without autoscaler; reads settings and primaries.",
         run=spread,
+        topology=ANY_ARCH,
         check="figures",
     ),
 )

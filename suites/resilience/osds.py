@@ -14,7 +14,7 @@ from cephlab.suites.limits import Copying
 from cephlab.suites.resilience.trial import LARGE, MIXED, SMALL, Data, linger, loaded, scenario_under_load
 
 EC_4_2 = PoolKind("ec42", 6, k=4, m=2)
-SIX = Topology(native=4, foreign=2, mons=3, lone_client=True)
+SIX = Topology(native=4, foreign=2, mons=3, lone_client=True, any_arch=True)
 """As many machines as EC 4+2 has shards, so that there is no spare, as in the ten-billion-object paper. Two are of the
 other architecture, so that a failure may hit either architecture or both."""
 

@@ -26,7 +26,7 @@ LARGE = (4 << 20,)
 """The paper's large objects are 128 MB, which RGW stores as RADOS objects of 4 MiB (rgw_obj_stripe_size)."""
 MIXED = (4096, 64 << 10)
 
-THREE = Topology(native=2, foreign=1, mons=3, lone_client=True)
+THREE = Topology(native=2, foreign=1, mons=3, lone_client=True, any_arch=True)
 """Three machines of both architectures, each with a daemon of every kind that matters, and one machine for clients,
 which no fault stops."""
 

@@ -53,6 +53,7 @@ class ScaledTopology(Topology):
             "lone_client",
             "role_sets",
             "disk_bytes",
+            "any_arch",
         }
     )
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import PurePosixPath
 
@@ -279,9 +279,12 @@ LOOKING = (EXPORTER.kind, PROMETHEUS.kind)
 
 @dataclass(frozen=True)
 class AnyMixed(Topology):
-    """A mixed cluster. An existing one is used as it is, with its own settings, without S3 and without exporters."""
+    """A mixed cluster. An existing one is used as it is, with its own settings, without S3 and without exporters, and
+    may have one architecture alone.
+    """
 
     lone_client: bool = True
+    any_arch: bool = field(default=True, compare=False)
 
     @property
     def made(self) -> str:

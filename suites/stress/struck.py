@@ -70,7 +70,7 @@ def went_on(recorder: Recorder, after_s: float) -> None:
 SCENARIOS = (
     mixed.scenario_of_hours(
         name="stress.struck",
-        goal="When OSDs of both architectures fail one by one in hours of load, clients see no error and all go on.",
+        goal="When OSDs fail one by one in hours of load, clients see no error and all go on.",
         method="Again and again kills, stops or pauses an OSD, by a schedule from the seed; deep-scrubs at the end.",
         run=struck,
         check="witnessed",

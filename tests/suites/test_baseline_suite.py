@@ -15,7 +15,7 @@ from cephlab.lab.base.runs import Run, RunId
 from cephlab.lab.checks import Outcome
 from cephlab.lab.providers.host import Host
 from cephlab.lab.providers.select import provider
-from cephlab.lab.scenario.scenario import Stage, Tier
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import Capability, Node
 from cephlab.suites.baseline import SCENARIOS, atomics, checksum, clocks, disk, hardware, network
@@ -130,6 +130,37 @@ def test_a_datagram_fills_the_mtu(mtu: int, size: int) -> None:
 
 def test_the_check_value_is_castagnolis() -> None:
     assert checksum.CHECK_VALUE ^ 0xFFFFFFFF == 0xE3069283
+
+
+CRC = next(scenario for scenario in SCENARIOS if scenario.name == "baseline.checksum-rate")
+CODES = next(scenario for scenario in SCENARIOS if scenario.name == "baseline.erasure-rate[isa]")
+
+
+def calculator(arch: Arch, value: int = checksum.CHECK_VALUE) -> SimpleNamespace:
+    """A machine whose library computes a value of the check string."""
+    crc = {"value": value, "accelerated": True, "bytes": 4 << 20, "seconds": 0.5}
+
+    def run(argv: list[str], **_how: object) -> SimpleNamespace:
+        return SimpleNamespace(stdout=json.dumps(crc) if argv[0] == "python3" else "0.5\t40960\n")
+
+    return SimpleNamespace(name=arch.value, arch=arch, root=Path("/"), emulated=False, directory=Path("/"), run=run)
+
+
+@pytest.mark.parametrize("scenario", [CRC, CODES])
+@pytest.mark.parametrize("archs", [*((arch,) for arch in Arch), tuple(Arch)])
+def test_what_every_architecture_of_a_cluster_computes_is_measured(scenario: Scenario, archs: tuple[Arch, ...]) -> None:
+    hosts = {arch.value: calculator(arch) for arch in archs}
+
+    def measured(*seen: Arch) -> Outcome:
+        cluster = SimpleNamespace(
+            hosts=hosts, spec=SimpleNamespace(archs=seen), host_with=lambda arch: hosts[arch.value], patience=1.0
+        )
+        return verdict_of(scenario, cluster).outcome
+
+    assert measured(*archs) is Outcome.PASS
+    assert measured(*archs[1:]) is Outcome.FAIL
+    hosts[archs[-1].value] = calculator(archs[-1], value=1)
+    assert (measured(*archs) is Outcome.FAIL) is (scenario is CRC)
 
 
 def test_the_erasure_benchmark_tells_seconds_and_kib() -> None:

@@ -6,10 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-from cephlab.fixtures.attaching import unfit
+from cephlab.fixtures.attaching import AttachRaiser, unfit
 from cephlab.fixtures.run import Request
 from cephlab.fixtures.selection import not_here
 from cephlab.lab.base.errors import SpecError, Unavailable
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.progress import quiet
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.cluster.attach.cluster import AttachedCluster, refuse_misfit, with_section
 from cephlab.lab.cluster.attach.discover import Census, DaemonRecord, place, spec_of, take_census
@@ -17,9 +19,9 @@ from cephlab.lab.cluster.attach.guard import Existing, Guard, NotPermitted
 from cephlab.lab.cluster.attach.permit import Permit
 from cephlab.lab.cluster.own import OwnCluster, own
 from cephlab.lab.scenario.scenario import Scenario
-from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.scenario.topology import ANY_ARCH, PLAIN, Topology
 from cephlab.lab.spec.arch import Arch, host_arch
-from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.spec.clusterspec import Capability, ClusterSpec
 from cephlab.lab.spec.inventory import Inventory, Machine, Role, S3Access
 from cephlab.suites.block.stand import MeasuredTopology
 
@@ -192,6 +194,51 @@ def test_without_a_foreign_machine_any_architecture_is_native() -> None:
     spec = spec_of(census(tuple(replace(one, arch="") for one in DAEMONS)), there)
     assert unfit(Topology(native=3, foreign=0), frozenset(), spec, there) == ""
     assert "has no" in unfit(Topology(native=2, foreign=1), frozenset(), spec, there)
+
+
+def alike(arch: Arch) -> tuple[ClusterSpec, Inventory]:
+    """The cluster with every machine of one architecture, and a client machine without daemons."""
+    machines = (*(replace(one, arch=arch) for one in MACHINES), machine("d", 4, arch, Role.CLIENT))
+    there = replace(INVENTORY, machines=machines)
+    return spec_of(census(tuple(replace(one, arch="") for one in DAEMONS)), there), there
+
+
+@pytest.mark.parametrize("arch", list(Arch))
+@pytest.mark.parametrize(
+    ("topology", "why"),
+    [
+        (ANY_ARCH, ""),
+        (Topology(any_arch=True, lone_client=True), ""),
+        (Topology(any_arch=True, clients=True), ""),
+        (Topology(any_arch=True, native=1, foreign=2), ""),
+        (Topology(any_arch=True, native=2, foreign=2), "4 machines with OSDs are needed, it has 3"),
+        (Topology(any_arch=True, mons=3), "3 monitors are needed, it has 1"),
+    ],
+)
+def test_one_architecture_serves_what_is_not_about_two(arch: Arch, topology: Topology, why: str) -> None:
+    found = unfit(topology, frozenset(), *alike(arch))
+    assert why in found if why else found == ""
+    lacking = unfit(replace(topology, any_arch=False), frozenset(), *alike(arch))
+    assert lacking == f"it has no {arch.other} machine with an OSD"
+
+
+@pytest.mark.parametrize("topology", [Topology(clients=True), Topology(lone_client=True)])
+def test_daemons_are_beside_no_client_on_one_architecture_either(topology: Topology) -> None:
+    spec, there = alike(HERE)
+    busy = replace(there, machines=there.machines[:-1])
+    assert unfit(replace(topology, any_arch=True), frozenset(), spec, busy) == "every client machine has daemons"
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_equal_topologies_are_answered_by_what_they_are_about(tmp_path: Path, first: bool) -> None:
+    spec, there = alike(HERE)
+    raiser = AttachRaiser(Home(tmp_path), there, Permit(), "reef", quiet, _spec=spec)
+    for topology in (ANY_ARCH, PLAIN) if first else (PLAIN, ANY_ARCH):
+        if topology.any_arch:
+            assert raiser.provider_for(topology, frozenset()) == "ssh"
+        else:
+            with pytest.raises(Unavailable, match=f"not on the attached cluster: it has no {OTHER} machine"):
+                raiser.provider_for(topology, frozenset())
 
 
 def test_what_only_a_cluster_of_the_lab_has_is_refused_in_one_place() -> None:

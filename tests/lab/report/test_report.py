@@ -270,6 +270,24 @@ def test_a_native_lab_says_nothing_of_emulation(tmp_path: Path) -> None:
     assert "no figure here is the throughput" in said[0]
 
 
+@pytest.mark.parametrize("any_arch", [True, False])
+def test_what_ran_on_one_architecture_where_a_lab_mixes_both_is_named(tmp_path: Path, any_arch: bool) -> None:
+    arms = {"n0": {"arch": "aarch64", "emulated": False}, "c0": {"arch": "x86_64", "emulated": False}}
+    alike = {**CLUSTER, "name": "c2", "hosts": arms, "daemons": {"mon.n0": "n0"}}
+    writer = ArchiveWriter(tmp_path / "a", {**MANIFEST, "clusters": [CLUSTER, alike]})
+    for name, cluster in (("demo.mixed", "c1"), ("demo.alike", "c2"), ("demo.without", None)):
+        writer.history.recorder(name).record("began", goal="", check="observations", any_arch=any_arch)
+        writer.add(Record(name, "demo", Ending.PASS, "r", cluster=cluster))
+    writer.seal(render_report)
+    archive = read_archive(tmp_path / "a")
+    said = "1 scenario that a lab runs on mixed architectures ran on aarch64 alone: demo.alike."
+    assert (said in limits_of(archive)) == any_arch
+    assert "demo.mixed" not in " ".join(limits_of(archive))
+    page = render_report(archive)
+    assert "c1, aarch64 and x86_64<" in page
+    assert "c2, aarch64<" in page
+
+
 @pytest.mark.parametrize(
     ("value", "text"), [(0.04, "0.0 s"), (59.9, "59.9 s"), (60.0, "1 min 0 s"), (None, "not measured")]
 )

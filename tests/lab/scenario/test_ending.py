@@ -15,7 +15,7 @@ from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import History
 from cephlab.lab.scenario.scenario import Scenario, Stage, run_scenario
-from cephlab.lab.scenario.topology import NOWHERE
+from cephlab.lab.scenario.topology import ANY_ARCH, NOWHERE, PLAIN, Topology
 
 
 def stage() -> Stage:
@@ -43,6 +43,15 @@ def test_something_wrong_and_then_a_lack_is_a_failure() -> None:
     verdict = run_scenario(scenario(sees(2, LACK)), on)
     assert (verdict.outcome, verdict.reason) == (Outcome.FAIL, "size: got 2, wanted 1")
     assert judged(on.recorder.events()) == (Ending.FAIL, verdict)
+
+
+@pytest.mark.parametrize("topology", [PLAIN, ANY_ARCH])
+def test_whether_it_needs_mixed_architectures_is_recorded(topology: Topology) -> None:
+    on = stage()
+    with pytest.raises(Unavailable):
+        run_scenario(replace(scenario(sees(1, LACK)), topology=topology), on)
+    [began] = [event.data for event in on.recorder.events() if event.kind == "began"]
+    assert began["any_arch"] is topology.any_arch
 
 
 def test_a_lack_after_something_right_is_a_skip() -> None:
