@@ -158,7 +158,7 @@ def test_what_every_architecture_of_a_cluster_computes_is_measured(scenario: Sce
         return verdict_of(scenario, cluster).outcome
 
     assert measured(*archs) is Outcome.PASS
-    assert measured(*archs[1:]) is Outcome.FAIL
+    assert measured(*archs[1:]) is not Outcome.PASS
     hosts[archs[-1].value] = calculator(archs[-1], value=1)
     assert (measured(*archs) is Outcome.FAIL) is (scenario is CRC)
 
