@@ -83,6 +83,9 @@ class Daemon:
         process.signal(signal.SIGKILL)
         process.wait(STOP_S)
 
+    def require_killable(self) -> None:
+        """Raises Unavailable if `kill` would be refused: a daemon of an existing cluster is another's."""
+
     def pause(self) -> None:
         """SIGSTOP: it keeps its connections but does not answer."""
         self.wanted = Wanted.PAUSED

@@ -89,6 +89,7 @@ class BitRot(OneCopy):
     """A bit flips on the disk below one copy. Only Ceph's own repair can heal it."""
 
     name: ClassVar[str] = "bit-rot"
+    in_labs: ClassVar[bool] = True
 
     @contextmanager
     def broken(self, cluster: Cluster) -> Iterator[None]:
@@ -108,6 +109,7 @@ class MissingObject(OneCopy):
     """One copy is gone from its OSD's store, and the OSD does not know. Ceph's own repair heals it."""
 
     name: ClassVar[str] = "missing-object"
+    in_labs: ClassVar[bool] = True
 
     @contextmanager
     def broken(self, cluster: Cluster) -> Iterator[None]:

@@ -1,18 +1,18 @@
 """Faults of daemons that crash, are stopped, hang or flap: one daemon, or all at once."""
 
-import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from operator import methodcaller
 from random import Random
 from typing import ClassVar, Self
 
 from cephlab.lab.base.clock import Deadline
 from cephlab.lab.base.errors import LabBroken, LabError
-from cephlab.lab.ceph.daemon import Daemon, Wanted, start_monitors, stopped
+from cephlab.lab.ceph.daemon import Wanted, start_monitors, stopped
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults.fault import Fault, Layout, Sign, look_for, until_healed
 from cephlab.lab.services import SERVICES, service_of
@@ -95,6 +95,8 @@ class KillTogether(Fault):
         return frozenset(layout.node_of(name) for name in self.daemons)
 
     def broken(self, cluster: Cluster) -> AbstractContextManager[None]:
+        for name in self.daemons:  # all of them, before the first one is killed
+            cluster.daemon(name).require_killable()
         return until_healed(lambda: kill_at_once(cluster, self.daemons), lambda: start_at_once(cluster, self.daemons))
 
     def sign(self, cluster: Cluster) -> Sign:
@@ -246,16 +248,15 @@ def osd_entry(cluster: Cluster, daemon: str) -> dict[str, int]:
 
 
 def kill_at_once(cluster: Cluster, names: Sequence[str]) -> None:
-    """Send SIGKILL to all of them, and only then wait for each to end."""
+    """Send SIGKILL to all of them, each without waiting for another to end."""
     daemons = [cluster.daemon(name) for name in names]
     for daemon in daemons:
+        # Set before any ends, so that none counts as a crash.
         daemon.wanted = Wanted.STOPPED
-    processes = [daemon.process for daemon in daemons if daemon.process is not None]
-    each_at_once([partial(process.signal, signal.SIGKILL) for process in processes])
-    deadline = Deadline.after(30.0)
-    for process in processes:
-        if not process.wait(deadline.remaining_s()):
-            raise LabBroken(f"process {process.pid} did not end after SIGKILL", f"one of {', '.join(names)}")
+    each_at_once([daemon.kill for daemon in daemons])
+    alive = [daemon.name for daemon in daemons if daemon.alive()]
+    if alive:
+        raise LabBroken(f"{', '.join(alive)} did not end after SIGKILL")
     cluster.daemons_changed()
 
 
@@ -263,7 +264,8 @@ def start_at_once(cluster: Cluster, names: Sequence[str]) -> None:
     """Start all of them together, as when power returns to a data center; see also `start_monitors`."""
     daemons = [cluster.daemon(name) for name in names]
     monitors = [daemon for daemon in daemons if daemon.kind == "mon"]
-    starting = partial(start_monitors, monitors, Daemon.start, cluster.client.host, patience=cluster.patience)
+    start = methodcaller("start")
+    starting = partial(start_monitors, monitors, start, cluster.client.host, patience=cluster.patience)
     each_at_once([starting, *(daemon.start for daemon in daemons if daemon not in monitors)])
     cluster.daemons_changed()
 

@@ -8,6 +8,8 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 from cephlab.lab.base.clock import Deadline, watched
 from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.cluster.attach.cluster import AttachedCluster
+from cephlab.lab.cluster.attach.guard import NotPermitted
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Recorder
 from cephlab.lab.spec.clusterspec import Capability
@@ -60,6 +62,8 @@ class Fault(Protocol):
     name: ClassVar[str]
     needs: ClassVar[frozenset[Capability]] = frozenset()
     """What the provider must be able to do."""
+    in_labs: ClassVar[bool] = False
+    """Whether it reaches for machines, disks, stores or settings that only the lab's own clusters lend it."""
 
     @property
     def target(self) -> str:
@@ -134,14 +138,21 @@ def obstacle(fault: Fault | type[Fault], capabilities: frozenset[Capability], pr
     )
 
 
+def refusal(fault: Fault | type[Fault], cluster: Cluster) -> Unavailable | None:
+    """Why a fault cannot be inflicted on a cluster, or None."""
+    if fault.in_labs and isinstance(cluster, AttachedCluster):
+        return NotPermitted(f"{fault.name}, which reaches for machines, disks, stores or settings of the whole cluster")
+    return obstacle(fault, cluster.provider.capabilities(), cluster.provider_name)
+
+
 @contextmanager
 def inflict(fault: Fault, cluster: Cluster, recorder: Recorder) -> Iterator[Window]:
     """Inflict a fault inside the block; the history records when, on what, and what proved it.
 
     The proof is a witness, so a fault that was not seen makes its scenario inconclusive. The aftermath is recorded as
-    observations. Raises Unavailable, before anything is broken, if the provider cannot inflict it.
+    observations. Raises Unavailable, before anything is broken, if it cannot be inflicted on the cluster.
     """
-    reason = obstacle(fault, cluster.provider.capabilities(), cluster.provider_name)
+    reason = refusal(fault, cluster)
     if reason is not None:
         raise reason
     about = {"fault": fault.name, "target": fault.target, "nodes": sorted(fault.nodes(layout_of(cluster)))}

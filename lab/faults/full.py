@@ -38,6 +38,7 @@ class FullDisks(Fault):
     """
 
     name: ClassVar[str] = "full-disks"
+    in_labs: ClassVar[bool] = True
     level: Level = Level.FULL
 
     @property

@@ -38,6 +38,7 @@ class ClockSkew(OneMonitor):
     """
 
     name: ClassVar[str] = "clock-skew"
+    in_labs: ClassVar[bool] = True
     skew_s: float = 2.0
 
     @contextmanager
@@ -71,6 +72,7 @@ class LostMonStore(OneMonitor):
     """A monitor loses its store. Healing creates an empty store, and the other monitors fill it."""
 
     name: ClassVar[str] = "lost-mon-store"
+    in_labs: ClassVar[bool] = True
 
     @contextmanager
     def broken(self, cluster: Cluster) -> Iterator[None]:

@@ -39,6 +39,7 @@ class KillNode(OneNode):
     """A machine stops abruptly; its disks keep what was written to them."""
 
     name: ClassVar[str] = "kill-node"
+    in_labs: ClassVar[bool] = True
 
     @property
     def target(self) -> str:

@@ -50,7 +50,7 @@ def thrashed(stage: Stage) -> None:
     """Kill, stop and pause daemons of every kind under a load of files, then scrub."""
     cluster, recorder = stage.cluster, stage.recorder
     no_errors(recorder, "clients wait for the next server")
-    menu = [kind for kind in soak.menu_for(cluster.provider, 1) if kind.name in MENU]
+    menu = [kind for kind in soak.menu_for(cluster, 1) if kind.name in MENU]
     seconds = soak.lasts_s(stage.tier)
     load = load_of(stage, "soak")
     load.prepare()

@@ -4,8 +4,8 @@ import os
 from functools import partial
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.faults import FAULTS, Fault, layout_of, obstacle, plan, thrash
-from cephlab.lab.providers.base import Provider
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.faults import FAULTS, Fault, layout_of, plan, refusal, thrash
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.suites.resilience.trial import DAMAGED, EXPECTED, PAUSED, loaded, scenario_under_load
 
@@ -23,7 +23,7 @@ EXCEED = ("kill-daemon", "stop-daemon", "pause-daemon", "kill-together", "kill-n
 def soak(stage: Stage, domains: int) -> None:
     """Thrash a cluster under a recorded load."""
     cluster = stage.cluster
-    menu = menu_for(cluster.provider, domains)
+    menu = menu_for(cluster, domains)
     seconds = 60 * minutes(os.environ.get(MINUTES_VARIABLE), stage.tier)
     steps = plan(layout_of(cluster), stage.rng, menu, domains=domains)
     with loaded(stage):
@@ -36,10 +36,9 @@ def lasts_s(tier: Tier) -> float:
     return 60 * minutes(os.environ.get(MINUTES_VARIABLE), tier)
 
 
-def menu_for(provider: Provider, domains: int) -> list[type[Fault]]:
-    """Every kind of fault that a provider can inflict, in a fixed order."""
-    able = provider.capabilities()
-    possible = [kind for kind in FAULTS.values() if obstacle(kind, able, provider.name) is None]
+def menu_for(cluster: Cluster, domains: int) -> list[type[Fault]]:
+    """Every kind of fault that can be inflicted on a cluster, in a fixed order."""
+    possible = [kind for kind in FAULTS.values() if refusal(kind, cluster) is None]
     return possible if domains == 1 else [kind for kind in possible if kind.name in EXCEED]
 
 

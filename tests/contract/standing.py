@@ -128,7 +128,7 @@ def _act(cluster: OwnCluster, name: str, verb: str, options: list[str]) -> None:
 
 
 @contextmanager
-def standing(kind: Kind, home: Home, images: Images, folder: Path) -> Iterator[Standing]:
+def standing(kind: Kind, home: Home, images: Images, folder: Path, topology: Topology = TOPOLOGY) -> Iterator[Standing]:
     """Raise the cluster, and an sshd on every machine's own address; gone when the block is left.
 
     Machines are loopback addresses with the programs of an image, or containers.
@@ -139,7 +139,7 @@ def standing(kind: Kind, home: Home, images: Images, folder: Path) -> Iterator[S
     run = runs.create(provider.name)
     told: list[tuple[str, ...]] = []
     try:
-        with raise_cluster(provider, TOPOLOGY.spec(DEFAULT_RELEASE), images, run) as cluster, ExitStack() as undo:
+        with raise_cluster(provider, topology.spec(DEFAULT_RELEASE), images, run) as cluster, ExitStack() as undo:
             cluster.wait_healthy()
             cluster.write_client_files()
             server = undo.enter_context(_Server(_here(kind, cluster), cluster, told))

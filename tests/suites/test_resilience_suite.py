@@ -7,7 +7,6 @@ import pytest
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.faults import FAULTS
-from cephlab.lab.providers.local import LocalProvider
 from cephlab.lab.scenario.scenario import Tier
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability
@@ -16,6 +15,7 @@ from cephlab.suites.resilience.crash import rounds
 from cephlab.suites.resilience.full import refusal_s
 from cephlab.suites.resilience.monitors import LookBeyond, stale
 from cephlab.suites.resilience.soak import EXCEED, menu_for
+from tests.lab.faults.test_faults import REMOTE, a_cluster, an_attached_cluster
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 
@@ -50,10 +50,16 @@ def test_every_scenario_is_judged_by_more_than_its_end() -> None:
 
 
 def test_menus_hold_what_the_provider_can_do() -> None:
-    names = [kind.name for kind in menu_for(LocalProvider(), 1)]
+    cluster = a_cluster()
+    names = [kind.name for kind in menu_for(cluster, 1)]
     assert "kill-daemon" in names
     assert not {kind.name for kind in FAULTS.values() if Capability.SLOW_NETWORK in kind.needs} & set(names)
-    assert {kind.name for kind in menu_for(LocalProvider(), 2)} == set(EXCEED)
+    assert {kind.name for kind in menu_for(cluster, 2)} == set(EXCEED)
+
+
+def test_the_menu_of_an_existing_cluster_has_nothing_that_it_refuses() -> None:
+    assert {kind.name for kind in menu_for(an_attached_cluster(), 1)} == REMOTE
+    assert {kind.name for kind in menu_for(an_attached_cluster(), 2)} == REMOTE & set(EXCEED)
 
 
 def test_a_split_has_clients_on_both_sides() -> None:

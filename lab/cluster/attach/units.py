@@ -194,6 +194,9 @@ class UnitDaemon(Daemon):
         self._wait(active=False)
         self._units().tell("reset-failed", unit)
 
+    def require_killable(self) -> None:
+        self._signalled("kill")
+
     def pause(self) -> None:
         self._signal("SIGSTOP", "pause", Wanted.PAUSED)
 
@@ -223,7 +226,14 @@ class UnitDaemon(Daemon):
         return []
 
     def _signal(self, signal: str, verb: str, wanted: Wanted) -> str:
-        """Send a signal to the daemon; returns its unit. Unavailable if the unit's own process is not the daemon."""
+        """Send a signal to the daemon; returns its unit."""
+        name = self._signalled(verb)
+        self.wanted = wanted
+        self._units().tell("kill", f"--signal={signal}", name)
+        return name
+
+    def _signalled(self, verb: str) -> str:
+        """The unit that a signal goes to. Unavailable if the unit's own process is not the daemon."""
         self.permitted(self.name, verb)
         unit = self._units().get(self.name)
         if unit.contained:
@@ -232,8 +242,6 @@ class UnitDaemon(Daemon):
                 f"a signal to unit {unit.name} would reach the container engine's client",
                 "start and stop are possible",
             )
-        self.wanted = wanted
-        self._units().tell("kill", f"--signal={signal}", unit.name)
         return unit.name
 
     def _units(self) -> SystemdUnits:

@@ -7,6 +7,7 @@ The lines of cephadm's units are of the shape that its documentation shows for r
 import json
 import signal
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -18,6 +19,8 @@ from cephlab.lab.cluster.attach.cluster import keeping
 from cephlab.lab.cluster.attach.guard import Existing, Guard, NotPermitted
 from cephlab.lab.cluster.attach.permit import Permit
 from cephlab.lab.cluster.attach.units import FRESH_S, SystemdUnits, UnitDaemon, parse_units
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.faults.daemons import KillTogether
 from cephlab.lab.providers.host import Host
 from tests.fake_clock import VirtualClock
 
@@ -51,6 +54,7 @@ class FakeMachine:
     """Answers list-units with what it is given and does what it is told to its units."""
 
     name = "n"
+    emulated = False
 
     def __init__(self, text: str, *, systemctl: bool = True) -> None:
         self.entries: list[dict[str, Any]] = json.loads(text)
@@ -76,8 +80,10 @@ class FakeMachine:
         return [words[words.index("systemctl") + 1 :] for words in self.told if "list-units" not in words]
 
 
-def daemon_on(machine: FakeMachine, name: str = "osd.3", *, sudo: bool = False) -> UnitDaemon:
-    guard = Guard(Permit(daemons=frozenset({"osd.3"})), Existing(), dict)
+def daemon_on(
+    machine: FakeMachine, name: str = "osd.3", *, sudo: bool = False, allowed: Sequence[str] = ("osd.3",)
+) -> UnitDaemon:
+    guard = Guard(Permit(daemons=frozenset(allowed)), Existing(), dict)
     host = cast("Host", machine)
     units = SystemdUnits(host, FSID, sudo=sudo)
     return UnitDaemon(name, host, (), wanted=Wanted.RUNNING, units=units, permitted=guard.daemon)
@@ -142,6 +148,38 @@ def test_a_killed_daemon_is_not_started_again() -> None:
     daemon_on(machine).kill()
     assert [words[0] for words in machine.changes()] == ["kill", "stop", "reset-failed"]
     assert "--signal=SIGKILL" in machine.changes()[0]
+
+
+TWO = ("osd.3", "mon.a")
+
+
+def two_on(machine: FakeMachine, *allowed: str) -> Cluster:
+    """As much of a cluster of two daemons as a fault of both needs. allowed: what is on the list."""
+    daemons = {name: daemon_on(machine, name, allowed=allowed) for name in TWO}
+    client = SimpleNamespace(host=None)
+    told = {"daemon": daemons.__getitem__, "daemons_changed": lambda: None, "client": client, "patience": 1.0}
+    return cast("Cluster", SimpleNamespace(**told))
+
+
+def test_daemons_that_die_together_die_through_their_units() -> None:
+    machine = FakeMachine(listed(**{"ceph-osd@3.service": "active", "ceph-mon@a.service": "active"}))
+    cluster = two_on(machine, *TWO)
+    with KillTogether(TWO).broken(cluster):
+        assert [cluster.daemon(name).alive() for name in TWO] == [False, False]
+        assert [cluster.daemon(name).wanted for name in TWO] == [Wanted.STOPPED, Wanted.STOPPED]
+        killed = [words for words in machine.changes() if words[0] == "kill"]
+        assert sorted(killed) == [("kill", "--signal=SIGKILL", f"ceph-{unit}.service") for unit in ("mon@a", "osd@3")]
+    assert [cluster.daemon(name).alive() for name in TWO] == [True, True]
+
+
+@pytest.mark.parametrize("allowed", [("osd.3",), ("mon.a",), ()])
+def test_none_of_them_dies_if_one_is_not_on_the_list(allowed: tuple[str, ...]) -> None:
+    machine = FakeMachine(listed(**{"ceph-osd@3.service": "active", "ceph-mon@a.service": "active"}))
+    cluster = two_on(machine, *allowed)
+    with pytest.raises(NotPermitted, match="kill of"), KillTogether(TWO).broken(cluster):
+        pytest.fail("it was inflicted")
+    assert machine.changes() == []
+    assert [cluster.daemon(name).wanted for name in TWO] == [Wanted.RUNNING, Wanted.RUNNING]
 
 
 def test_changes_take_sudo_where_the_inventory_says() -> None:

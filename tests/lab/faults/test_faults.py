@@ -13,13 +13,15 @@ import pytest
 
 from cephlab.lab.base.errors import LabBroken, Unavailable
 from cephlab.lab.checks import CHECKS, Outcome
+from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.faults import FAULTS, Layout, Sign, inflict, look_for, obstacle
+from cephlab.lab.faults import FAULTS, Layout, Sign, inflict, look_for, obstacle, refusal
 from cephlab.lab.faults import fault as fault_module
 from cephlab.lab.faults.daemons import StopDaemon
 from cephlab.lab.faults.full import Level, lowered
 from cephlab.lab.history.history import History, Recorder
 from cephlab.lab.providers.local import LocalProvider
+from cephlab.lab.providers.ssh import SshProvider
 from cephlab.lab.spec.clusterspec import Capability
 
 THREE = Layout(
@@ -44,6 +46,7 @@ class Demo:
 
     name: ClassVar[str] = "demo"
     needs: ClassVar[frozenset[Capability]] = frozenset()
+    in_labs: ClassVar[bool] = False
     target = "n0"
 
     def __init__(self, got: float = 1, breaks: bool = True) -> None:
@@ -201,6 +204,44 @@ class TestEveryKind:
         reason = obstacle(kind, frozenset(), "bare")
         assert (reason is None) == (not kind.needs)
         assert obstacle(kind, frozenset(Capability), "able") is None
+
+
+REMOTE = {
+    "flapping-osd",
+    "kill-daemon",
+    "kill-everything",
+    "kill-together",
+    "pause-daemon",
+    "read-errors",
+    "stop-daemon",
+}
+"""What an existing cluster allows: systemd and the daemons themselves do it."""
+
+
+def an_attached_cluster() -> Cluster:
+    nothing = cast("Any", None)
+    return AttachedCluster(nothing, nothing, SshProvider(), {}, {}, nothing, nothing, "", nothing)
+
+
+def test_an_existing_cluster_suffers_only_what_systemd_and_daemons_do() -> None:
+    refused = {name: refusal(kind, an_attached_cluster()) for name, kind in FAULTS.items()}
+    assert {name for name, reason in refused.items() if reason is None} == REMOTE
+    assert all("the attached cluster" in str(refused[name]) for name, kind in FAULTS.items() if kind.in_labs)
+    of_labs = {name for name, kind in FAULTS.items() if refusal(kind, a_cluster()) is None}
+    assert {name for name, kind in FAULTS.items() if kind.in_labs} | REMOTE <= of_labs
+
+
+def test_what_only_labs_lend_is_refused_before_anything_is_broken() -> None:
+    class OfLabs(Demo):
+        in_labs: ClassVar[bool] = True
+
+    demo = OfLabs()
+    with (
+        pytest.raises(Unavailable, match="not permitted on the attached cluster"),
+        inflict(demo, an_attached_cluster(), recorder()),
+    ):
+        pytest.fail("it was inflicted")
+    assert demo.said == []
 
 
 def test_targets_differ_with_the_seed() -> None:
