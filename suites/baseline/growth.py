@@ -8,6 +8,7 @@ from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.ceph.memory import Footprint, MemoryUse, ThreadTime, footprint, pools_of, size_of, threads_here
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.own import own
 from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import ANY_ARCH
@@ -68,7 +69,7 @@ class Held:
 
 def growth(stage: Stage) -> None:
     """Put the same load on a pool several times; judge what each daemon keeps between the first and the last round."""
-    cluster = stage.cluster
+    cluster = own(stage.cluster)  # daemons of an existing one are no processes that the lab can look into
     with pools.pool(cluster, POOL, pg_num=PG_NUM):
         looks = []
         for number in range(ROUNDS):

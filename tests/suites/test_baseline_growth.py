@@ -13,9 +13,12 @@ from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.ceph.memory import Footprint, ThreadTime, footprint, size_of, threads_here
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
+from cephlab.lab.cluster.attach.guard import NotPermitted
 from cephlab.lab.history.history import History
 from cephlab.lab.spec.clusterspec import MIB
-from cephlab.suites.baseline.growth import FEW_BLOCKS, MOST_BUSY, Held, allocated, busiest, judge
+from cephlab.suites.baseline.growth import FEW_BLOCKS, MOST_BUSY, Held, allocated, busiest, growth, judge
+from tests.fake_stage import stage_of
+from tests.lab.faults.test_faults import an_attached_cluster
 
 FIRST = Held(Footprint(80 * MIB, threads=60, files=70), {"a": 4 * MIB, "b": 6 * MIB}, 1000, 2 * MIB, 20 * MIB)
 COUNT = 3000
@@ -32,6 +35,11 @@ def judged(name: str = "osd.0", *, kept: int = 0, count: int = COUNT, **more: in
     if not name.startswith("osd."):
         recorder.witness("operations of osd.0", got=count, least=1)
     return CHECKS["figures"](recorder.events())
+
+
+def test_an_existing_cluster_gets_no_load_for_what_cannot_be_looked_at() -> None:
+    with pytest.raises(NotPermitted, match="of a cluster that the lab made"):
+        growth(stage_of(an_attached_cluster()))
 
 
 def test_what_a_sound_osd_keeps_passes() -> None:

@@ -55,7 +55,25 @@ class Far:
         self.closed = True
 
 
-def verdict(monkeypatch: pytest.MonkeyPatch, ahead_s: float, trip_s: float) -> tuple[Outcome, list[dict[str, Any]]]:
+def writer(text: str) -> SimpleNamespace:
+    """A daemon whose log ends with a text; an empty one cannot be read."""
+
+    def run(_argv: list[str]) -> SimpleNamespace:
+        assert text, "the log of a daemon was read"
+        return SimpleNamespace(stdout=f"1.0\n{text}\n1.0\n")
+
+    return SimpleNamespace(name="osd.0", log=Path("/nonexistent"), host=SimpleNamespace(emulated=False, run=run))
+
+
+RIGHT = {"osd.0": writer("1970-01-01T00:00:01.000+0000 7f2c 1 osd.0 begins")}
+
+
+def verdict(
+    monkeypatch: pytest.MonkeyPatch,
+    ahead_s: float,
+    trip_s: float,
+    daemons: dict[str, SimpleNamespace] = RIGHT,
+) -> tuple[Outcome, list[dict[str, Any]]]:
     time = Time()
     monkeypatch.setattr("cephlab.suites.baseline.clocks.time", time)
     hosts = [Far("n0", time, 0.0, trip_s), Far("n1", time, ahead_s, trip_s)]
@@ -65,7 +83,7 @@ def verdict(monkeypatch: pytest.MonkeyPatch, ahead_s: float, trip_s: float) -> t
         spec=SimpleNamespace(mons=[SimpleNamespace(name="n0")]),
         hosts={host.name: host for host in hosts},
         patience=2.0,
-        daemons={},
+        daemons=daemons,
     )
     recorder = History().recorder("baseline.clocks")
     clocks.run(Stage(cast("Any", cluster), recorder, Random(7), Path("/nonexistent")))
@@ -93,6 +111,25 @@ def test_an_offset_counts_with_its_doubt(
     assert [one["host"] for one in noted] == ["n0", "n1"]
     assert [one["doubt_s"] for one in noted] == pytest.approx([trip_s / 2] * 2)
     assert [one["offset_s"] for one in noted] == pytest.approx([0.0, ahead_s])
+
+
+@pytest.mark.parametrize(
+    ("daemons", "outcome"),
+    [
+        ({"osd.0": writer("1970-01-01T00:00:41.000+0000 7f2c 1 osd.0 begins")}, Outcome.FAIL),
+        ({}, Outcome.INCONCLUSIVE),
+    ],
+)
+def test_a_daemon_with_another_time_is_found_and_so_are_none_at_all(
+    monkeypatch: pytest.MonkeyPatch, daemons: dict[str, SimpleNamespace], outcome: Outcome
+) -> None:
+    assert verdict(monkeypatch, 0.0, 0.01, daemons)[0] is outcome
+
+
+def test_on_an_existing_cluster_machines_are_compared_and_no_log_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cephlab.suites.baseline.clocks.AttachedCluster", SimpleNamespace)
+    assert verdict(monkeypatch, 0.0, 0.01, {"osd.0": writer("")})[0] is Outcome.PASS
+    assert verdict(monkeypatch, 0.2, 0.01, {"osd.0": writer("")})[0] is Outcome.FAIL
 
 
 class Client:
