@@ -16,6 +16,7 @@ from cephlab.lab.base.numbers import how_many, si
 from cephlab.lab.history.history import Event
 from cephlab.lab.providers.base import LeavesUnsaid
 from cephlab.lab.providers.select import PROVIDERS
+from cephlab.lab.providers.ssh import SshProvider
 from cephlab.lab.report.carried import carried
 from cephlab.lab.report.figures import FigureRow, figure_rows
 from cephlab.lab.report.series import Plot, plots
@@ -239,7 +240,7 @@ def limits_of(archive: Archive) -> list[str]:
             f"Nodes {', '.join(emulated)} were emulated: they are judged only on correctness and liveness. Their speed "
             f"says nothing about hardware; their deadlines were multiplied by {factor:g}, as measured."
         )
-    if clusters:
+    if any(cluster["provider"] != SshProvider.name for cluster in clusters):
         lines.append(
             "All nodes shared one machine, so no figure here is the throughput or latency of a real cluster, "
             "and durations are those of the lab."

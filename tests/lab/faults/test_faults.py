@@ -235,6 +235,10 @@ def test_what_only_labs_lend_is_refused_before_anything_is_broken() -> None:
     class OfLabs(Demo):
         in_labs: ClassVar[bool] = True
 
+        @classmethod
+        def aim(cls, layout: Layout, rng: Random) -> OfLabs | None:
+            return cls()
+
     demo = OfLabs()
     with (
         pytest.raises(Unavailable, match="not permitted on the attached cluster"),

@@ -262,6 +262,11 @@ def test_a_provider_that_is_not_known_here_limits_nothing(tmp_path: Path) -> Non
     assert LocalProvider.unsaid not in limits_of(read_archive(tmp_path / "a"))
 
 
+def test_only_of_a_lab_is_it_said_that_its_nodes_share_a_machine(tmp_path: Path) -> None:
+    page(tmp_path, PASSED, clusters=[{**CLUSTER, "provider": "ssh"}])
+    assert "shared one machine" not in " ".join(limits_of(read_archive(tmp_path / "a")))
+
+
 def test_a_native_lab_says_nothing_of_emulation(tmp_path: Path) -> None:
     native = {**CLUSTER, "hosts": {"n0": {"arch": "x86_64", "emulated": False}}, "provider": "container"}
     page(tmp_path, PASSED, clusters=[native], tier="full")
