@@ -47,7 +47,8 @@ def calculating(value: int = checksum.CHECK_VALUE, *, accelerated: bool = True, 
         Arch.X86_64: host(Arch.X86_64, sound),
         Arch.AARCH64: host(Arch.AARCH64, {"value": value, "accelerated": accelerated, "bytes": size}),
     }
-    return SimpleNamespace(spec=SimpleNamespace(archs=tuple(hosts)), host_with=hosts.__getitem__, patience=1.0)
+    spec = SimpleNamespace(archs=tuple(hosts))
+    return SimpleNamespace(spec=spec, hosts=hosts, host_with=hosts.__getitem__, patience=1.0)
 
 
 CRC = next(scenario for scenario in checksum.SCENARIOS if scenario.name == "baseline.checksum-rate")
