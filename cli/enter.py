@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,12 +17,15 @@ from cephlab.cli.output import Output
 from cephlab.cli.world import World
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import LabError, SpecError
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.base.process import run_attached
+from cephlab.lab.base.runs import make_empty, write_private
 
 if TYPE_CHECKING:
     from cephlab.lab.base.runs import Run
     from cephlab.lab.ceph.daemon import Daemon
     from cephlab.lab.cluster.cluster import Cluster
+    from cephlab.lab.cluster.own import OwnCluster
     from cephlab.lab.providers.host import Host
 
 PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -138,21 +141,32 @@ def log_sources(daemons: Iterable[Daemon]) -> list[LogSource]:
     ]
 
 
+@dataclass(frozen=True)
+class LogOptions:
+    """How much of the logs, and what becomes of it."""
+
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of lines from the end of each log.")] = (
+        _LINES
+    )
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Keep printing new lines, until Ctrl-C or until the cluster is gone.")
+    ] = False
+    save: Annotated[
+        Path | None,
+        typer.Option(help="Write whole logs to this new folder, without keys, and show none.", metavar="DIR"),
+    ] = None
+
+
 @framed
 def logs(
     out: Output,
     world: World,
     name: NameArgument,
+    options: LogOptions,
     daemon: Annotated[
         str | None,
         typer.Argument(help="Daemon, e.g. osd.0.", show_default="all", metavar="DAEMON", autocompletion=DAEMONS),
     ] = None,
-    lines: Annotated[
-        int, typer.Option("--lines", "-n", min=1, help="Number of lines from the end of each log.")
-    ] = _LINES,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Keep printing new lines, until Ctrl-C or until the cluster is gone.")
-    ] = False,
 ) -> None:
     """Show the last lines of the daemons' logs and of their other output.
 
@@ -160,16 +174,38 @@ def logs(
     """
     cluster = world.cluster(name)
     chosen = [cluster.daemon(daemon)] if daemon else list(cluster.daemons.values())
-    if out.as_json and follow:
-        raise SpecError("--json and --follow cannot be given together", hint="leave one of them out")
+    other = [option for option, given in (("--json", out.as_json), ("--save", options.save)) if given]
+    if options.follow and other:
+        raise SpecError(f"{other[0]} and --follow cannot be given together", hint="leave one of them out")
+    if options.save:
+        written = save_logs(cluster, chosen, options.save)
+        value = {"folder": str(options.save), "files": written}
+        out.result(f"{how_many(len(written), 'file')} in {options.save}", value)
+        return
     sources = log_sources(chosen)
-    tails = {source.name: source.tail(lines) for source in sources}
+    tails = {source.name: source.tail(options.lines) for source in sources}
     shown = {label: tail for label, tail in tails.items() if tail or not label.endswith(_OUTPUT)}
     heads = len(shown) > 1
     text = "\n".join("\n".join([f"==> {label} <==", *tail] if heads else tail) for label, tail in shown.items())
     out.result(text or "no lines yet", {"logs": shown})
-    if follow:
+    if options.follow:
         out.note(follow_logs(sources, cluster.run, heads=len(sources) > 1))
+
+
+def save_logs(cluster: OwnCluster, daemons: Iterable[Daemon], folder: Path) -> list[str]:
+    """Write whole logs to a new folder, without the keys of the cluster and its S3 user. Returns the file names."""
+    from cephlab.lab.base.redaction import without_secrets
+    from cephlab.lab.ceph.logs import read_logs
+    from cephlab.lab.cluster.gateway import S3_FILE, load_keys
+
+    make_empty(folder, "the folder of logs")
+    keys = cluster.client_files[0].with_name(S3_FILE)
+    if keys.exists():
+        load_keys(keys)  # S3 keys have no form: only those that were loaded are recognised
+    contents = read_logs(daemons)
+    for name, content in contents.items():
+        write_private(folder / name, without_secrets(content))
+    return sorted(contents)
 
 
 def follow_logs(sources: Iterable[LogSource], run: Run, *, heads: bool) -> str:

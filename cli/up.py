@@ -300,10 +300,17 @@ def _raise(world: World, provider: Provider, spec: ClusterSpec, options: RunOpti
 
 
 def describe(cluster: OwnCluster, *, seconds: float) -> dict[str, Any]:
-    """What `up --json` prints. conf, keyring, s3: files on this machine; seconds: since the command started."""
+    """What `up --json` prints. conf, keyring, s3: files on this machine; seconds: since the command started.
+
+    mons: `ADDRESS:PORT` of each monitor; metrics: address of the Prometheus, null without one.
+    """
+    from cephlab.lab.ceph.conf import MON_PORT
+    from cephlab.lab.cluster.gateway import S3_FILE
     from cephlab.lab.cluster.own import described
+    from cephlab.lab.services.prometheus import PROMETHEUS
 
     conf, keyring = cluster.client_files
+    metrics = [daemon for _, daemon in sorted(cluster.daemons.items()) if daemon.kind == PROMETHEUS.kind]
     return {
         "name": cluster.name,
         "release": cluster.spec.release,
@@ -312,7 +319,9 @@ def describe(cluster: OwnCluster, *, seconds: float) -> dict[str, Any]:
         "fsid": cluster.deployment.fsid,
         "conf": str(conf),
         "keyring": str(keyring),
-        "s3": str(s3) if (s3 := conf.with_name("s3.json")).exists() else None,
+        "mons": [f"{address}:{MON_PORT}" for address in cluster.deployment.mon_addresses.values()],
+        "s3": str(s3) if (s3 := conf.with_name(S3_FILE)).exists() else None,
+        "metrics": next((f"http://{d.host.address}:{PROMETHEUS.listens(d.id)}" for d in metrics), None),
         "seconds": round(seconds, 2),
         "nodes": [
             {

@@ -26,6 +26,9 @@ DATA_POOL = "default.rgw.buckets.data"
 INDEX_POOL = "default.rgw.buckets.index"
 
 USER = "cephlab"
+S3_FILE = "s3.json"
+"""Name of the file with the S3 endpoints and keys, beside the ceph.conf for programs of this machine."""
+
 _OURS = ("default.rgw.", ".rgw.root")
 _START_S = 90.0
 
@@ -117,7 +120,7 @@ def write_s3_file(cluster: OwnCluster) -> Path | None:
     if not gateways:
         return None
     first = gateways[0]
-    path = cluster.client_files[0].with_name("s3.json")
+    path = cluster.client_files[0].with_name(S3_FILE)
     content = {
         "endpoints": {gateway.name: _urls(gateway) for gateway in gateways},
         "balancers": {balancer.name: _urls(balancer) for balancer in balancers},

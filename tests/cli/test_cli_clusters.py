@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from cephlab.cli.clusters import age_text, state_of
 from cephlab.cli.main import app
+from cephlab.cli.up import describe
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import LabBroken, Unavailable
 from cephlab.lab.base.home import Home
@@ -381,3 +382,14 @@ def test_the_doctor_ends_with_what_is_ready(world: World) -> None:
     assert {"name", "present", "detail", "remedy", "unlocks"} == set(value["needs"][0])
     assert isinstance(value["ready"], bool)
     assert ("\nready providers: " in call(world, "doctor").stdout) == value["ready"]
+
+
+def test_a_raised_cluster_is_described_with_its_monitors_and_its_prometheus(world: World, fake: FakeProvider) -> None:
+    fake.lab = kept_cluster(world.home)
+    bare = describe(world.cluster("one"), seconds=1.0)
+    assert (bare["mons"], bare["metrics"], bare["s3"]) == (["127.77.1.1:3300"], None, None)
+    state_file = Runs(world.home).get(RunId("one")).state_file
+    state = json.loads(state_file.read_text())
+    state["daemons"].append({**state["daemons"][0], "name": "prometheus.n1", "node": "n1"})
+    write_json(state_file, state)
+    assert describe(world.cluster("one"), seconds=1.0)["metrics"] == "http://127.77.1.2:9090"

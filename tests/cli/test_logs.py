@@ -10,8 +10,12 @@ from cephlab.cli.world import World
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.home import Home
+from cephlab.lab.cluster.gateway import S3_FILE
 from tests.cli.test_cli_clusters import call
 from tests.fake_provider import FakeProvider, abandoned_run, kept_cluster, providers
+from tests.fake_raising import KEY_LINE
+
+ACCESS, SECRET_KEY = "K3J5H7G9F1D3S5A7P9O1", "madeup/madeup/madeup/madeup/madeup/40char"
 
 
 @pytest.fixture
@@ -92,3 +96,30 @@ def test_the_status_of_an_abandoned_run_says_prune(world: World) -> None:
     assert "error: lost is abandoned" in result.stderr
     assert "`cephlab prune`" in result.stderr
     assert "wait for it" not in result.stderr
+
+
+def test_whole_logs_are_saved_without_the_keys_of_the_cluster_and_of_its_s3_user(
+    world: World, fake: FakeProvider, tmp_path: Path
+) -> None:
+    print_beside(fake, f"{KEY_LINE}\nx {ACCESS} y {SECRET_KEY} z\n")
+    client = world.home.runs / "one" / "client"
+    client.mkdir()
+    (client / S3_FILE).write_text(json.dumps({"access_key": ACCESS, "secret_key": SECRET_KEY}))
+    result = call(world, "logs", "one", "--save", str(tmp_path / "kept"), "--json")
+    found = json.loads(result.stdout)
+    assert found["folder"] == str(tmp_path / "kept")
+    written = {path.name: path.read_text() for path in (tmp_path / "kept").iterdir()}
+    assert found["files"] == sorted(written)
+    assert written["n0-osd.0.log"].splitlines() == [f"osd.0 line {number}" for number in range(1, 101)]
+    assert written["n0-osd.0.out"] == "key = [key removed]\nx [key removed] y [key removed] z\n"
+    assert len(written) == 6
+
+
+def test_saved_logs_may_be_those_of_one_daemon_and_their_folder_must_be_new(world: World, tmp_path: Path) -> None:
+    first = call(world, "logs", "one", "osd.1", "--save", str(tmp_path / "kept"))
+    assert first.stdout == f"1 file in {tmp_path}/kept\n"
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["n1-osd.1.log"]
+    again = call(world, "logs", "one", "--save", str(tmp_path / "kept"))
+    assert (again.exit_code, "the folder of logs must be new" in again.stderr) == (2, True)
+    both = call(world, "logs", "one", "--save", str(tmp_path / "more"), "-f")
+    assert (both.exit_code, "--save and --follow" in both.stderr) == (2, True)

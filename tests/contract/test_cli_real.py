@@ -89,6 +89,8 @@ def test_the_life_of_a_cluster(provider: str, name: str, home: Home) -> None:
         "fsid",
         "image",
         "keyring",
+        "metrics",
+        "mons",
         "name",
         "nodes",
         "provider",
