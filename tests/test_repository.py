@@ -286,7 +286,7 @@ def test_workflows_run_what_people_run() -> None:
 
 def test_actions_of_others_are_named_by_commit_with_their_tag_beside() -> None:
     """A tag can be moved to other code by whoever can write to that repository; a commit is its content."""
-    files = [*(ROOT / ".github" / "workflows").glob("*.yml"), ROOT / "ci" / "action" / "action.yml"]
+    files = [*(ROOT / ".github" / "workflows").glob("*.yml"), *(ROOT / "ci" / "action").glob("**/action.yml")]
     used = [
         (path.name, line)
         for path in files
