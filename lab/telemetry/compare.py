@@ -28,7 +28,7 @@ LEAST_SHARE = 0.05
 
 _EXECUTED = {Resource.INSTRUCTIONS}
 _ON_DEVICE = {Resource.DEVICE_WRITES, Resource.DEVICE_WRITE_BYTES}
-_LEAST_AMOUNT = {
+LEAST_AMOUNT = {
     Resource.INSTRUCTIONS: 1000.0,
     Resource.DEVICE_READS: 0.05,
     Resource.DEVICE_WRITES: 0.05,
@@ -128,12 +128,12 @@ def _compare_operation(operation: Operation, before: Measurement | None, after: 
         side = "the first" if before is None else "the second"
         words = f"{operation_text(operation)}: {side} side did not measure it"
         return Compared(operation, (), Verdict(Outcome.INCONCLUSIVE, words))
-    why_not = _not_judged(before, after)
+    why_not = not_judged(before, after)
     changes = tuple(_changes(before, after, judged=why_not is None))
     return Compared(operation, changes, _verdict(operation, changes, why_not))
 
 
-def _not_judged(before: Measurement, after: Measurement) -> Verdict | None:
+def not_judged(before: Measurement, after: Measurement) -> Verdict | None:
     """The verdict where a difference would say nothing about Ceph, else None.
 
     Two architectures differ by nature, so they are only shown, and pass.
@@ -184,7 +184,7 @@ def _changes(before: Measurement, after: Measurement, *, judged: bool) -> Iterat
         words = f"CPU of {name}, relative to the client" if by_client else f"CPU of {name}"
         yield from _change(words, shown, ratio, Resource.CPU_USER_S, rule)
     for role in WORKING:
-        for resource, least in _LEAST_AMOUNT.items():
+        for resource, least in LEAST_AMOUNT.items():
             if max(before.demand.of(role, resource), after.demand.of(role, resource)) < least:
                 continue
             values = [

@@ -1,12 +1,14 @@
-"""Cost of an operation by role, compared with a stored baseline and with the least that any cluster needs."""
+"""Cost of an operation by role, compared with a baseline or earlier runs, and with the least any cluster needs."""
 
 from functools import partial
+from typing import Any
 
+from cephlab.lab.archive.costs import earlier_costs
 from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.report.series import record_demand
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.telemetry import demandfile
-from cephlab.lab.telemetry.compare import compare
+from cephlab.lab.telemetry.compare import CostChange, compare
 from cephlab.lab.telemetry.demand import Demand, Operation, Resource, Role
 from cephlab.lab.telemetry.demandfile import Measurement
 from cephlab.lab.telemetry.describe import operation_text, size_text
@@ -15,6 +17,7 @@ from cephlab.lab.telemetry.meter import require_metered
 from cephlab.lab.telemetry.place import client_name, machine
 from cephlab.lab.telemetry.plan import Load, Plan
 from cephlab.lab.telemetry.statistics import Stop
+from cephlab.lab.telemetry.usual import since
 from cephlab.suites.block.stand import TOPOLOGY, image_key
 
 MAX_HARNESS_SHARE = 0.05
@@ -28,6 +31,7 @@ BASELINE_BUDGET_S = 45.0
 
 BATCH_S = 1.5
 LEAST_OPERATIONS = 200
+NOTHING_EARLIER = "no earlier run to compare with, and no baseline: `cephlab measure --save-baseline` stores one"
 SLACK = 0.85
 """Allowance: the counters at the end of a batch are not read at the same operation, and some requests are in flight."""
 
@@ -82,30 +86,49 @@ def floors(recorder: Recorder, demand: Demand) -> None:
 
 
 def against_baseline(stage: Stage, measurement: Measurement) -> None:
-    """Record every cost that can be compared with the baseline, or that there is no baseline."""
+    """Record every cost that can be compared with the baseline, else with earlier runs, or that there are none."""
     before = demandfile.find_baseline(stage.cluster.run.home, measurement.demand)
-    what = f"CPU of {operation_text(measurement.demand.operation)}"
-    cpu = measurement.demand.cpu_s(Role.PRIMARY) + measurement.demand.cpu_s(Role.REPLICA)
     if before is None:
-        why = "no baseline is stored: `cephlab measure --save-baseline` stores one"
-        stage.recorder.figure(what, cpu, "s", Bound(why, basis=Basis.NOTED))
+        against_earlier(stage, measurement)
         return
     (compared,) = compare([before], [measurement])
     judged = [change for change in compared.changes if change.outcome is not None]
-    why = "compared with its baseline" if judged else compared.verdict.reason
-    stage.recorder.figure(what, cpu, "s", Bound(why, basis=Basis.NOTED))
+    note_cpu(stage.recorder, measurement, "compared with its baseline" if judged else compared.verdict.reason)
     for change in judged:
-        ratio = change.ratio
-        stage.recorder.record(
-            "change", what=change.what, value=ratio.value, low=ratio.low, high=ratio.high, found=change.least
-        )
+        stage.recorder.record("change", **facts(change))
+
+
+def against_earlier(stage: Stage, measurement: Measurement) -> None:
+    """Record every cost that can be compared with earlier runs in the archives of this home."""
+    recorder = stage.recorder
+    kept = earlier_costs(stage.cluster.run.home.archive, recorder.scenario, measurement, LEAST_OPERATIONS)
+    found = since(kept, measurement)
+    if found is None:
+        note_cpu(recorder, measurement, NOTHING_EARLIER)
+        return
+    note_cpu(recorder, measurement, found.words if found.changes else f"{found.words}: {found.why_none}")
+    for change in found.changes:
+        recorder.record("change", **facts(change), hours=found.hours, earlier=list(found.runs))
+
+
+def note_cpu(recorder: Recorder, measurement: Measurement, why: str) -> None:
+    """Record the CPU time of the operation in all OSDs. why: what it was compared with."""
+    cpu = measurement.demand.cpu_s(Role.PRIMARY) + measurement.demand.cpu_s(Role.REPLICA)
+    what = f"CPU of {operation_text(measurement.demand.operation)}"
+    recorder.figure(what, cpu, "s", Bound(why, basis=Basis.NOTED))
+
+
+def facts(change: CostChange) -> dict[str, Any]:
+    """What the check reads of a change. A history holds no infinite number."""
+    low, high = change.ratio.ends
+    return {"what": change.what, "value": change.ratio.value, "low": low, "high": high, "found": change.least}
 
 
 def scenario(name: str, block_bytes: int, depth: int, tier: Tier) -> Scenario:
     size = size_text(block_bytes)
     return Scenario(
         name=f"block.cost[op={name},size={size.replace(' ', '')}]",
-        goal=f"A {name} of {size} costs no more than its baseline, and moves at least its payload.",
+        goal=f"A {name} of {size} costs no more than its baseline or in earlier runs, and moves at least its payload.",
         method=f"Runs fio through librbd at depth {depth} in batches; counts CPU, disk and wire per operation by role.",
         run=partial(run, name=name, block_bytes=block_bytes, depth=depth),
         check="regression",

@@ -1,0 +1,139 @@
+"""Compares a measurement with those of earlier runs, by how much these differ from one hour to another."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtrit
+
+from cephlab.lab.base.numbers import how_many
+from cephlab.lab.checks.regression import FOUND, LEAST_HOURS, STORED, judge
+from cephlab.lab.checks.verdict import Outcome
+from cephlab.lab.telemetry.compare import ALONE, CPU_SPREAD, LEAST_AMOUNT, TRAFFIC_SPREAD, CostChange, compare
+from cephlab.lab.telemetry.demand import OSD_ROLES, Resource
+from cephlab.lab.telemetry.demandfile import Measurement
+from cephlab.lab.telemetry.describe import NAMES
+from cephlab.lab.telemetry.plan import WORKING
+from cephlab.lab.telemetry.regression import CONFIDENCE, Ratio, covariates
+
+HOUR_S = 3600.0
+MOST_HOURS = 16
+"""Only the first hours are compared with: a mean that moved along would follow a slow drift, and never show it."""
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A measurement of an earlier run. run: name of its archive; began_s: when it began, in seconds since 1970."""
+
+    run: str
+    began_s: float
+    measured: Measurement
+
+
+@dataclass(frozen=True)
+class Since:
+    """What changed since earlier runs. hours: how many different ones they are of, 0 if the machine's pace is not
+    known; runs: names of the archives; changes: those that count; why_none: why there are none."""
+
+    hours: int
+    runs: tuple[str, ...]
+    changes: tuple[CostChange, ...]
+    why_none: str
+
+    @property
+    def words(self) -> str:
+        """What was compared with, for a reader."""
+        hours = f" of {how_many(self.hours, 'hour')}" if self.hours else ""
+        ends = self.runs[0] if len(self.runs) == 1 else f"{self.runs[0]} to {self.runs[-1]}"
+        return f"compared with {how_many(len(self.runs), 'earlier run')}{hours}: {ends}"
+
+
+Hours = Sequence[Sequence[Earlier]]
+
+
+def since(earlier: Sequence[Earlier], now: Measurement) -> Since | None:
+    """The changes of costs since earlier runs of the same operation, release and machine; None without such runs.
+
+    Runs of the same image are taken if they are of enough hours, else those of every image. With too few hours the
+    newest run alone is compared with, as a stored baseline is.
+    """
+    if not earlier:
+        return None
+    same = [one for one in earlier if one.measured.demand.image == now.demand.image]
+    hours = by_hour(same) if len(by_hour(same)) >= LEAST_HOURS else by_hour(earlier)
+    paced = [[one for one in hour if _pace(one.measured) is not None] for hour in hours]
+    pace = _pace(now)
+    known = [hour for hour in paced if hour][:MOST_HOURS] if pace is not None else []
+    if pace is not None and len(known) >= LEAST_HOURS:
+        runs = tuple(one.run for hour in known for one in hour)
+        return Since(len(known), runs, tuple(_changes(known, now, pace)), "none of its costs is above 0 in every run")
+    newest = max(same or earlier, key=lambda one: one.began_s)
+    (compared,) = compare([newest.measured], [now])
+    counted = tuple(change for change in compared.changes if change.outcome is not None)
+    return Since(len(known), (newest.run,), counted, compared.verdict.reason)
+
+
+def by_hour(earlier: Sequence[Earlier]) -> list[list[Earlier]]:
+    """Runs in the order of their beginnings, those together that began within an hour: they met the same machine."""
+    hours: list[list[Earlier]] = []
+    for one in sorted(earlier, key=lambda each: each.began_s):
+        if not hours or one.began_s - hours[-1][0].began_s >= HOUR_S:
+            hours.append([])
+        hours[-1].append(one)
+    return hours
+
+
+def _pace(measured: Measurement) -> float | None:
+    """Mean logarithm of the CPU time of the reference work during the load; None if not every batch has it."""
+    found = covariates(measured.batches).get("pace")
+    return float(np.mean(found)) if found else None
+
+
+def _changes(hours: Hours, now: Measurement, pace: float) -> Iterator[CostChange]:
+    """The CPU time of the OSDs, and each kind of traffic that surely rose. pace: that of now."""
+    paces = [[found for one in hour if (found := _pace(one.measured)) is not None] for hour in hours]
+    moved = pace - float(np.mean([np.mean(of_hour) for of_hour in paces]))
+    cpu = [[_cpu(one.measured) for one in hour] for hour in hours]
+    yield from _change("CPU of OSDs", cpu, _cpu(now), Resource.CPU_USER_S, (CPU_SPREAD, moved))
+    for role in WORKING:
+        for resource, least in LEAST_AMOUNT.items():
+            after = now.demand.of(role, resource)
+            if after >= least:
+                amounts = [[one.measured.demand.of(role, resource) for one in hour] for hour in hours]
+                what = f"{NAMES[resource]} by {role}"
+                yield from _change(what, amounts, after, resource, (TRAFFIC_SPREAD, 0.0))
+
+
+def _cpu(measured: Measurement) -> float:
+    return sum(measured.demand.cpu_s(role) for role in OSD_ROLES)
+
+
+def _change(
+    what: str, before: Sequence[Sequence[float]], after: float, resource: Resource, doubts: tuple[float, float]
+) -> Iterator[CostChange]:
+    if min((after, *(value for hour in before for value in hour))) <= 0:
+        return
+    whole = resource is Resource.CPU_USER_S
+    found = rise(before, after, *doubts, confidence=CONFIDENCE if whole else ALONE)
+    least = STORED if whole else FOUND
+    outcome = judge(found.value, found.low, found.high, least)
+    if whole or outcome is Outcome.FAIL:
+        usual = after / found.value
+        yield CostChange(what, usual, after, found, outcome, resource, least)
+
+
+def rise(before: Sequence[Sequence[float]], after: float, spread: float, moved: float, *, confidence: float) -> Ratio:
+    """after / usual, where the costs before are grouped by hours; the interval is that of one more hour.
+
+    spread: the least standard deviation of a logarithm that is believed; moved: by how much the logarithm of the pace
+    of the machine differs from the usual one, which the result is uncertain by.
+    Source: prediction interval of a normal sample, e.g. Montgomery, Design and Analysis of Experiments, chapter 2.
+    """
+    means = [float(np.mean(np.log(hour))) for hour in before]
+    step = math.log(after) - float(np.mean(means))
+    if len(means) < 2:
+        return Ratio(math.exp(step), 0.0, math.inf)
+    variance = max(float(np.var(means, ddof=1)), spread**2) * (1 + 1 / len(means)) + moved**2
+    half = float(stdtrit(len(means) - 1, (1 + confidence) / 2)) * math.sqrt(variance)
+    return Ratio(math.exp(step), math.exp(step - half), math.exp(step + half))
