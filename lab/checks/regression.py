@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cephlab.lab.base.numbers import how_many
 from cephlab.lab.checks.figures import figures
 from cephlab.lab.checks.verdict import Outcome, Verdict, merge
 from cephlab.lab.history.history import Event
@@ -19,10 +18,6 @@ FOUND = 1.10
 STORED = 1.25
 """A rise of CPU time that must be found against a stored baseline or earlier runs: between sessions, smaller ones need
 no cause."""
-
-LEAST_HOURS = 6
-"""Different hours that earlier runs must come from before a rise above them can fail. How much costs vary from hour to
-hour is estimated from them, and from fewer the interval is too wide to find anything (docs/regression.md)."""
 
 RULE = (
     f"fails if it is above {SAME - 1:+.0%} and its whole interval is above 0, passes if its whole interval is below "
@@ -44,10 +39,7 @@ def judge(value: float, low: float, high: float, detectable: float = FOUND, same
 
 
 def regression(events: Sequence[Event]) -> Verdict:
-    """Judge events of kind `change` ({what, value, low, high, found}: after / before), if any, and the figures.
-
-    A change with `hours` is one since earlier runs, from so many different hours; see LEAST_HOURS.
-    """
+    """Judge events of kind `change` ({what, value, low, high, found}: after / before), if any, and the figures."""
     changes = [event.data for event in events if event.kind == "change"]
     return merge([figures(events), *(_judge_change(data) for data in changes)])
 
@@ -55,9 +47,5 @@ def regression(events: Sequence[Event]) -> Verdict:
 def _judge_change(data: Mapping[str, Any]) -> Verdict:
     outcome = judge(data["value"], data["low"], data["high"], data.get("found", FOUND))
     line = f"{data['what']}: {data['value'] - 1:+.1%} [{data['low'] - 1:+.1%} .. {data['high'] - 1:+.1%}]"
-    hours = data.get("hours", LEAST_HOURS)
-    if outcome is Outcome.FAIL and hours < LEAST_HOURS:
-        outcome = Outcome.INCONCLUSIVE
-        line += f"; the earlier runs are of {how_many(hours, 'hour')}, and a regression is told from {LEAST_HOURS} on"
     text = f"cannot tell: {line}" if outcome is Outcome.INCONCLUSIVE else line
     return Verdict(outcome, text, (f"{text}; {RULE}",))

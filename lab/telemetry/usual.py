@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from cephlab.lab.base.numbers import how_many
-from cephlab.lab.checks.regression import FOUND, LEAST_HOURS, STORED, judge
+from cephlab.lab.checks.regression import FOUND, STORED, judge
 from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.telemetry.compare import ALONE, CPU_SPREAD, LEAST_AMOUNT, TRAFFIC_SPREAD, CostChange, compare
 from cephlab.lab.telemetry.demand import OSD_ROLES, Resource
@@ -18,6 +18,9 @@ from cephlab.lab.telemetry.plan import WORKING
 from cephlab.lab.telemetry.regression import CONFIDENCE, Ratio, covariates
 
 HOUR_S = 3600.0
+LEAST_HOURS = 6
+"""Different hours that earlier runs must come from before a rise above them can fail. How much costs vary from hour to
+hour is estimated from them, and from fewer the interval is too wide to find anything (docs/regression.md)."""
 MOST_HOURS = 16
 """Only the first hours are compared with: a mean that moved along would follow a slow drift, and never show it."""
 
@@ -47,6 +50,19 @@ class Since:
         hours = f" of {how_many(self.hours, 'hour')}" if self.hours else ""
         ends = self.runs[0] if len(self.runs) == 1 else f"{self.runs[0]} to {self.runs[-1]}"
         return f"compared with {how_many(len(self.runs), 'earlier run')}{hours}: {ends}"
+
+    @property
+    def judged(self) -> tuple[CostChange, ...]:
+        """The changes that can be told. The others must not decide: a slow hour has them too."""
+        certain = (Outcome.PASS, Outcome.FAIL) if self.hours >= LEAST_HOURS else (Outcome.PASS,)
+        return tuple(change for change in self.changes if change.outcome in certain)
+
+    @property
+    def untold(self) -> str:
+        """In words, the changes that cannot be told; empty without any."""
+        rest = [change.line for change in self.changes if change not in self.judged]
+        few = "" if self.hours >= LEAST_HOURS else f" with fewer than {LEAST_HOURS} hours"
+        return f"not judged{few}: {'; '.join(rest)}" if rest else ""
 
 
 Hours = Sequence[Sequence[Earlier]]

@@ -106,8 +106,9 @@ def against_earlier(stage: Stage, measurement: Measurement) -> None:
     if found is None:
         note_cpu(recorder, measurement, NOTHING_EARLIER)
         return
-    note_cpu(recorder, measurement, found.words if found.changes else f"{found.words}: {found.why_none}")
-    for change in found.changes:
+    shown = "; ".join(filter(None, (found.words, found.untold if found.changes else found.why_none)))
+    note_cpu(recorder, measurement, shown)
+    for change in found.judged:
         recorder.record("change", **facts(change), hours=found.hours, earlier=list(found.runs))
 
 

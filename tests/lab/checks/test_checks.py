@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from cephlab.lab.base.numbers import how_many
 from cephlab.lab.checks import CHECKS, Outcome, Verdict, merge
 from cephlab.lab.checks.aftermath import aftermath
-from cephlab.lab.checks.regression import FOUND, LEAST_HOURS, RULE, SAME, STORED, judge
+from cephlab.lab.checks.regression import FOUND, RULE, SAME, STORED, judge
 from cephlab.lab.checks.service import computed, ends_of, errors, longest_gap_s, longest_wait_s, service
 from cephlab.lab.checks.witnessed import witnesses
 from cephlab.lab.history.history import Event
@@ -237,25 +236,6 @@ def test_a_change_is_told_in_percent_with_its_interval() -> None:
     assert found.derivation[0] == f"{found.reason}; {RULE}"
     doubtful = event("change", what="CPU", **{**numbers, "low": 0.9})
     assert CHECKS["regression"]([figure(1, 1, 1), witness(1), doubtful]).reason.startswith("cannot tell: CPU: +20.0%")
-
-
-@pytest.mark.parametrize(
-    ("hours", "outcome"),
-    [(0, Outcome.INCONCLUSIVE), (LEAST_HOURS - 1, Outcome.INCONCLUSIVE), (LEAST_HOURS, Outcome.FAIL)],
-)
-def test_a_rise_since_runs_of_few_hours_is_no_regression(hours: int, outcome: Outcome) -> None:
-    numbers = {"value": 1.5, "low": 1.4, "high": 1.6, "hours": hours}
-    found = CHECKS["regression"]([figure(1, 1, 1), witness(1), event("change", what="CPU", **numbers)])
-    assert found.outcome is outcome
-    few = f"; the earlier runs are of {how_many(hours, 'hour')}, and a regression is told from 6 on"
-    line = "CPU: +50.0% [+40.0% .. +60.0%]"
-    assert found.reason == (line if outcome is Outcome.FAIL else f"cannot tell: {line}{few}")
-
-
-def test_runs_of_one_hour_are_enough_for_what_did_not_rise() -> None:
-    numbers = {"value": 1.0, "low": 0.9, "high": 1.2, "hours": 1, "found": STORED}
-    found = CHECKS["regression"]([figure(1, 1, 1), witness(1), event("change", what="CPU", **numbers)])
-    assert (found.outcome, LEAST_HOURS) == (Outcome.PASS, 6)
 
 
 def test_the_rule_is_told_with_its_figures() -> None:

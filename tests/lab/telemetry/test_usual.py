@@ -13,7 +13,7 @@ from cephlab.lab.telemetry.demand import Interval, Resource, Role
 from cephlab.lab.telemetry.demandfile import Measurement
 from cephlab.lab.telemetry.measure import intervals
 from cephlab.lab.telemetry.regression import CONFIDENCE
-from cephlab.lab.telemetry.usual import HOUR_S, MOST_HOURS, Earlier, by_hour, rise, since
+from cephlab.lab.telemetry.usual import HOUR_S, LEAST_HOURS, MOST_HOURS, Earlier, Since, by_hour, rise, since
 from tests.lab.telemetry.test_compare import measured
 
 
@@ -105,6 +105,17 @@ def test_a_large_rise_over_enough_hours_is_a_regression() -> None:
     found = since(runs(STEADY), measured(50, factor=1.5))
     assert found is not None
     assert [change.outcome for change in found.changes] == [Outcome.FAIL]
+
+
+def test_what_can_be_told_is_judged_and_the_rest_is_shown() -> None:
+    (plain,) = since(runs(STEADY), measured(50)).changes  # type: ignore[union-attr]
+    passed, failed, doubtful = (replace(plain, what=outcome, outcome=outcome) for outcome in Outcome)
+    many = Since(LEAST_HOURS, ("a",), (passed, failed, doubtful), "")
+    assert (many.judged, many.untold) == ((passed, failed), f"not judged: {doubtful.line}")
+    few = replace(many, hours=LEAST_HOURS - 1)
+    assert few.judged == (passed,)
+    assert few.untold == f"not judged with fewer than 6 hours: {failed.line}; {doubtful.line}"
+    assert replace(few, changes=(passed,)).untold == ""
 
 
 def test_the_first_hours_are_kept_so_that_a_slow_drift_shows() -> None:

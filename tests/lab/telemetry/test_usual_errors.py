@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from cephlab.lab.checks.regression import LEAST_HOURS, SAME, STORED, judge
+from cephlab.lab.checks.regression import SAME, STORED, judge
 from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.telemetry.compare import CPU_SPREAD
 from cephlab.lab.telemetry.regression import CONFIDENCE
-from cephlab.lab.telemetry.usual import MOST_HOURS, rise
+from cephlab.lab.telemetry.usual import LEAST_HOURS, MOST_HOURS, rise
 
 Speed = Callable[[random.Random], float]
 
