@@ -25,6 +25,12 @@ def are_machines_of(provider: Provider, profile: Profile) -> bool:
     return needed in provider.capabilities()
 
 
+def at_home(stage: Stage) -> bool:
+    """Whether the run's hosts are the machines of the named profile, so that its figures are judged."""
+    profile = profile_of(stage)
+    return profile is not None and are_machines_of(stage.cluster.provider, profile)
+
+
 def profile_of_disks(stage: Stage) -> Profile | None:
     """The named profile if the run's hosts are its machines and the lab does not throttle their disks, else None."""
     profile = profile_of(stage)

@@ -69,6 +69,19 @@ def holding(name: str, wanted: bytes, proc: Path = PROC) -> list[int]:
     return [pid for pid in holders if pid != os.getpid()]
 
 
+def running(programs: list[str], proc: Path = PROC) -> list[int]:
+    """Processes whose command line names one of these programs: directly, or after the loader that starts it."""
+    found = []
+    for pid in _pids(proc):
+        try:
+            words = (proc / str(pid) / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue  # it has ended
+        if any(os.path.basename(word.decode(errors="replace")) in programs for word in words):  # noqa: PTH119
+            found.append(pid)
+    return found
+
+
 def _pids(proc: Path) -> list[int]:
     return [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()]
 
@@ -123,6 +136,29 @@ def read(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def threads(request: dict[str, Any], proc: Path = PROC) -> dict[str, Any]:
+    """CPU seconds of each thread of some programs, by `PID/TID name`, and of everything, at one moment; CPUs there."""
+    tick_s, spent = 1 / os.sysconf("SC_CLK_TCK"), {}
+    at_s, busy = time.monotonic(), (proc / "stat").read_text().partition("\n")[0]
+    for pid in running(request["programs"], proc):
+        for entry in (proc / str(pid) / "task").glob("*/stat"):
+            try:
+                head, _, rest = entry.read_text(errors="replace").rpartition(")")
+            except OSError:
+                continue  # a thread may end after it was listed
+            fields = rest.split()
+            name = head.partition("(")[2]
+            spent[f"{pid}/{entry.parent.name} {name}"] = (int(fields[11]) + int(fields[12])) * tick_s
+    return {
+        "at_s": at_s,
+        "threads": spent,
+        "busy": busy,
+        "ticks_s": os.sysconf("SC_CLK_TCK"),
+        "page_bytes": os.sysconf("SC_PAGE_SIZE"),
+        "cpus": len(os.sched_getaffinity(0)),
+    }
+
+
 def find(request: dict[str, Any]) -> list[int]:
     """Pids of a process and its descendants, found by its pid or by a mark in their environment."""
     if "pid" in request:
@@ -145,7 +181,7 @@ def ask_socket(request: dict[str, Any]) -> Any:
             return json.loads(stream.read(length))
 
 
-ANSWERS = {"read": read, "find": find, "adopt": adopt, "socket": ask_socket}
+ANSWERS = {"read": read, "find": find, "adopt": adopt, "socket": ask_socket, "threads": threads}
 ADOPTED: set[int] = set()
 
 

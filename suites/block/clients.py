@@ -13,6 +13,7 @@ from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.statistics import ratio_of
 from cephlab.lab.workloads.fio import FioResult
 from cephlab.lab.workloads.image import BlockImage
+from cephlab.suites.bias import UNBIASED, Bias
 from cephlab.suites.block.expected import expect, rate_and_latency
 from cephlab.suites.block.scale import PUBLISHED_BYTES, client_counts, pg_num, scale_of, timed
 from cephlab.suites.block.stand import (
@@ -21,7 +22,7 @@ from cephlab.suites.block.stand import (
     job,
     note_both,
     note_run,
-    run_jobs,
+    run_judged,
     scenario_of_load,
     total,
     written,
@@ -43,11 +44,11 @@ def run(stage: Stage, pattern: str) -> None:
     expected = expect(stage, [Shape(pattern, BLOCK_BYTES, count, DEPTH) for count in counts])
     with images(stage, counts[-1]) as targets:
         for place, count in enumerate(counts):
-            results = loaded(stage, targets[:count], pattern, DEPTH)
+            what = f"{pattern} by {how_many(count, 'client')} together"
+            results, bias = loaded(stage, what, targets[:count], pattern, DEPTH)
             for number, result in enumerate(results):
                 note_run(stage.recorder, f"{pattern} by client {number + 1} of {count}", result, DEPTH)
-            what = f"{pattern} by {how_many(count, 'client')} together"
-            rate, latency = together(stage.recorder, what, results, expected.bounds(place))
+            rate, latency = together(stage.recorder, what, results, expected.bounds(place), bias)
             rates.append(rate.mean)
             latencies.append(latency.mean)
             each = [result.iops for result in results]
@@ -66,10 +67,12 @@ def images(stage: Stage, count: int) -> AbstractContextManager[list[BlockImage]]
     return written(stage, count, size, pg_num=pg_num(stage, REPLICATED))
 
 
-def loaded(stage: Stage, targets: Sequence[BlockImage], pattern: str, depth: int) -> list[FioResult]:
+def loaded(
+    stage: Stage, what: str, targets: Sequence[BlockImage], pattern: str, depth: int
+) -> tuple[list[FioResult], Bias]:
     """Load all images at the same time, each from its own client."""
     jobs = [timed(stage, job(stage, target, pattern, BLOCK_BYTES, depth)) for target in targets]
-    return run_jobs(stage.cluster, [(client_node(stage.cluster, number), each) for number, each in enumerate(jobs)])
+    return run_judged(stage, what, [(client_node(stage.cluster, number), each) for number, each in enumerate(jobs)])
 
 
 def one_is_not_enough(stage: Stage) -> None:
@@ -79,7 +82,7 @@ def one_is_not_enough(stage: Stage) -> None:
     with images(stage, count) as targets:
         for _ in range(TURNS):
             for number in runs:
-                results = loaded(stage, targets[:number], "randread", 1)
+                results, _ = loaded(stage, how_many(number, "client"), targets[:number], "randread", 1)
                 for place, result in enumerate(results):
                     note_run(stage.recorder, f"client {place + 1} of {number}", result, 1)
                 runs[number] += results
@@ -104,13 +107,17 @@ def total_of(results: Sequence[FioResult], turns: int) -> Interval:
 
 
 def together(
-    recorder: Recorder, what: str, results: Sequence[FioResult], bounds: tuple[Bound, Bound]
+    recorder: Recorder,
+    what: str,
+    results: Sequence[FioResult],
+    bounds: tuple[Bound, Bound],
+    bias: Bias = UNBIASED,
 ) -> tuple[Interval, Interval]:
     """Record the total rate and the mean latency of all clients. Returns both."""
     done = [result.main for result in results]
     samples = min(run.iops_samples for run in done)
     rate, latency = total([(run.iops, run.iops_stddev, run.latency_mean_s) for run in done], samples)
-    note_both(recorder, what, rate, latency, bounds)
+    note_both(recorder, what, rate, latency, bounds, bias)
     return rate, latency
 
 

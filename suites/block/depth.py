@@ -9,7 +9,7 @@ from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.telemetry.statistics import knee
 from cephlab.suites.block.expected import expect, rate_and_latency
 from cephlab.suites.block.scale import PUBLISHED_BYTES, pg_num, scale_of, timed
-from cephlab.suites.block.stand import client_node, job, note_run, run_jobs, scenario_of_load, written
+from cephlab.suites.block.stand import client_node, job, note_run, run_judged, scenario_of_load, written
 from cephlab.tuning.workload import Shape
 
 BLOCK_BYTES = 4096
@@ -27,8 +27,9 @@ def run(stage: Stage, pattern: str) -> None:
     with written(stage, 1, scale.image_bytes(PUBLISHED_BYTES, 1), pg_num=pg_num(stage, REPLICATED)) as (image,):
         node = client_node(stage.cluster)
         for number, depth in enumerate(depths):
-            (result,) = run_jobs(stage.cluster, [(node, timed(stage, job(stage, image, pattern, BLOCK_BYTES, depth)))])
-            note_run(stage.recorder, f"{pattern} at depth {depth}", result, depth, *expected.bounds(number))
+            what, wanted = f"{pattern} at depth {depth}", timed(stage, job(stage, image, pattern, BLOCK_BYTES, depth))
+            (result,), bias = run_judged(stage, what, [(node, wanted)])
+            note_run(stage.recorder, what, result, depth, *expected.bounds(number), bias=bias)
             results.append(result)
     rates = [result.iops for result in results]
     gain = max(rates) / rates[0] if rates[0] else 0.0

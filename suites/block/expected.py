@@ -8,7 +8,7 @@ from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.report.series import Line
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.suites.block.stand import NO_LIMIT
-from cephlab.suites.machines import are_machines_of, profile_of
+from cephlab.suites.machines import at_home, profile_of
 from cephlab.tuning.demandsets import find_demands
 from cephlab.tuning.limits import Limit, latency_limit, throughput_limit
 from cephlab.tuning.model import Prediction, predict
@@ -69,19 +69,18 @@ def expect(stage: Stage, shapes: Sequence[Shape]) -> Expected:
 
     If the profile's own machines run it and the model has no prediction, the run is inconclusive.
     """
-    home, named = stage.cluster.run.home, profile_of(stage)
-    at_home = named is not None and are_machines_of(stage.cluster.provider, named)
+    home, named, judged = stage.cluster.run.home, profile_of(stage), at_home(stage)
     try:
         profile = named or find_profile(THIS_MACHINE, home.profiles)
         demands, origin = find_demands(home.demands)
         predictions = tuple(predict(demands, profile, shape) for shape in shapes)
         words = f"predicted for {profile.name} from demands {origin}"
     except LabError as error:
-        if at_home:
+        if judged:
             what = f"limits for {named_of(shapes)} on the profile's machines, which the model cannot give"
             stage.recorder.witness(f"{what}: {error.what}", got=0, least=1)
         return Expected(words=f"not predicted: {error.what}")
-    if not at_home:
+    if not judged:
         return Expected(predictions, words)
     return Expected(
         predictions,

@@ -18,9 +18,10 @@ from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.telemetry.statistics import interval_of
 from cephlab.lab.workloads.fio import FioResult
 from cephlab.lab.workloads.image import BlockImage
-from cephlab.lab.workloads.radosbench import BenchJob, run_all
+from cephlab.lab.workloads.radosbench import BenchJob
+from cephlab.suites.bias import UNBIASED, Bias
 from cephlab.suites.block.expected import expect
-from cephlab.suites.block.radosbench import summed
+from cephlab.suites.block.radosbench import bench_judged, summed
 from cephlab.suites.block.scale import SHARE, Scale, pg_num, scale_of
 from cephlab.suites.block.stand import (
     ANYWHERE,
@@ -33,7 +34,7 @@ from cephlab.suites.block.stand import (
     job,
     note_bound,
     note_run,
-    run_jobs,
+    run_judged,
     scenario_of_load,
     write_all,
     written,
@@ -247,28 +248,35 @@ def loaded(stage: Stage, setting: FioSetting, targets: Sequence[tuple[BlockImage
         )
         through = replace(scaled, engine="libaio", target=device) if device else scaled
         requests.append((client_node(stage.cluster, number), through))
-    results = run_jobs(stage.cluster, requests)
     name = setting.name if len(setting.loads) == 1 else f"{setting.name}, numjobs={jobs}, iodepth={depth}"
+    results, bias = run_judged(stage, name, requests)
     for number, result in enumerate(results):
         note_run(stage.recorder, f"{name}, volume {number + 1}", result, depth * jobs)
     kind = setting.kind
     copies = {"k": kind.k, "m": kind.m} if kind.erasure else {"replicas": kind.size}
     known = setting.pattern in FLOWS
     shape = Shape(setting.pattern, setting.block_bytes, len(targets) * jobs, depth, **copies) if known else None
-    note_all(stage, setting, results, name, shape)
+    note_all(stage, setting, results, name, shape, bias)
 
 
-def note_all(stage: Stage, setting: FioSetting, results: Sequence[FioResult], name: str, shape: Shape | None) -> None:
+def note_all(
+    stage: Stage,
+    setting: FioSetting,
+    results: Sequence[FioResult],
+    name: str,
+    shape: Shape | None,
+    bias: Bias = UNBIASED,
+) -> None:
     """Record the rate of all volumes, with the model's limit for that load if the profile's machines run it.
 
-    shape: the load; None for a mix, which the model does not predict.
+    shape: the load; None for a mix, which the model does not predict. bias: which way the rate may be off.
     """
     sides = [(done.iops, done.iops_stddev) for result in results for done in (result.read, result.write)]
     samples = min((done.iops_samples for result in results for done in (result.main,)), default=0)
     rate = interval_of(sum(iops for iops, _ in sides), math.sqrt(sum(stddev**2 for _, stddev in sides)), samples)
     bound = expect(stage, [shape]).bounds(0)[0] if shape else NO_LIMIT
     bound = replace(bound, why=f"{setting.source}; {setting.words(scale_of(stage))}; {bound.why}")
-    note_bound(stage.recorder, f"{name}: all volumes", rate, "operations/s", bound)
+    note_bound(stage.recorder, f"{name}: all volumes", bias.rate(rate), "operations/s", bias.told(bound))
 
 
 BENCH_BLOCK_BYTES, BENCH_DEPTH = 4 << 20, 16
@@ -287,13 +295,14 @@ def rados_bench(stage: Stage) -> None:
                 )
                 for number in range(CLIENTS)
             ]
-            results = run_all(stage.cluster, jobs)
+            results, bias = bench_judged(stage, f"pve-rados-bench: {mode}", jobs)
             operations = sum(result.operations for result in results)
             stage.recorder.witness(f"objects of {mode}", got=operations, least=LEAST_OPERATIONS // 2)
             shape = Shape(mode, BENCH_BLOCK_BYTES, CLIENTS, BENCH_DEPTH)
             bound = expect(stage, [shape]).bounds(0)[0]
             bound = replace(bound, why=f"{_PVE}; {seconds} of 600 s; {bound.why}")
-            note_bound(stage.recorder, f"pve-rados-bench: {mode}", summed(results)[0], "operations/s", bound)
+            rate = bias.rate(summed(results)[0])
+            note_bound(stage.recorder, f"pve-rados-bench: {mode}", rate, "operations/s", bias.told(bound))
 
 
 def scenario(setting: FioSetting) -> Scenario:

@@ -12,9 +12,11 @@ from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.statistics import ratio_of
 from cephlab.lab.workloads.radosbench import BenchJob, BenchResult, run_all
+from cephlab.suites.bias import UNBIASED, Bias, watched
 from cephlab.suites.block.expected import expect, rate_and_latency
 from cephlab.suites.block.scale import client_counts, pg_num, scale_of
 from cephlab.suites.block.stand import CLIENTS, NO_LIMIT, client_node, note_both, scenario_of_load, total
+from cephlab.suites.machines import at_home
 from cephlab.tuning.workload import Shape
 
 SECONDS = {Tier.QUICK: 3, Tier.FULL: 8}
@@ -58,8 +60,9 @@ def run(stage: Stage) -> None:
     for place, count in enumerate(counts):
         with pools.pool(stage.cluster, f"bench{place + 1}", pg_num=pg_num(stage, REPLICATED, PUBLISHED_PGS)) as pool:
             for mode, prediction in expected.items():
-                results = bench(stage, pool, mode, count, size)
-                note_all(stage, f"{mode} by {how_many(count, 'client')}", results, prediction.bounds(place))
+                what = f"{mode} by {how_many(count, 'client')}"
+                results, bias = bench(stage, what, pool, mode, count, size)
+                note_all(stage, what, results, prediction.bounds(place), bias)
                 runs[mode].append(results)
     for mode, prediction in expected.items():
         lines = [*measured_lines(counts, runs[mode]), *prediction.lines(counts)]
@@ -91,7 +94,7 @@ def summed(results: Sequence[BenchResult]) -> tuple[Interval, Interval]:
     return total([(result.iops, result.iops_stddev, result.latency_mean_s) for result in results], samples)
 
 
-def bench(stage: Stage, pool: str, mode: str, count: int, size: BenchSize) -> list[BenchResult]:
+def bench(stage: Stage, what: str, pool: str, mode: str, count: int, size: BenchSize) -> tuple[list[BenchResult], Bias]:
     """Run all clients together, each on its own node with its own objects."""
     jobs = [
         (
@@ -100,17 +103,29 @@ def bench(stage: Stage, pool: str, mode: str, count: int, size: BenchSize) -> li
         )
         for number in range(count)
     ]
-    return run_all(stage.cluster, jobs)
+    return bench_judged(stage, what, jobs)
 
 
-def note_all(stage: Stage, what: str, results: Sequence[BenchResult], bounds: tuple[Bound, Bound]) -> None:
+def bench_judged(stage: Stage, what: str, jobs: Sequence[tuple[str, BenchJob]]) -> tuple[list[BenchResult], Bias]:
+    """Run all (node, job) at the same time. Returns the results, and which way they may be off if they are judged.
+
+    Memory answers no read: each object is read once, and BlueStore does not keep what is written.
+    """
+    with watched(stage, jobs, judged=at_home(stage)) as watch:
+        results = run_all(stage.cluster, jobs)
+    return results, watch.bias(what)
+
+
+def note_all(
+    stage: Stage, what: str, results: Sequence[BenchResult], bounds: tuple[Bound, Bound], bias: Bias = UNBIASED
+) -> None:
     """Witness that each client did enough, and record the total of all clients with its bounds."""
     for number, result in enumerate(results):
         title = f"operations of {what}, client {number + 1}"
         stage.recorder.witness(title, got=result.operations, least=LEAST_OPERATIONS)
     rate, latency = summed(results)
     stage.recorder.figure(f"{what}: together", sum(result.bytes_per_s for result in results), "B/s", NO_LIMIT)
-    note_both(stage.recorder, what, rate, latency, bounds)
+    note_both(stage.recorder, what, rate, latency, bounds, bias)
 
 
 SCENARIOS = (

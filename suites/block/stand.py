@@ -25,6 +25,8 @@ from cephlab.lab.telemetry.statistics import interval_of
 from cephlab.lab.workloads import fioserver, image
 from cephlab.lab.workloads.fio import FioJob, FioResult
 from cephlab.lab.workloads.image import BlockImage
+from cephlab.suites.bias import UNBIASED, Bias, watched
+from cephlab.suites.machines import at_home
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,21 @@ def run_jobs(cluster: Cluster, jobs: Sequence[tuple[str, FioJob]]) -> list[FioRe
     return fioserver.run([(cluster.hosts[node], wanted) for node, wanted in jobs], timeout_s=timeout_s).require()
 
 
+def run_judged(stage: Stage, what: str, jobs: Sequence[tuple[str, FioJob]]) -> tuple[list[FioResult], Bias]:
+    """Run all (node, job) at the same time. Returns the results, and which way they may be off if they are judged."""
+    with watched(stage, jobs, judged=at_home(stage)) as watch:
+        results = run_jobs(stage.cluster, jobs)
+    return results, watch.bias(what, sum(map(reread_bytes, (wanted for _, wanted in jobs), results)))
+
+
+def reread_bytes(wanted: FioJob, result: FioResult) -> float:
+    """Bytes that a job reads again and again. In sequence, each run and each of its processes begins at the first."""
+    if wanted.pattern in ("write", "randwrite"):
+        return 0.0
+    sequential = not wanted.pattern.startswith("rand")
+    return min(wanted.size_bytes, result.read.bytes / wanted.jobs) if sequential else wanted.size_bytes
+
+
 NO_LIMIT = Bound(SHARED, basis=Basis.NOTED)
 
 
@@ -175,15 +192,17 @@ def note_run(
     in_flight: int,
     rate: Bound = NO_LIMIT,
     latency: Bound = NO_LIMIT,
+    *,
+    bias: Bias = UNBIASED,
 ) -> None:
     """Record the figures of a fio run, that it did enough operations, and that rate and latency are consistent.
 
-    rate, latency: bounds for its throughput and its mean latency.
+    rate, latency: bounds for its throughput and its mean latency; bias: which way both may be off.
     """
     done, mean_s = result.main, result.latency_mean_s
     recorder.witness(f"operations of {what}", got=result.operations, least=LEAST_OPERATIONS)
     spread = interval_of(result.iops, done.iops_stddev, done.iops_samples)
-    note_both(recorder, what, spread, beside(spread, mean_s), (rate, latency))
+    note_both(recorder, what, spread, beside(spread, mean_s), (rate, latency), bias)
     busy = result.iops * mean_s / in_flight
     bound = Bound(
         "Little's law: throughput x latency equals the requests in flight",
@@ -194,10 +213,17 @@ def note_run(
     recorder.figure(f"{what}: requests in flight, share of those asked for", busy, "", bound)
 
 
-def note_both(recorder: Recorder, what: str, rate: Interval, latency: Interval, bounds: tuple[Bound, Bound]) -> None:
-    """Record a throughput and a mean latency with their bounds."""
-    note_bound(recorder, f"{what}: throughput", rate, "operations/s", bounds[0])
-    note_bound(recorder, f"{what}: mean latency", latency, "s", bounds[1])
+def note_both(
+    recorder: Recorder,
+    what: str,
+    rate: Interval,
+    latency: Interval,
+    bounds: tuple[Bound, Bound],
+    bias: Bias = UNBIASED,
+) -> None:
+    """Record a throughput and a mean latency with their bounds. bias: which way both may be off."""
+    note_bound(recorder, f"{what}: throughput", bias.rate(rate), "operations/s", bias.told(bounds[0]))
+    note_bound(recorder, f"{what}: mean latency", bias.latency(latency), "s", bias.told(bounds[1]))
 
 
 def total(runs: Sequence[tuple[float, float, float]], samples: int) -> tuple[Interval, Interval]:

@@ -17,6 +17,7 @@ from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.power import SAME_SHARE, Energy, Reading, disagreement, energy_value, work_per_watt
 from cephlab.lab.telemetry.watts import WattMeter, at_the_plug, meter_of
 from cephlab.lab.workloads.fio import FioResult
+from cephlab.suites.bias import UNBIASED, Bias, watched
 from cephlab.suites.block.stand import CLIENTS, client_node, job, run_jobs, scenario_of_load, total, written
 from cephlab.suites.machines import are_machines_of, profile_of
 from cephlab.tuning.profilefile import find_hardware
@@ -33,13 +34,14 @@ _NOTED = Bound("recorded only: no power requirement applies to these machines", 
 @dataclass(frozen=True)
 class Taken:
     """What was measured. energies: of each machine by each source; rate: of all clients; work: architecture ->
-    operations per second of its OSDs, including replicas; archs: machine -> architecture.
+    operations per second of its OSDs, including replicas; archs: machine -> architecture; bias: of the rate.
     """
 
     energies: Sequence[Energy]
     rate: Interval
     work: Mapping[str, float]
     archs: Mapping[str, str]
+    bias: Bias = UNBIASED
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ def run(stage: Stage) -> None:
         made = [job(stage, target, "randwrite", BLOCK_BYTES, DEPTH, ramp_time=f"{RAMP_S:g}") for target in images]
         lasting = [replace(each, runtime_s=LOAD_S[stage.tier]) for each in made]
         jobs = [(client_node(cluster, number), each) for number, each in enumerate(lasting)]
-        with meter.looking():
+        judged = limits_of(stage) != Limits()
+        with meter.looking(), watched(stage, jobs, judged=judged) as watch:
             began_s = time.time()
             clock.SYSTEM.sleep(IDLE_S[stage.tier])
             before, loaded_s = operations_of(cluster), time.time()
@@ -72,7 +75,8 @@ def run(stage: Stage) -> None:
     draw(stage.recorder, meter.readings, began_s, loaded_s)
     archs = {name: host.arch.value for name, host in meter.hosts.items()}
     work = {arch: (after[arch] - done) / seconds for arch, done in before.items()}
-    note(stage.recorder, Taken(energies, rate_of(results), work, archs), limits_of(stage))
+    bias = watch.bias("writes")
+    note(stage.recorder, Taken(energies, bias.rate(rate_of(results)), work, archs, bias), limits_of(stage))
 
 
 def require_watts(meter: WattMeter) -> None:
@@ -162,7 +166,8 @@ def note_whole(recorder: Recorder, taken: Taken, plug: Sequence[Energy], limits:
     recorder.figure(f"watts of all machines by {source}", done.watts, "W", bound, interval=around)
     bound = _NOTED
     if limits.per_watt is not None:
-        bound = Bound("the profile's requirement for work per watt", least=limits.per_watt, basis=Basis.PROFILE)
+        why = "the profile's requirement for work per watt"
+        bound = taken.bias.told(Bound(why, least=limits.per_watt, basis=Basis.PROFILE))
     recorder.figure(f"work per watt by {source}", done.value, "ops/J", bound, interval=(done.low, done.high))
     of_arch: dict[str, list[Energy]] = {}
     for energy in plug:

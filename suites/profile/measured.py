@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from typing import Self
 
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
@@ -17,6 +18,7 @@ from cephlab.lab.telemetry.power import Energy, Scope, energy_value, work_per_wa
 from cephlab.lab.telemetry.watts import WattMeter, at_the_plug, meter_of
 from cephlab.lab.workloads.fio import FioJob, FioResult
 from cephlab.lab.workloads.image import PASSES, BlockImage
+from cephlab.suites.bias import Bias, watched
 from cephlab.suites.block.scale import scale
 from cephlab.suites.block.stand import LEAST_OPERATIONS, UNCACHED, client_node, job, run_jobs, total, write_all
 from cephlab.tuning.held import PERCENTILE
@@ -78,6 +80,12 @@ class Measured:
     unplugged: str = ""
     said: tuple[str, ...] = ()
 
+    def biased(self, bias: Bias) -> Self:
+        """The same figures, open on the side on which they cannot decide, and why."""
+        p99 = bias.latency(self.p99) if self.p99 else None
+        rate, mean = bias.rate(self.rate), bias.latency(self.mean)
+        return replace(self, rate=rate, mean=mean, p99=p99, said=(*self.said, *bias.said))
+
     def lack(self, metric: str) -> str:
         """Why there is no figure to compare with a prediction of that metric."""
         return "none was reported" if metric.startswith(PERCENTILE) else self.unplugged
@@ -127,7 +135,7 @@ def measure(stage: Stage, requirement: LoadRequirement, load: FioLoad, profile: 
             for number, target in enumerate(targets)
         ]
         meter = meter_of(stage.cluster, named_bmcs())
-        with meter.looking():
+        with meter.looking(), watched(stage, jobs, judged=True) as watch:
             began_s = time.time()
             results = run_jobs(stage.cluster, jobs)
             window = began_s + RAMP_S, time.time()
@@ -136,7 +144,9 @@ def measure(stage: Stage, requirement: LoadRequirement, load: FioLoad, profile: 
     fewest = min(result.operations for result in results)
     stage.recorder.witness("operations of the slowest load generator", got=fewest, least=LEAST_OPERATIONS)
     plug, without = at_the_plugs(stage.recorder, meter, window)
-    return replace(summed(results), plug=plug, unplugged=without)
+    reads = 0 if load.pattern in ("write", "randwrite") else size_bytes * requirement.clients
+    bias = watch.bias("load generators", reads, requirement.hit_ratio)
+    return replace(summed(results), plug=plug, unplugged=without).biased(bias)
 
 
 def at_the_plugs(recorder: Recorder, meter: WattMeter, window: tuple[float, float]) -> tuple[tuple[Energy, ...], str]:

@@ -21,6 +21,7 @@ from cephlab.lab.workloads.fiolatency import filled as filled_up
 from cephlab.lab.workloads.s3_load_program import CLEAN, FILL, RUN
 from cephlab.lab.workloads.s3fleet import Fleet, run_together
 from cephlab.lab.workloads.s3load import Entrance, Over, S3Load, S3Result, constant
+from cephlab.suites.bias import FULL_CPU, Bias, at_limit, from_memory, note_cpu
 from cephlab.suites.block.scale import scale
 from cephlab.suites.block.stand import LEAST_OPERATIONS, beside, client_node
 from cephlab.suites.object.stand import now_s
@@ -48,10 +49,6 @@ SEEN_S = 60.0
 """Ceph's statistics of pools are a few seconds old."""
 LEAST_GROWTH = 0.5
 """Share of the bytes put by which the pool of the objects must have grown."""
-FULL_CPU = 0.5
-"""Share of a CPU from which a client may be the limit: its threads wait for each other to sign and to check."""
-MEMORY_BYTES = 4 << 30
-"""osd_memory_target's default: objects that fit into so much of each OSD may all be read from memory."""
 NEW_OBJECTS = {Tier.QUICK: 40_000, Tier.FULL: 120_000}
 """Most new objects of one client. A put of an existing object costs more: the gateway sends it to its OSD twice."""
 SINGLE = ("delete", "get", "list", "put")
@@ -137,10 +134,8 @@ def measure_objects(stage: Stage, requirement: LoadRequirement, profile: Profile
         stage.recorder.witness("operations in the measured time", got=done.operations, least=LEAST_OPERATIONS)
         ahead_s = now_s(clients[0].host) - time.time()
         plug, unplugged = at_the_plugs(stage.recorder, meter, (done.first_s - ahead_s, done.last_s - ahead_s))
-        busy = at_limit(clients, fleet)
-    memory = requirement.hit_ratio < 1 and in_memory(cluster, requirement, put_bytes)
-    found = Measured(done.rate, done.mean, done.p99, plug, unplugged, said(clients, doors, pool, busy, memory=memory))
-    return one_sided(found, slower=bool(busy), faster=memory)
+        bias = bias_of(stage, requirement, clients, fleet, put_bytes)
+    return Measured(done.rate, done.mean, done.p99, plug, unplugged, said(clients, doors, pool)).biased(bias)
 
 
 def together(cluster: Cluster, clients: Sequence[Client], doors: Sequence[Entrance], phase: str) -> Fleet:
@@ -276,53 +271,28 @@ def weighted(pairs: Sequence[tuple[float, int]]) -> float:
     return sum(value * count for value, count in pairs if count) / sum(count for _, count in pairs)
 
 
-def at_limit(clients: Sequence[Client], fleet: Fleet) -> str:
-    """The clients that may have been the limit, in words; empty for none."""
+def bias_of(
+    stage: Stage, requirement: LoadRequirement, clients: Sequence[Client], fleet: Fleet, put_bytes: float
+) -> Bias:
+    """Record how busy the clients were; which way the figures may be off. put_bytes: of all objects."""
     hosts = {client.host.name: client.host for client in clients}
-    emulated = [name for name, host in hosts.items() if host.emulated]
-    if emulated:
-        return f"the clients on {', '.join(emulated)} are emulated"
-    busy = [name for name, result in fleet.results.items() if result.busy > FULL_CPU]
     spent = dict.fromkeys(hosts, 0.0)
     for name, client in zip(fleet.ahead_s, clients, strict=True):
         spent[client.host.name] += fleet.results[name].busy
-    full = [name for name, cpus in spent.items() if cpus > FULL_CPU * int(hosts[name].run(["nproc"]).stdout)]
-    if full:
-        return f"more than half of the CPU time of {', '.join(full)} was used"
-    return f"{how_many(len(busy), 'client')} of {len(clients)} used more than half a CPU" if busy else ""
+    cpus = {name: float(host.run(["nproc"]).stdout) for name, host in hosts.items()}
+    shares = [result.busy for result in fleet.results.values()]
+    note_cpu(stage.recorder, "S3 clients", max(shares), max(spent[name] / cpus[name] for name in hosts))
+    full = sum(share > FULL_CPU for share in shares)
+    busy = f"{how_many(full, 'client')} of {len(clients)} used more than half a CPU" if full else ""
+    reads = put_bytes if "get" in (requirement.op, *requirement.mix) else 0.0
+    return Bias(at_limit(hosts, spent, cpus, busy), *from_memory(stage.cluster, reads, requirement.hit_ratio))
 
 
-def in_memory(cluster: Cluster, requirement: LoadRequirement, put_bytes: float) -> bool:
-    """Whether objects that are read may all be in the memory of the OSDs."""
-    guard, reads = requirement.protection, "get" in (requirement.op, *requirement.mix)
-    on_osds = put_bytes * shards_of(guard) / (guard.k or 1)
-    return reads and on_osds <= MEMORY_BYTES * len(cluster.osd_ids())
-
-
-def one_sided(done: Measured, *, slower: bool, faster: bool) -> Measured:
-    """Figures that may be slower than the cluster is, because of the clients, or faster, because of its memory."""
-    rate, mean, p99 = done.rate, done.mean, done.p99
-    if slower:
-        rate, mean = replace(rate, high=math.inf), replace(mean, low=0.0)
-        p99 = replace(p99, low=0.0) if p99 else None
-    if faster:
-        rate, mean = replace(rate, low=0.0), replace(mean, high=math.inf)
-        p99 = replace(p99, high=math.inf) if p99 else None
-    return replace(done, rate=rate, mean=mean, p99=p99)
-
-
-def said(
-    clients: Sequence[Client], doors: Sequence[Entrance], pool: str, busy: str, *, memory: bool
-) -> tuple[str, ...]:
+def said(clients: Sequence[Client], doors: Sequence[Entrance], pool: str) -> tuple[str, ...]:
     """What the figures rest on."""
     machines = len({client.host.name for client in clients})
-    sentences = [
+    return (
         f"Measured with {how_many(len(clients), 'S3 client')} on {how_many(machines, 'machine')} through "
         f"{how_many(len(doors), 'endpoint')}; the objects are in the pool {pool!r}.",
         "Not measured: a cluster with so many objects that their metadata no longer fits the memory of its OSDs.",
-    ]
-    if busy:
-        sentences.append(f"{busy[0].upper()}{busy[1:]}: the cluster may be faster, so its speed cannot fail it.")
-    if memory:
-        sentences.append("All objects fit into the memory of the OSDs: disks may be slower, so reads cannot pass.")
-    return tuple(sentences)
+    )

@@ -17,7 +17,7 @@ from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.workloads.fio import FioJob, FioResult
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.lab.workloads.radosbench import BenchResult
-from cephlab.suites.block import papers
+from cephlab.suites.block import papers, radosbench, stand
 from cephlab.suites.block import scale as block_scale
 from cephlab.suites.block.clients import note_gain
 from cephlab.suites.block.papers import SETTINGS
@@ -25,6 +25,7 @@ from cephlab.suites.block.radosbench import PUBLISHED, note_more, size_of
 from cephlab.suites.block.scale import Scale, client_counts, pg_num, scale
 from cephlab.suites.block.stand import NO_LIMIT, PG_NUM
 from cephlab.tuning.profilefile import find_profile
+from tests.suites.test_bias import IDLE, metered
 from tests.suites.test_block_suite import result, stage_in
 
 
@@ -42,9 +43,10 @@ def given_to_fio(
         given.extend(jobs)
         return [result(100.0, job.depth * job.jobs / 100.0) for _, job in jobs]
 
-    monkeypatch.setattr(papers, "run_jobs", run_jobs)
+    monkeypatch.setattr(stand, "run_jobs", run_jobs)
+    metered(monkeypatch, {})
     inside = stage_in(tmp_path, **where)
-    hosts = {"client": None, "client1": None, "client2": None}
+    hosts = {name: SimpleNamespace(emulated=False) for name in ("client", "client1", "client2")}
     cluster = SimpleNamespace(client_name="client.admin", hosts=hosts, **vars(inside.cluster))
     recorder, rng = History().recorder("block.paper"), random.Random(1)
     stage = Stage(cast("Cluster", cluster), recorder, rng, Path(), profile=inside.profile)
@@ -176,11 +178,12 @@ def test_the_published_rados_bench_is_held_to_the_model_where_the_hosts_are_the_
     """6,078 MB/s were published of its writes, 1,520 operations a second."""
     recorder = History().recorder("block.paper")
     inside = stage_in(tmp_path, lab, "pve-epyc-3n")
-    hosts = {"client": None, "client1": None, "client2": None}
+    hosts = {name: SimpleNamespace(emulated=False) for name in ("client", "client1", "client2")}
     cluster = SimpleNamespace(**vars(inside.cluster), hosts=hosts, osd_ids=lambda: list(range(12)))
     stage = cast("Stage", SimpleNamespace(cluster=cluster, recorder=recorder, profile="pve-epyc-3n", changes=()))
     monkeypatch.setattr("cephlab.suites.block.papers.pools.pool", lambda *_, **__: nullcontext("pve"))
     done = BenchResult(operations, 60.0, operations << 22, 0.03, operations / 60 / 50)
-    monkeypatch.setattr(papers, "run_all", lambda _, jobs: [done for _ in jobs])
+    monkeypatch.setattr(radosbench, "run_all", lambda _, jobs: [done for _ in jobs])
+    metered(monkeypatch, dict.fromkeys(hosts, IDLE))
     papers.rados_bench(stage)
     assert figures(recorder.events()).outcome is outcome

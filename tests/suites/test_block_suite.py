@@ -25,7 +25,7 @@ from cephlab.lab.telemetry.statistics import knee
 from cephlab.lab.workloads.fio import Done, FioJob, FioResult
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.lab.workloads.radosbench import BenchResult
-from cephlab.suites.block import SCENARIOS, expected, papers
+from cephlab.suites.block import SCENARIOS, expected, papers, stand
 from cephlab.suites.block.clients import together
 from cephlab.suites.block.costs import floors
 from cephlab.suites.block.expected import expect
@@ -285,7 +285,7 @@ def test_jobs_and_depth_of_a_paper_reach_fio(tmp_path: Path, monkeypatch: pytest
         given.extend(job for _, job in jobs)
         return [result(100.0, job.depth * job.jobs / 100.0) for _, job in jobs]
 
-    monkeypatch.setattr(papers, "run_jobs", run_jobs)
+    monkeypatch.setattr(stand, "run_jobs", run_jobs)
     recorder = History().recorder("block.paper")
     inside = stage_in(tmp_path).cluster
     cluster = SimpleNamespace(client_name="client.admin", hosts={"client": None}, **vars(inside))

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.history.history import History
@@ -16,6 +17,7 @@ from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.power import Energy, Scope, Source, energy_value, work_per_watt
 from cephlab.lab.workloads.fio import NOTHING, Done, FioResult
 from cephlab.lab.workloads.image import PASSES, BlockImage
+from cephlab.suites.bias import UNBIASED, Bias
 from cephlab.suites.block.scale import scale
 from cephlab.suites.block.stand import LEAST_OPERATIONS, UNCACHED, job, total
 from cephlab.suites.profile import measured as measuring
@@ -35,7 +37,7 @@ from cephlab.suites.profile.measured import (
 from cephlab.tuning.requirements import Protection
 from cephlab.tuning.units import Measure
 from tests.fake_stage import stage_of
-from tests.suites.test_profile_ways import OBJECT
+from tests.suites.test_profile_ways import OBJECT, judged
 from tests.tuning.test_answers import load
 from tests.tuning.test_answers_of_data import cluster as machines_of
 
@@ -109,6 +111,41 @@ def test_what_lacks_says_why() -> None:
     done = Measured(RATE, MEAN, None, unplugged="no plug")
     assert done.lack("99th percentile (predicted: the mean)") == "none was reported"
     assert done.lack("work per watt") == "no plug"
+
+
+def test_what_is_in_doubt_opens_the_interval_of_every_figure_and_is_said() -> None:
+    done = Measured(RATE, MEAN, P99, unplugged="no plug", said=("Measured.",))
+    found = done.biased(DOUBT)
+    assert (found.rate, found.mean, found.p99) == (DOUBT.rate(RATE), DOUBT.latency(MEAN), DOUBT.latency(P99))
+    assert (found.said, found.unplugged) == (("Measured.", *DOUBT.said), "no plug")
+    assert (found.rate.high, found.rate.low, found.mean.low) == (float("inf"), 45.0, 0.0)
+    assert Measured(RATE, MEAN, None).biased(DOUBT).p99 is None
+    assert done.biased(UNBIASED) == done
+
+
+@pytest.mark.parametrize(
+    ("limit", "sound", "busy", "memory"),
+    [
+        ({"at_least": "50 ops/s"}, Outcome.PASS, Outcome.PASS, Outcome.INCONCLUSIVE),
+        ({"at_least": "200 ops/s"}, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.FAIL),
+        ({"mean_at_most": "15 ms"}, Outcome.PASS, Outcome.PASS, Outcome.INCONCLUSIVE),
+        ({"mean_at_most": "5 ms"}, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.FAIL),
+        ({"p99_at_most": "100 ms"}, Outcome.PASS, Outcome.PASS, Outcome.INCONCLUSIVE),
+        ({"p99_at_most": "10 ms"}, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.FAIL),
+        ({"per_watt_at_least": "0.2 ops/s/W"}, Outcome.PASS, Outcome.PASS, Outcome.INCONCLUSIVE),
+        ({"per_watt_at_least": "2 ops/s/W"}, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.FAIL),
+    ],
+)
+@pytest.mark.slow
+def test_busy_clients_cannot_fail_a_requirement_and_memory_cannot_pass_it(
+    limit: dict[str, str], sound: Outcome, busy: Outcome, memory: Outcome
+) -> None:
+    done, wanted = Measured(RATE, MEAN, P99, (watts("a", 150.0), watts("b", 50.0))), load(**limit)
+    assert judged(wanted, done)[0] is sound
+    outcome, _, shown = judged(wanted, done.biased(Bias("the clients were busy")))
+    assert outcome is busy
+    assert any(line.startswith("The clients were busy: the cluster may be faster") for line in shown["measuring"])
+    assert judged(wanted, done.biased(Bias("", 1.0, "All")))[0] is memory
 
 
 def side(iops: float, deviation: float, samples: int, mean_s: float, p99_s: float | None) -> Done:
@@ -186,31 +223,36 @@ RESULTS = [
 ]
 
 
-def assert_jobs(jobs: Any, of: Stage, targets: Sequence[BlockImage], seconds: float) -> None:
+DOUBT = Bias("the clients were busy", 0.5, "half of it may be read from memory")
+
+
+def assert_jobs(jobs: Any, of: Stage, targets: Sequence[BlockImage], pattern: str, seconds: float) -> None:
     """fio mixes on each client's image, without a cache, and measures after a ramp of five seconds."""
     assert [node for node, _ in jobs] == ["client0", "client1"]
     for (_, each), target in zip(jobs, targets, strict=True):
-        plain = job(of, target, "randrw", 65_536, 7, rwmixread="70")
+        plain = job(of, target, pattern, 65_536, 7, rwmixread="70")
         ours = {"runtime_s": seconds, "options": UNCACHED, "more": {**plain.more, "ramp_time": "5"}}
         assert vars(each) == {**vars(plain), **ours}
 
 
 @pytest.mark.parametrize("tier", [Tier.QUICK, Tier.FULL])
 @pytest.mark.parametrize("plugged", [True, False])
+@pytest.mark.parametrize("pattern", ["randrw", "randwrite", "write"])
 def test_all_generators_run_at_once_on_images_of_their_own(
-    monkeypatch: pytest.MonkeyPatch, tier: Tier, plugged: bool
+    monkeypatch: pytest.MonkeyPatch, tier: Tier, plugged: bool, pattern: str
 ) -> None:
     """The run begins at 100 s and ends at 140; watts count after a ramp of five seconds."""
     cluster = SimpleNamespace(client_name="client.x")
     stage, twin = (replace(stage_of(cluster), tier=tier) for _ in range(2))
-    wanted = load(clients=2, depth=7, bs="64k", at_least="1 ops/s")
-    on, by = machines_of(4), FioLoad("randrw", {"rwmixread": "70"})
+    wanted = load(clients=2, depth=7, bs="64k", at_least="1 ops/s", hit_ratio=0.25)
+    on, by = machines_of(4), FioLoad(pattern, {"rwmixread": "70"})
+    size_bytes = scale(on).image_bytes(4 * GIB, 2)
     targets = [BlockImage("wanted", f"image{number}", 1 << 22) for number in range(2)]
     looked: list[str] = []
 
     @contextmanager
     def made(*given: object) -> Iterator[list[BlockImage]]:
-        assert given == (cluster, wanted.protection, 2, scale(on).image_bytes(4 * GIB, 2))
+        assert given == (cluster, wanted.protection, 2, size_bytes)
         yield targets
 
     @contextmanager
@@ -221,10 +263,22 @@ def test_all_generators_run_at_once_on_images_of_their_own(
 
     def run_jobs(where: object, jobs: Any) -> list[FioResult]:
         assert where is cluster
-        assert looked == ["begin"]
+        assert looked == ["begin", "watch"]
         looked.append("run")
-        assert_jobs(jobs, twin, targets, 30.0 if tier is Tier.QUICK else 120.0)
+        assert_jobs(jobs, twin, targets, pattern, 30.0 if tier is Tier.QUICK else 120.0)
         return RESULTS
+
+    @contextmanager
+    def watched(of: Stage, jobs: Any, *, judged: bool) -> Iterator[Any]:
+        assert (of, [node for node, _ in jobs], judged) == (stage, ["client0", "client1"], True)
+        looked.append("watch")
+        yield SimpleNamespace(bias=bias)
+        looked.append("watched")
+
+    def bias(what: str, read_bytes: float, allowed: float) -> Bias:
+        assert (what, allowed) == ("load generators", 0.25)
+        assert read_bytes == (2 * size_bytes if pattern == "randrw" else 0)
+        return DOUBT
 
     def meter_of(*given: object) -> Any:
         assert given == (cluster, "bmcs")
@@ -241,14 +295,14 @@ def test_all_generators_run_at_once_on_images_of_their_own(
     monkeypatch.setattr(measuring, "named_bmcs", lambda: "bmcs")
     monkeypatch.setattr(measuring, "meter_of", meter_of)
     monkeypatch.setattr(measuring, "run_jobs", run_jobs)
+    monkeypatch.setattr(measuring, "watched", watched)
     monkeypatch.setattr(measuring, "at_the_plugs", plugs)
     monkeypatch.setattr(measuring, "time", SimpleNamespace(time=lambda: next(times)))
     found = measure(stage, wanted, by, on)
     monkeypatch.undo()
-    assert looked == ["begin", "run", "end"]
-    plain = summed(RESULTS)
+    assert looked == ["begin", "watch", "run", "watched", "end"]
     plug = (watts("a", 100.0),) if plugged else ()
-    assert found == Measured(plain.rate, plain.mean, None, plug, "" if plugged else "no plug")
+    assert found == replace(summed(RESULTS), plug=plug, unplugged="" if plugged else "no plug").biased(DOUBT)
     errors, witness = stage.recorder.events()
     assert (errors.data["what"], errors.data["got"], errors.data["wanted"]) == ("errors of fio", 10, 0)
     assert (witness.data["got"], witness.data["least"]) == (90, LEAST_OPERATIONS)

@@ -17,9 +17,11 @@ from cephlab.lab.workloads.fiolatency import Window
 from cephlab.lab.workloads.s3_load_program import CLEAN, FILL, RUN
 from cephlab.lab.workloads.s3fleet import Fleet
 from cephlab.lab.workloads.s3load import Over, S3Operation, S3Result
+from cephlab.suites import bias as biased
+from cephlab.suites.bias import Bias
 from cephlab.suites.profile import objects
 from cephlab.suites.profile.measured import Measured
-from cephlab.suites.profile.objects import NOTHING, clients_of, measure_objects, one_sided, summed, unmade
+from cephlab.suites.profile.objects import NOTHING, clients_of, measure_objects, summed, unmade
 from cephlab.suites.profile.ways import Way, way_of
 from cephlab.tuning.requirements import Protection
 from tests.fake_stage import stage_of
@@ -67,8 +69,12 @@ class Host:
 class Mon:
     """Pools as they are before the filling and after it."""
 
-    def __init__(self, pool: Mapping[str, Any], grown: float) -> None:
-        self.pool, self.stored = pool, [0.0, grown]
+    def __init__(self, pool: Mapping[str, Any], grown: float, memory: float) -> None:
+        self.pool, self.stored, self.memory = pool, [0.0, grown], memory
+
+    def tell(self, _osd: str, command: str) -> Any:
+        assert command == "perf dump"
+        return {"bluestore-pricache": {"target_bytes": self.memory}}
 
     def mon(self, command: str, **_: Any) -> Any:
         if command == "df":
@@ -78,9 +84,9 @@ class Mon:
         return {"k": "4", "m": "2"} if command.startswith("osd erasure") else {"pools": [self.pool]}
 
 
-def cluster_of(pool: Mapping[str, Any] = POOL, grown: float = 2e6, cpus: int = 8) -> Any:
+def cluster_of(pool: Mapping[str, Any] = POOL, grown: float = 2e6, cpus: int = 8, memory: float = 4e9) -> Any:
     hosts = {name: Host(name, cpus) for name in ("client0", "client1")}
-    return SimpleNamespace(client=Mon(pool, grown), hosts=hosts, patience=0.001, osd_ids=lambda: [0, 1])
+    return SimpleNamespace(client=Mon(pool, grown, memory), hosts=hosts, patience=0.001, osd_ids=lambda: [0, 1])
 
 
 @pytest.fixture(autouse=True)
@@ -187,9 +193,9 @@ def test_busy_clients_can_pass_a_cluster_and_cannot_fail_it(
 ) -> None:
     requirement = gets(bs="64k", **limit)
     assert judged(requirement, measured(1000))[0] is free
-    assert judged(requirement, one_sided(measured(1000), slower=True, faster=False))[0] is bound
+    assert judged(requirement, measured(1000).biased(Bias("one was busy")))[0] is bound
     kept = Outcome.FAIL if free is Outcome.FAIL else Outcome.INCONCLUSIVE
-    assert judged(requirement, one_sided(measured(1000), slower=False, faster=True))[0] is kept
+    assert judged(requirement, measured(1000).biased(Bias(hits=1.0, memory="all")))[0] is kept
 
 
 # The whole
@@ -265,6 +271,8 @@ def test_busy_machines_are_named(phases: list[tuple[str, int]], monkeypatch: pyt
     assert found.said[2].startswith("More than half of the CPU time of client0, client1 was used: the cluster may be")
     monkeypatch.setattr(objects, "FULL_CPU", 0.4)
     assert run(cluster_of())[0].said[2].startswith("4 clients of 4 used more than half a CPU")
+    monkeypatch.setattr(biased, "FULL_CPU", 0.1)
+    assert run(cluster_of())[0].said[2].startswith("More than half of the CPU time of client0, client1 was used")
     assert phases[-1] == (CLEAN, 4)
 
 
@@ -309,7 +317,9 @@ def test_emulated_clients_cannot_fail_a_cluster(phases: list[tuple[str, int]], m
 def test_reads_from_memory_cannot_pass_disks(phases: list[tuple[str, int]]) -> None:
     found, _ = run(cluster_of())
     assert (found.rate.low, found.mean.high, found.p99.high) == (0.0, float("inf"), float("inf"))
-    assert found.said[-1].startswith("All objects fit into the memory of the OSDs")
+    assert found.said[-1].startswith("Up to 1 of the reads may come from the memory of the OSDs")
+    half = run(cluster_of(memory=500_000.0))[0]
+    assert half.rate.low == pytest.approx(run(cluster_of(), hit_ratio=1.0)[0].rate.low / 2)
     assert run(cluster_of(), hit_ratio=1.0)[0].rate.low > 0
     assert run(cluster_of(), op="put")[0].rate.low > 0
     assert phases[-1] == (CLEAN, 4)
