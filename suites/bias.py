@@ -99,7 +99,7 @@ def from_memory(cluster: Cluster, read_bytes: float, allowed: float = 0.0) -> tu
 
     read_bytes: what is read, again and again; only the primary's copy, or the data shards, of each byte are read.
     """
-    if not read_bytes or allowed >= 1:
+    if not read_bytes:
         return 0.0, ""
     dumps = counters.of_osds(cluster)
     memory = sum(dump.get(TARGET) or MEMORY_BYTES for dump in dumps.values())

@@ -154,7 +154,6 @@ def threads(request: dict[str, Any], proc: Path = PROC) -> dict[str, Any]:
         "threads": spent,
         "busy": busy,
         "ticks_s": os.sysconf("SC_CLK_TCK"),
-        "page_bytes": os.sysconf("SC_PAGE_SIZE"),
         "cpus": len(os.sched_getaffinity(0)),
     }
 

@@ -7,14 +7,13 @@ threads of librbd and of the messenger, which do most of the work.
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cephlab.lab.base.errors import LabError
-from cephlab.lab.base.workers import Workers
 from cephlab.lab.providers.host import Host
 from cephlab.lab.telemetry import accounting
 from cephlab.lab.telemetry.accountants import Teller
-from cephlab.lab.telemetry.accounting import KernelUnits
+from cephlab.lab.telemetry.accounting import HERE
 
 PROGRAMS = ("fio", "rados")
 EVERY_S = 1.0
@@ -22,11 +21,14 @@ EVERY_S = 1.0
 
 @dataclass(frozen=True)
 class Look:
-    """at_s: by the host's own clock; threads: CPU seconds of each thread so far; busy_s: of everything there."""
+    """at_s: by the host's own clock; threads: CPU seconds of each thread so far; busy_s: of everything there; cpus: how
+    many the host has.
+    """
 
     at_s: float
     threads: Mapping[str, float]
-    busy_s: float = 0.0
+    busy_s: float
+    cpus: int
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,11 @@ class LoadCpu:
     cpus: int
 
 
-def used_in(looks: Sequence[Look], ramp_s: float, cpus: int) -> LoadCpu | None:
-    """What a load used after the first ramp_s seconds of each of its threads; None if no thread was seen twice then."""
+def used_in(looks: Sequence[Look], ramp_s: float) -> LoadCpu | None:
+    """What a load used after the first ramp_s seconds of each of its threads; None if no thread was seen twice then.
+
+    Threads that lived for less than half as long as others are left out: they began or ended the load.
+    """
     began: dict[str, float] = {}
     for look in looks:
         for thread in look.threads:
@@ -55,14 +60,16 @@ def used_in(looks: Sequence[Look], ramp_s: float, cpus: int) -> LoadCpu | None:
             spans[thread] = later[0], later[-1]
     if not spans:
         return None
+    longest_s = max(last.at_s - first.at_s for first, last in spans.values())
     used = {
         thread: (last.threads[thread] - first.threads[thread]) / (last.at_s - first.at_s)
         for thread, (first, last) in spans.items()
+        if last.at_s - first.at_s >= longest_s / 2
     }
     busiest = max(used, key=lambda thread: used[thread])
     first, last = spans[busiest]
     whole = (last.busy_s - first.busy_s) / (last.at_s - first.at_s)
-    return LoadCpu(busiest.partition(" ")[2], used[busiest], sum(used.values()), whole, cpus)
+    return LoadCpu(busiest.partition(" ")[2], used[busiest], sum(used.values()), whole, last.cpus)
 
 
 @dataclass
@@ -73,7 +80,6 @@ class LoadMeter:
     ramp_s: float = 0.0
     unread: dict[str, str] = field(default_factory=dict)
     looks: dict[str, list[Look]] = field(default_factory=dict)
-    cpus: dict[str, int] = field(default_factory=dict)
 
     @contextmanager
     def looking(self, every_s: float = EVERY_S) -> Iterator[None]:
@@ -84,7 +90,7 @@ class LoadMeter:
             while not over.wait(every_s):
                 self._look(tellers)
 
-        thread = threading.Thread(target=go_on, daemon=True)
+        thread = threading.Thread(target=go_on)
         try:
             self._look(tellers)
             thread.start()
@@ -97,27 +103,24 @@ class LoadMeter:
                 teller.close()
 
     def _look(self, tellers: Mapping[str, Teller]) -> None:
-        """Look at all hosts at once, without those that could not be read."""
-        left = [name for name in tellers if name not in self.unread]
-        with Workers(max_workers=max(1, len(left)), thread_name_prefix="cpu") as workers:
-            list(workers.map(lambda name: self._look_at(name, tellers[name]), left))
-
-    def _look_at(self, name: str, teller: Teller) -> None:
-        try:
-            answer = teller.ask("threads", programs=PROGRAMS)
-        except LabError as error:
-            self.unread[name] = f"{error.what}: {error.detail}".strip(": ")
-            return
-        units = KernelUnits(1 / answer["ticks_s"], answer["page_bytes"])
-        look = Look(answer["at_s"], answer["threads"], accounting.busy_of(answer["busy"], units))
-        self.looks.setdefault(name, []).append(look)
-        self.cpus[name] = int(answer["cpus"])
+        """Look at all hosts but those that could not be read."""
+        for name, teller in tellers.items():
+            if name in self.unread:
+                continue
+            try:
+                answer = teller.ask("threads", programs=PROGRAMS)
+            except LabError as error:
+                self.unread[name] = f"{error.what}: {error.detail}"
+                continue
+            busy_s = accounting.busy_of(answer["busy"], replace(HERE, tick_s=1 / answer["ticks_s"]))
+            look = Look(answer["at_s"], answer["threads"], busy_s, answer["cpus"])
+            self.looks.setdefault(name, []).append(look)
 
     def used(self) -> dict[str, LoadCpu]:
         """What the load used on each host. Hosts on which it was not seen are in `unread` then."""
         found = {}
         for name in self.hosts:
-            used = used_in(self.looks.get(name, ()), self.ramp_s, self.cpus.get(name, 0))
+            used = used_in(self.looks.get(name, ()), self.ramp_s)
             if used:
                 found[name] = used
             else:

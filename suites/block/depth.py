@@ -29,7 +29,7 @@ def run(stage: Stage, pattern: str) -> None:
         for number, depth in enumerate(depths):
             what, wanted = f"{pattern} at depth {depth}", timed(stage, job(stage, image, pattern, BLOCK_BYTES, depth))
             (result,), bias = run_judged(stage, what, [(node, wanted)])
-            note_run(stage.recorder, what, result, depth, *expected.bounds(number), bias=bias)
+            note_run(stage.recorder, what, result, depth, expected.bounds(number), bias)
             results.append(result)
     rates = [result.iops for result in results]
     gain = max(rates) / rates[0] if rates[0] else 0.0

@@ -190,19 +190,17 @@ def note_run(
     what: str,
     result: FioResult,
     in_flight: int,
-    rate: Bound = NO_LIMIT,
-    latency: Bound = NO_LIMIT,
-    *,
+    bounds: tuple[Bound, Bound] = (NO_LIMIT, NO_LIMIT),
     bias: Bias = UNBIASED,
 ) -> None:
     """Record the figures of a fio run, that it did enough operations, and that rate and latency are consistent.
 
-    rate, latency: bounds for its throughput and its mean latency; bias: which way both may be off.
+    bounds: for its throughput and its mean latency; bias: which way both may be off.
     """
     done, mean_s = result.main, result.latency_mean_s
     recorder.witness(f"operations of {what}", got=result.operations, least=LEAST_OPERATIONS)
     spread = interval_of(result.iops, done.iops_stddev, done.iops_samples)
-    note_both(recorder, what, spread, beside(spread, mean_s), (rate, latency), bias)
+    note_both(recorder, what, spread, beside(spread, mean_s), bounds, bias)
     busy = result.iops * mean_s / in_flight
     bound = Bound(
         "Little's law: throughput x latency equals the requests in flight",

@@ -17,7 +17,7 @@ from cephlab.lab.telemetry.loadcpu import LoadCpu
 from cephlab.lab.workloads.fio import FioJob
 from cephlab.lab.workloads.radosbench import BenchJob
 from cephlab.suites import bias as biased
-from cephlab.suites.bias import FULL_CPU, MEMORY_BYTES, UNBIASED, Bias, Watch, at_limit, from_memory, note_cpu, watched
+from cephlab.suites.bias import FULL_CPU, UNBIASED, Bias, Watch, at_limit, from_memory, note_cpu, watched
 from tests.fake_stage import stage_of
 
 IDLE = LoadCpu("fio", 0.3, 0.6, 1.2, 8)
@@ -149,10 +149,12 @@ def test_a_machine_more_than_half_full_or_emulated_may_be_the_limit() -> None:
 def test_how_busy_clients_were_is_in_the_record() -> None:
     recorder = History().recorder("profile.load")
     note_cpu(recorder, "writes", 0.7, 0.2)
-    seen = {event.data["metric"]: (event.data["value"], event.data["basis"]) for event in recorder.events()}
+    seen = {
+        each.data["metric"]: (each.data["value"], each.data["unit"], each.data["basis"]) for each in recorder.events()
+    }
     assert seen == {
-        "writes: busiest client, share of one CPU": (0.7, "noted"),
-        "writes: busiest client machine, share of its CPUs": (0.2, "noted"),
+        "writes: busiest client, share of one CPU": (0.7, "", "noted"),
+        "writes: busiest client machine, share of its CPUs": (0.2, "", "noted"),
     }
 
 
@@ -162,7 +164,9 @@ def watch(monkeypatch: pytest.MonkeyPatch, used: Mapping[str, LoadCpu], cluster:
     stage = stage_of(cluster or cluster_of())
     meter = biased.LoadMeter(stage.cluster.hosts)
     found = Watch(stage, meter).bias("writes", **more)
-    return found, {event.data["metric"].partition(": ")[2]: event.data["value"] for event in stage.recorder.events()}
+    return found, {
+        event.data["metric"].partition("writes: ")[2]: event.data["value"] for event in stage.recorder.events()
+    }
 
 
 def test_clients_that_are_not_busy_leave_no_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,12 +224,13 @@ def test_a_machine_that_cannot_be_read_cannot_fail_a_cluster(monkeypatch: pytest
         (1e9, 4e9, 0.5, 0.0),
         (1e9, 4e9, 0.6, 0.0),
         (1e9, 199e9, 0.0, 2 / 199),
+        (1e9, 200e9, 0.0, 0.01),
         (1e9, 201e9, 0.0, 0.0),
         (1e9, 2e9 / 0.319, 0.31, 0.0),
         (1e9, 2e9 / 0.321, 0.31, 0.011 / 0.69),
         (1e9, 1e9, 1.0, 0.0),
         (1e9, 0.0, 0.0, 0.0),
-        (None, 4 * MEMORY_BYTES, 0.0, 0.5),
+        (None, 16 * (1 << 30), 0.0, 0.5),
     ],
 )
 def test_memory_may_answer_the_share_that_fits_into_it(
@@ -234,6 +239,7 @@ def test_memory_may_answer_the_share_that_fits_into_it(
     found, words = from_memory(cast("Cluster", osds_with(memory)), read_bytes, allowed)
     assert found == pytest.approx(share)
     assert bool(words) is bool(share)
+    assert from_memory(cast("Cluster", osds_with(1e9)), 4e9)[0] == 0.5
 
 
 def test_memory_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,6 +262,7 @@ def test_a_load_that_is_judged_is_watched_on_each_machine_after_its_ramp(monkeyp
     jobs: list[tuple[str, FioJob | BenchJob]] = [
         ("c0", FioJob("a", "p", "i", "read", 4096, 1, 1, more={"ramp_time": "5"})),
         ("c0", FioJob("a", "p", "i", "read", 4096, 1, 1, more={"ramp_time": "7"})),
+        ("c1", FioJob("a", "p", "i", "read", 4096, 1, 1)),
         ("c1", BenchJob("p", "write", 10)),
     ]
     with watched(stage, jobs, judged=True) as judged:
@@ -264,14 +271,16 @@ def test_a_load_that_is_judged_is_watched_on_each_machine_after_its_ramp(monkeyp
         assert (meter.hosts, meter.ramp_s) == (stage.cluster.hosts, 7.0)
         assert judged == Watch(stage, cast("Any", meter))
     assert not meter.running
-    with watched(stage, jobs[-1:], judged=True):
-        assert (list(made[-1].hosts), made[-1].ramp_s) == (["c1"], 0.0)
+    for only in (jobs[-1:], jobs[-2:-1]):
+        with watched(stage, only, judged=True):
+            assert (list(made[-1].hosts), made[-1].ramp_s) == (["c1"], 0.0)
 
 
 def test_a_load_that_is_not_judged_is_not_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     made = metered(monkeypatch, {})
     stage = stage_of(cluster_of())
     with watched(stage, [], judged=False) as free:
+        assert free == Watch(stage)
         assert free.bias("writes", 1e9) == UNBIASED
     assert made == []
     assert stage.recorder.events() == ()

@@ -205,7 +205,7 @@ def test_machines_of_a_profile_that_the_model_says_nothing_of_do_not_pass(
     stage = stage_in(tmp_path, lab, "ampere-altra-4n")
     found = expect(stage, SHAPES)
     stage.recorder.witness("operations", got=100, least=1)
-    note_run(stage.recorder, "randread at depth 1", result(100.0, 0.01), 1, *found.bounds(0))
+    note_run(stage.recorder, "randread at depth 1", result(100.0, 0.01), 1, found.bounds(0))
     verdict = figures(stage.recorder.events())
     assert verdict.outcome is outcome
     if outcome is Outcome.INCONCLUSIVE:
@@ -232,7 +232,8 @@ def test_a_run_is_judged_by_the_interval_of_its_rate(
 ) -> None:
     recorder = History().recorder("block.depth")
     found = result(iops, 4 / iops, stddev, samples)
-    note_run(recorder, "randread", found, 4, Bound("predicted", least=100.0, derivation=("limit: 200 / 2 = 100",)))
+    bound = Bound("predicted", least=100.0, derivation=("limit: 200 / 2 = 100",))
+    note_run(recorder, "randread", found, 4, (bound, NO_LIMIT))
     verdict = figures(recorder.events())
     assert verdict.outcome is outcome
     assert "limit: 200 / 2 = 100" in verdict.derivation
@@ -240,7 +241,7 @@ def test_a_run_is_judged_by_the_interval_of_its_rate(
 
 def test_latency_beyond_what_is_predicted_fails() -> None:
     recorder = History().recorder("block.depth")
-    note_run(recorder, "randread", result(100.0, 0.04, 1.0), 4, latency=Bound("predicted", most=0.02))
+    note_run(recorder, "randread", result(100.0, 0.04, 1.0), 4, (NO_LIMIT, Bound("predicted", most=0.02)))
     assert figures(recorder.events()).outcome is Outcome.FAIL
 
 

@@ -235,6 +235,23 @@ def assert_jobs(jobs: Any, of: Stage, targets: Sequence[BlockImage], pattern: st
         assert vars(each) == {**vars(plain), **ours}
 
 
+def watching(looked: list[str], stage: Stage, reads: int) -> Any:
+    """What `watched` is to be given, that its beginning and its end are in `looked`, and the bytes that are read."""
+
+    def bias(*given: object) -> Bias:
+        assert given == ("load generators", reads, 0.25)
+        return DOUBT
+
+    @contextmanager
+    def watched(of: Stage, jobs: Any, *, judged: bool) -> Iterator[Any]:
+        assert (of, [node for node, _ in jobs], judged) == (stage, ["client0", "client1"], True)
+        looked.append("watch")
+        yield SimpleNamespace(bias=bias)
+        looked.append("watched")
+
+    return watched
+
+
 @pytest.mark.parametrize("tier", [Tier.QUICK, Tier.FULL])
 @pytest.mark.parametrize("plugged", [True, False])
 @pytest.mark.parametrize("pattern", ["randrw", "randwrite", "write"])
@@ -268,18 +285,6 @@ def test_all_generators_run_at_once_on_images_of_their_own(
         assert_jobs(jobs, twin, targets, pattern, 30.0 if tier is Tier.QUICK else 120.0)
         return RESULTS
 
-    @contextmanager
-    def watched(of: Stage, jobs: Any, *, judged: bool) -> Iterator[Any]:
-        assert (of, [node for node, _ in jobs], judged) == (stage, ["client0", "client1"], True)
-        looked.append("watch")
-        yield SimpleNamespace(bias=bias)
-        looked.append("watched")
-
-    def bias(what: str, read_bytes: float, allowed: float) -> Bias:
-        assert (what, allowed) == ("load generators", 0.25)
-        assert read_bytes == (2 * size_bytes if pattern == "randrw" else 0)
-        return DOUBT
-
     def meter_of(*given: object) -> Any:
         assert given == (cluster, "bmcs")
         return SimpleNamespace(looking=looking)
@@ -295,7 +300,7 @@ def test_all_generators_run_at_once_on_images_of_their_own(
     monkeypatch.setattr(measuring, "named_bmcs", lambda: "bmcs")
     monkeypatch.setattr(measuring, "meter_of", meter_of)
     monkeypatch.setattr(measuring, "run_jobs", run_jobs)
-    monkeypatch.setattr(measuring, "watched", watched)
+    monkeypatch.setattr(measuring, "watched", watching(looked, stage, 2 * size_bytes if pattern == "randrw" else 0))
     monkeypatch.setattr(measuring, "at_the_plugs", plugs)
     monkeypatch.setattr(measuring, "time", SimpleNamespace(time=lambda: next(times)))
     found = measure(stage, wanted, by, on)
