@@ -14,6 +14,7 @@ from cephlab.lab.checks.verdict import Outcome, Verdict
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Event, History
 from cephlab.lab.scenario.scenario import Stage, Tier
+from cephlab.lab.spec.arch import Arch
 from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.loadcpu import LoadCpu
 from cephlab.lab.telemetry.power import Energy, Scope, Source
@@ -179,3 +180,39 @@ def test_busy_clients_cannot_fail_work_per_watt(bias: Bias, outcome: Outcome) ->
     verdict = figures(recorder.events())
     assert verdict.outcome is outcome
     assert ("C0 was busy: the cluster may be faster" in verdict.reason) is bool(bias.busy)
+
+
+@pytest.mark.parametrize(
+    ("limits", "cpu", "outcome"),
+    [
+        (Limits(per_watt=1e6), IDLE, Outcome.FAIL),
+        (Limits(per_watt=1e6), FULL_THREAD, Outcome.INCONCLUSIVE),
+        (Limits(), FULL_THREAD, Outcome.PASS),
+    ],
+)
+@pytest.mark.usefixtures("images")
+def test_the_clients_of_a_load_for_watts_are_watched_where_it_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: Limits, cpu: LoadCpu, outcome: Outcome
+) -> None:
+    stage, energy = stage_there(tmp_path), Energy("n0", Source.BMC, Scope.MACHINE, 60.0, 6000.0)
+    hosts = {"n0": SimpleNamespace(arch=Arch.X86_64)}
+    energies = {
+        "energies": lambda *_: [energy],
+        "hosts": hosts,
+        "unread": set(),
+        "readings": [],
+        "looking": nullcontext,
+    }
+    doing(monkeypatch, SLOW, cpu)
+    made = metered(monkeypatch, dict.fromkeys(CLIENTS, cpu))
+    monkeypatch.setattr(watts, "run_jobs", stand.run_jobs)
+    monkeypatch.setattr(watts, "written", depth.written)
+    monkeypatch.setattr(watts, "meter_of", lambda _cluster, _bmcs: SimpleNamespace(**energies))
+    monkeypatch.setattr(watts, "limits_of", lambda _stage: limits)
+    monkeypatch.setattr(watts, "operations_of", lambda _cluster: {"x86_64": 0.0})
+    monkeypatch.setattr(watts, "IDLE_S", dict.fromkeys(Tier, 0.0))
+    for silent in ("require_watts", "draw"):
+        monkeypatch.setattr(watts, silent, lambda *_: None)
+    watts.run(stage)
+    assert figures(stage.recorder.events()).outcome is outcome
+    assert bool(made) is (limits != Limits())
