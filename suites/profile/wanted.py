@@ -134,7 +134,7 @@ def enough_measured(
         found = seen[answer.metric]
         if answer.metric.startswith(PERCENTILE):
             return [], [f"What would be enough is not known for {answer.metric}: the model has means only."]
-        if math.isinf(found.high):
+        if found.low <= 0 or math.isinf(found.high):
             return [], ["What would be enough is not known, as only one end of what was measured is known."]
         if not answer.low <= found.value <= answer.high:
             off = f"{answer.metric} is predicted as {answer.predicted} but was measured as {found.predicted}"

@@ -1,5 +1,6 @@
 """What would be enough, as a requirement's scenario asks for it: which machines are judged, and by which figures."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -111,6 +112,19 @@ def test_only_machines_that_the_model_fits_are_changed(
     off = f"throughput is predicted as {answer.predicted} but was measured as {seen.predicted}"
     said = f"What would be enough is not known, as the model does not fit these machines: {off}."
     assert enough_measured(ANY, KNOWN, (answer,), {OPS.metric: seen}) == (([NODES], [RATIO]) if fits else ([], [said]))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "known"), [(0.0, 66.0, False), (54.0, math.inf, False), (-1.0, 66.0, False), (0.1, 66.0, True)]
+)
+def test_of_a_figure_with_one_end_the_model_tells_nothing(
+    monkeypatch: pytest.MonkeyPatch, low: float, high: float, known: bool
+) -> None:
+    """A rate from memory may be as low as nothing, and with busy clients a wait as short as nothing."""
+    asked(monkeypatch, PLAIN)
+    said = "What would be enough is not known, as only one end of what was measured is known."
+    seen = {OPS.metric: replace(measured(OPS, 60.0), low=low, high=high)}
+    assert enough_measured(ANY, KNOWN, (OPS,), seen) == (([NODES], [RATIO]) if known else ([], [said]))
 
 
 def test_of_a_percentile_the_model_knows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
