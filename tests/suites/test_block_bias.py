@@ -11,6 +11,7 @@ import pytest
 
 from cephlab.lab.checks.figures import figures
 from cephlab.lab.checks.verdict import Outcome, Verdict
+from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Event, History
 from cephlab.lab.scenario.scenario import Stage, Tier
@@ -53,9 +54,9 @@ def images(monkeypatch: pytest.MonkeyPatch) -> None:
     def written(_stage: Stage, count: int = 1, size_bytes: int = 1, *_: str, **__: Any) -> Iterator[list[BlockImage]]:
         yield [BlockImage("p", f"i{number}", size_bytes) for number in range(count)]
 
-    monkeypatch.setattr(depth, "written", written)
-    monkeypatch.setattr(clients, "written", written)
-    monkeypatch.setattr(radosbench.pools, "pool", lambda *_, **__: nullcontext("pool"))
+    for suite in (depth, clients, watts):
+        monkeypatch.setattr(suite, "written", written)
+    monkeypatch.setattr(pools, "pool", lambda *_, **__: nullcontext("pool"))
 
 
 def doing(monkeypatch: pytest.MonkeyPatch, iops: float, cpu: LoadCpu) -> None:
@@ -206,7 +207,6 @@ def test_the_clients_of_a_load_for_watts_are_watched_where_it_is_judged(
     doing(monkeypatch, SLOW, cpu)
     made = metered(monkeypatch, dict.fromkeys(CLIENTS, cpu))
     monkeypatch.setattr(watts, "run_jobs", stand.run_jobs)
-    monkeypatch.setattr(watts, "written", depth.written)
     monkeypatch.setattr(watts, "meter_of", lambda _cluster, _bmcs: SimpleNamespace(**energies))
     monkeypatch.setattr(watts, "limits_of", lambda _stage: limits)
     monkeypatch.setattr(watts, "operations_of", lambda _cluster: {"x86_64": 0.0})

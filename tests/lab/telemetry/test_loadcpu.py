@@ -1,10 +1,12 @@
 """CPUs that a load uses on its machines: which threads are seen, since when they count, and what cannot be read."""
 
 import json
+import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
@@ -38,7 +40,7 @@ def test_every_thread_of_a_load_is_seen_and_no_other_program(tmp_path: Path) -> 
     planted(tmp_path, 8, ["/usr/bin/ceph-osd", "fiord"], t8=stat("ceph-osd", 900, 900))
     planted(tmp_path, 9, ["rados", "bench"], t9=stat("rados", 1, 1))
     (tmp_path / "10").mkdir()
-    tick_s = 1 / account_program.os.sysconf("SC_CLK_TCK")
+    tick_s = 1 / os.sysconf("SC_CLK_TCK")
     seen = account_program.threads({"programs": list(PROGRAMS)}, tmp_path)
     assert seen["threads"] == {"7/7 fio": 120 * tick_s, "7/9 a) b": 350 * tick_s, "9/9 rados": 2 * tick_s}
     assert seen["busy"] == "cpu  300 0 100 900 0 0 0 0 0 0"
@@ -54,8 +56,12 @@ def test_a_thread_counts_after_its_ramp_and_the_busiest_is_named() -> None:
         Look(25.0, {JOB: 6.0, MSGR: 13.0}, 60.0, 8),
         Look(26.0, {}, 90.0, 8),
     ]
-    assert used_in(looks, 5.0) == LoadCpu("msgr-worker-0", 0.9, pytest.approx(1.1), 3.0, 8)
-    assert used_in(looks, 0.0) == LoadCpu("msgr-worker-0", 13 / 15, pytest.approx(19 / 15), 49 / 15, 8)
+    later, all_of_it = used_in(looks, 5.0), used_in(looks, 0.0)
+    assert later is not None
+    assert all_of_it is not None
+    assert (later.load, all_of_it.load) == pytest.approx((1.1, 19 / 15))
+    assert replace(later, load=0.0) == LoadCpu("msgr-worker-0", 0.9, 0.0, 3.0, 8)
+    assert replace(all_of_it, load=0.0) == LoadCpu("msgr-worker-0", 13 / 15, 0.0, 49 / 15, 8)
 
 
 def test_a_load_that_was_seen_only_once_is_not_known() -> None:
