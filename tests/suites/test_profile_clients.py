@@ -21,7 +21,7 @@ from cephlab.suites.block.scale import scale
 from cephlab.suites.block.stand import LEAST_OPERATIONS
 from cephlab.suites.profile import objects
 from cephlab.suites.profile.measured import IMAGE_BYTES
-from cephlab.suites.profile.objects import NOTHING, clients_of, grown, measure_objects, summed, trust
+from cephlab.suites.profile.objects import NOTHING, Summed, clients_of, grown, measure_objects, summed, trust
 from cephlab.tuning.requirements import Protection
 from tests.fake_stage import stage_of
 from tests.suites.test_profile_objects import BEGAN_S, CODED, client, cluster_of, filling, fleet, gets
@@ -82,6 +82,12 @@ def test_objects_take_a_twentieth_of_the_disks_at_most_and_4_gib_for_each_client
     room = scale(find(ALTRA)).image_bytes(1 << 60, 4, copies) // (600 << 20)
     assert put.operations == room
     assert put.objects - room == 8
+
+
+@pytest.mark.parametrize(("tier", "new"), [(Tier.QUICK, 40_000), (Tier.FULL, 120_000)])
+def test_new_objects_are_so_many_at_most(tier: Tier, new: int) -> None:
+    [put, *_] = loads(tier, op="put", bs="4k")
+    assert put.operations == new
 
 
 def test_every_client_has_a_seed_of_31_bits() -> None:
@@ -214,6 +220,19 @@ def test_statistics_are_asked_for_once_a_second(monkeypatch: pytest.MonkeyPatch)
     assert paused == [1.0, 1.0]
 
 
+def test_statistics_may_be_a_minute_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    made = Deadline.after(9.0)
+
+    def after(seconds: float) -> Deadline:
+        asked.append(seconds)
+        return made
+
+    monkeypatch.setattr(Deadline, "after", after)
+    assert grown(cluster_of(), {"old": 1e12}, 1e6) == "data"
+    assert asked == [0.06]
+
+
 def test_the_profile_of_a_code_is_asked_for_by_its_name() -> None:
     def mon(command: str, **given: Any) -> Any:
         if command == "osd dump":
@@ -243,7 +262,8 @@ def test_a_window_belongs_to_the_time_of_all_by_its_middle() -> None:
 
 def test_the_shortest_time_of_all_has_two_windows_and_an_operation_of_each_client() -> None:
     assert summed(fleet(client(1, *[10] * 2, 1))).operations == 20
-    assert summed(fleet(client(*[10] * 2))) == NOTHING
+    nothing = Interval(0.0, 0.0, math.inf, 0)
+    assert summed(fleet(client(*[10] * 2))) == Summed(0.0, 0.0, 0, nothing, nothing, None)
     assert summed(fleet(client(*[10] * 14), shifted(client(*[10] * 14), 9.0))).operations > 0
     assert summed(fleet(client(*[10] * 14), shifted(client(*[10] * 14), 10.0))) == NOTHING
 
