@@ -74,10 +74,11 @@ def test_a_load_that_was_seen_only_once_is_not_known() -> None:
 
 @pytest.mark.parametrize(("ended_s", "busiest", "load"), [(4.0, 1.0, 1.25), (3.9, 0.25, 0.25)])
 def test_a_thread_that_only_began_the_load_is_not_its_busiest(ended_s: float, busiest: float, load: float) -> None:
-    looks = [Look(0.0, {JOB: 0.0, MSGR: 0.0}, 0.0, 1), Look(ended_s, {JOB: ended_s / 4, MSGR: ended_s}, 0.0, 1)]
-    found = used_in([*looks, Look(8.0, {JOB: 2.0}, 0.0, 1)], 0.0)
+    seen = [(0.0, {JOB: 0.0, "7/9 two words": 0.0}), (ended_s, {JOB: ended_s / 4, "7/9 two words": ended_s})]
+    found = used_in([Look(100 + at_s, threads, 0.0, 1) for at_s, threads in (*seen, (8.0, {JOB: 2.0}))], 0.0)
     assert found is not None
-    assert (found.busiest, found.load) == (busiest, load)
+    assert (found.busiest, found.load) == pytest.approx((busiest, load))
+    assert found.thread == ("two words" if ended_s == 4.0 else "fio")
 
 
 def test_even_the_shortest_load_is_seen_twice() -> None:
@@ -105,9 +106,9 @@ class Machine:
     def ask(self, line: bytes, *, timeout_s: float) -> bytes:
         assert json.loads(line) == {"do": "threads", "programs": ["fio", "rados"]}
         assert timeout_s > 0
+        self.looks += 1
         time.sleep(0.005)
         self.left |= not self.open
-        self.looks += 1
         if self.refuses:
             return json.dumps({"error": self.refuses, "own_s": 0.0}).encode()
         threads = {JOB: self.looks / 4} if self.shows else {}
@@ -121,7 +122,7 @@ def looked(ramp_s: float = 0.0, **machines: Machine) -> LoadMeter:
     """A meter that looked at each readable machine at least three times."""
     meter = LoadMeter(cast("Any", machines), ramp_s)
     with meter.looking(0.001):
-        until = time.monotonic() + 20
+        until = time.monotonic() + 5
         while time.monotonic() < until and any(each.looks < 3 for each in machines.values() if not each.refuses):
             time.sleep(0.001)
     return meter
@@ -141,14 +142,14 @@ def test_a_meter_looks_until_the_block_ends_and_leaves_no_program() -> None:
 
 def test_a_meter_looks_before_the_load_begins() -> None:
     machine = Machine()
-    with LoadMeter(cast("Any", {"c0": machine})).looking(60.0):
+    with LoadMeter(cast("Any", {"c0": Machine("OSError: no /proc"), "c1": machine})).looking(60.0):
         assert machine.looks == 1
 
 
 def test_what_cannot_be_read_is_named_and_asked_once() -> None:
     refusing = Machine("OSError: no /proc")
-    meter = looked(c0=Machine(), c1=refusing, c2=Machine(shows=False))
-    assert list(meter.used()) == ["c0"]
+    meter = looked(c0=Machine(), c1=refusing, c2=Machine(shows=False), c3=Machine())
+    assert list(meter.used()) == ["c0", "c3"]
     assert refusing.looks == 1
     assert meter.unread["c1"].endswith("cannot be read: OSError: no /proc")
     assert meter.unread["c2"] == "the load was not seen there"
