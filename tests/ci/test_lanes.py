@@ -6,20 +6,23 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from cephlab.fixtures.selection import dealt
-from cephlab.lab.providers.select import PROVIDERS
+from cephlab.fixtures.selection import ExpectedLack, dealt, in_tier, read_expected_skips, unexpected_skips
+from cephlab.lab.archive.archive import Ending, Record
+from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.providers.select import PROVIDERS, choose
 from cephlab.lab.scenario.scenario import Scenario, Tier
-from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability, ClusterSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = ROOT / ".github/workflows"
+SKIPS = ROOT / "suites/expected-skips.toml"
 ROOTS_ALONE = {
     "local": {Capability.CUT_LINKS, Capability.MEMORY_DISK},
     "container": {
@@ -152,3 +155,74 @@ def test_each_scenario_runs_in_some_job_or_says_why_in_none() -> None:
 def test_a_job_that_is_taken_away_is_missed(lab: str) -> None:
     without = homeless(scenarios(), [lane for lane in lanes() if lane.lab != lab])
     assert len(without) > len(NOWHERE)
+
+
+@dataclass(frozen=True)
+class Stub:
+    """A provider that is there and can do what is known of it without one."""
+
+    name: str
+    able: frozenset[Capability]
+    cost = 1
+
+    def capabilities(self) -> frozenset[Capability]:
+        return self.able
+
+    def unavailable(self, _spec: ClusterSpec) -> None:
+        return None
+
+
+def skipped(scenario: Scenario, lab: str, providers: dict[str, Any]) -> Record | None:
+    """The skip of a scenario for want of a capability, as a gate records it; None if it would run."""
+    try:
+        choose(lab, scenario.topology.spec(DEFAULT_RELEASE), scenario.needs, providers)
+    except Unavailable as lacking:
+        return Record(scenario.name, scenario.suite, Ending.SKIP, f"{lacking.what} ({lacking.hint})")
+    return None
+
+
+LABS = [name for name in PROVIDERS if name != "ssh"]  # ssh raises nothing: "the attached cluster" covers all
+
+
+@cache
+def wanting(lab: str, *, root: bool) -> tuple[tuple[Scenario, Record], ...]:
+    """Every scenario that is skipped with a lab for want of a capability, with its skip."""
+    providers = {name: partial(Stub, name, able(name, root=root)) for name in LABS}
+    found = ((scenario, skipped(scenario, lab, providers)) for scenario in scenarios())
+    return tuple((scenario, skip) for scenario, skip in found if skip is not None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("root", [False, True])
+@pytest.mark.parametrize("lab", [*LABS, "auto"])
+def test_each_skip_for_want_of_a_capability_is_expected(lab: str, root: bool) -> None:
+    """A gate with `--lab local` ended red: it cuts no links of a gateway, and only some suites were listed."""
+    expected = read_expected_skips(SKIPS)
+    found = wanting(lab, root=root)
+    assert found
+    for tier in Tier:
+        there = [skip for scenario, skip in found if in_tier(scenario, tier)]
+        assert [skip.scenario for skip in unexpected_skips(there, expected, tier)] == []
+
+
+@pytest.mark.slow
+def test_no_skip_is_expected_for_what_a_provider_usually_can() -> None:
+    for each in read_expected_skips(SKIPS):
+        if isinstance(each, ExpectedLack):
+            assert able(each.provider, root=False).isdisjoint(each.capabilities), each.provider
+
+
+@pytest.mark.slow
+def test_a_skip_for_what_a_provider_usually_can_is_unexpected() -> None:
+    """Every scenario that runs with a lab is missed if the lab loses one of its capabilities."""
+    expected, seen = read_expected_skips(SKIPS), 0
+    for lab in LABS:
+        away = {skip.scenario for _, skip in wanting(lab, root=False)}
+        for scenario in scenarios():
+            for lost in scenario.needs if scenario.name not in away else ():
+                less = able(lab, root=False) - {lost}
+                skip = skipped(scenario, lab, {lab: partial(Stub, lab, less)})
+                assert skip is not None
+                assert unexpected_skips([skip], expected, Tier.FULL) == [skip]
+                seen += 1
+    assert seen > len(LABS)
