@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from cephlab.fixtures.raising import BeforeScenario
-from cephlab.lab.base.errors import CephTrouble, LabBroken, LabError, NotInstalled, Unavailable
+from cephlab.lab.base.errors import CephTrouble, LabBroken, LabError, LeftBehind, NotInstalled, Unavailable
 from cephlab.lab.ceph.logs import Allowed, LogMarks
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.scenario.scenario import Scenario, Stage
@@ -254,6 +254,14 @@ def interrupted_untidily(stage: Stage) -> None:
         raise KeyboardInterrupt
     finally:
         raise LabBroken("the client is gone")
+
+
+def interrupted_and_left(stage: Stage) -> None:
+    """Its clean-up leaves something on a cluster that stays."""
+    try:
+        raise KeyboardInterrupt
+    finally:
+        raise LeftBehind("could not remove 1 bucket", "b0: c0 is lost", "radosgw-admin bucket rm --bucket=b0")
 
 
 def interrupted_half_way(stage: Stage) -> None:

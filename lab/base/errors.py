@@ -116,6 +116,10 @@ class CleanupFailed(LabBroken):
         )
 
 
+class LeftBehind(LabBroken):
+    """Something of a run is left on a cluster that stays. Its detail has what and why, its hint how to remove it."""
+
+
 def interruption(error: BaseException) -> KeyboardInterrupt | None:
     """The KeyboardInterrupt behind an error, if any. When it ends a scenario, a failed clean-up may hide it."""
     seen: list[BaseException] = []

@@ -29,11 +29,13 @@ FILL, RUN, FINAL, CLEAN = "fill", "run", "final", "clean"
 WINDOW = "window"
 WAITS, BEGUN = "the load waits for its moment", "the load has begun"
 """Progress messages that the lab waits for."""
+EXIST = "buckets that exist already"
+"""Begins the message of a load that ends because of buckets that are not its own."""
 _ABSENT = ("NoSuchKey", "404")
 _NEVER_S = 1e9
 _NOT_FOUND = 404
 _BREATH_S = 0.05
-_KEY = re.compile(rb"<Key>([^<]+)</Key>")
+KEY = re.compile(rb"<Key>([^<]+)</Key>")
 _NEXT = re.compile(rb"<NextContinuationToken>([^<]+)</NextContinuationToken>")
 _UPLOAD = re.compile(rb"<UploadId>([^<]+)</UploadId>")
 
@@ -216,7 +218,7 @@ class Load:
         query = {"list-type": "2", "max-keys": str(self.config["page"])}
         while True:
             body = fine(line.send("GET", f"/{bucket}", query)).body
-            names += [name.decode() for name in _KEY.findall(body)]
+            names += [name.decode() for name in KEY.findall(body)]
             token = _NEXT.search(body)
             if token is None:
                 break
@@ -297,11 +299,22 @@ def together(works: list[Callable[[], None]]) -> None:
 
 def make_buckets(line: S3Connection, buckets: list[str], *, new: bool) -> None:
     """Create the buckets. new: SystemExit, before any is created, if one already exists, whoever owns it."""
-    found = [bucket for bucket in buckets if new and line.send("HEAD", f"/{bucket}").status != _NOT_FOUND]
-    if found:
-        raise SystemExit(f"buckets that exist already: {', '.join(found)}")
+    if new:
+        refuse_existing(line, buckets)
     for bucket in buckets:
         line.ask("PUT", f"/{bucket}")
+
+
+def existing(line: S3Connection, buckets: list[str]) -> list[str]:
+    """Which of these buckets exist, whoever owns them."""
+    return [bucket for bucket in buckets if line.send("HEAD", f"/{bucket}").status != _NOT_FOUND]
+
+
+def refuse_existing(line: S3Connection, buckets: list[str]) -> None:
+    """SystemExit if one of these buckets exists."""
+    found = existing(line, buckets)
+    if found:
+        raise SystemExit(f"{EXIST}: {', '.join(found)}")
 
 
 def wait_for_moment(path: Path) -> None:
@@ -327,6 +340,23 @@ def run(load: Load) -> None:
     STOP.clear()
 
 
+def clean(load: Load, line: S3Connection) -> None:
+    """Delete all objects, and the load's own buckets. A load that was ended early may not have made them."""
+    there = existing(line, load.ledger.buckets)
+    if there:
+        each_once(load, CLEAN, "delete")
+    for bucket in there if load.config["own_buckets"] else []:
+        line.ask("DELETE", f"/{bucket}")
+
+
+PHASES: dict[str, Callable[[Load, S3Connection], None]] = {
+    FILL: lambda load, _: each_once(load, FILL, load.config["fill_by"]),
+    RUN: lambda load, _: run(load),
+    FINAL: lambda load, _: each_once(load, FINAL, "get"),
+    CLEAN: clean,
+}
+
+
 def main() -> int:
     """Run the phases, then write the rows and a report."""
     config = configured()
@@ -336,19 +366,14 @@ def main() -> int:
     spent: dict[str, tuple[float, float]] = {}
     first = S3Connection({**config, **config["endpoints"][0]})
     make_buckets(first, [] if config["filled"] else load.ledger.buckets, new=config["own_buckets"])
+    if config["own_buckets"] and not config["phases"]:
+        refuse_existing(first, load.ledger.buckets)
     for phase in config["phases"]:
         if phase == RUN and config["begin"]:
             wait_for_moment(Path(config["begin"]))
         began_s, cpu_s = time.monotonic(), time.process_time()
-        if phase == FILL:
-            each_once(load, FILL, config["fill_by"])
-        elif phase == RUN:
-            run(load)
-        else:
-            each_once(load, phase, "get" if phase == FINAL else "delete")
+        PHASES[phase](load, first)
         spent[phase] = (time.monotonic() - began_s, time.process_time() - cpu_s)
-    for bucket in load.ledger.buckets if config["own_buckets"] and CLEAN in config["phases"] else []:
-        first.ask("DELETE", f"/{bucket}")
     if load.windows is not None:
         load.windows.close()
         load.rows += load.windows.lines

@@ -78,8 +78,11 @@ def run_together(
             if name not in lost and (result := kept(lost, name, partial(client.finish, timeout_s=timeout_s))):
                 results[name] = result
     finally:
-        for name in running.keys() - results.keys():
-            running[name].kill()
+        for name in sorted(running.keys() - results.keys()):
+            unended: dict[str, str] = {}
+            kept(unended, name, running[name].kill)
+            if unended:  # its machine may be why it was lost
+                lost[name] = "; ".join([*filter(None, [lost.get(name)]), f"it may still run: {unended[name]}"])
     first = next(iter(ahead.values()))
     apart = {name: value - first for name, value in ahead.items()}
     aligned = {name: moved(result, -apart[name]) for name, result in results.items()}

@@ -63,9 +63,10 @@ class S3Load:
     its next request as soon as it has an answer (closed loop). runtime_s: 0: until it is stopped. fill_by: put or
     multipart. phases: any of fill, run, final, clean, in that order. Without fill, every object must exist from another
     load with the same seed, unless the load begins with empty buckets (unfilled). waits: the run begins when told to
-    (begin_at). own_buckets: a bucket that already exists ends the load at once, and `clean` removes the buckets.
-    operations: the run ends after this many; 0: by time alone. over: the objects that an operation or a phase uses.
-    window_s: length of the windows in which the run is summed up, with only failed operations kept; 0: all are kept.
+    (begin_at). own_buckets: a bucket that exists already ends the load at once, and `clean` removes the buckets;
+    without any phase it only looks whether one exists. operations: the run ends after this many; 0: by time alone.
+    over: the objects that an operation or a phase uses. window_s: length of the windows in which the run is summed up,
+    with only failed operations kept; 0: all are kept.
     """
 
     mix: Mapping[str, float] = field(default_factory=lambda: {"get": 1.0})

@@ -18,7 +18,8 @@ from cephlab.lab.telemetry.statistics import interval
 from cephlab.lab.telemetry.watts import meter_of
 from cephlab.lab.workloads.fiolatency import Window
 from cephlab.lab.workloads.fiolatency import filled as filled_up
-from cephlab.lab.workloads.s3_load_program import CLEAN, FILL, RUN
+from cephlab.lab.workloads.s3_load_program import FILL, RUN
+from cephlab.lab.workloads.s3buckets import new_buckets, refused
 from cephlab.lab.workloads.s3fleet import Fleet, run_together
 from cephlab.lab.workloads.s3load import Entrance, Over, S3Load, S3Result, constant
 from cephlab.suites.bias import FULL_CPU, Bias, at_limit, from_memory, note_cpu
@@ -141,28 +142,29 @@ def measure_objects(stage: Stage, requirement: LoadRequirement, profile: Profile
 def together(cluster: Cluster, clients: Sequence[Client], doors: Sequence[Entrance], phase: str) -> Fleet:
     """Run one phase of every client's load."""
     loads = [(client.host, replace(client.load, phases=(phase,))) for client in clients]
-    timeout_s = (FILL_S + clients[0].load.runtime_s) * cluster.patience
-    return run_together(loads, doors, lead_s=LEAD_S + EACH_S * len(loads), timeout_s=timeout_s)
+    lead_s = LEAD_S + EACH_S * len(loads)
+    return run_together(loads, doors, lead_s=lead_s, timeout_s=most_s(cluster, clients))
+
+
+def most_s(cluster: Cluster, clients: Sequence[Client]) -> float:
+    """How long a phase may take."""
+    return (FILL_S + clients[0].load.runtime_s) * cluster.patience
 
 
 @contextmanager
 def filled(cluster: Cluster, clients: Sequence[Client], doors: Sequence[Entrance]) -> Iterator[int]:
     """Every client's new bucket with its objects, inside the block; yields the bytes of all objects.
 
-    LabBroken if a bucket exists already, cannot be filled, or is left. Only buckets that were filled are removed.
+    LabBroken if a bucket exists already, cannot be filled, or is left.
     """
-    fleet = together(cluster, clients, doors, FILL)
-    named = dict(zip(fleet.ahead_s, clients, strict=True))
-    try:
+    loads = [(client.host, client.load) for client in clients]
+    with new_buckets(cluster, loads, doors, timeout_s=most_s(cluster, clients)) as foreign:
+        fleet = together(cluster, clients, doors, FILL)
+        foreign.update(refused(fleet, loads))
         wrong = {name: f"{result.errors} {result.wrong}" for name, result in fleet.results.items() if failed(result)}
         if bad := {**fleet.lost, **wrong}:
-            raise broken("could not fill a bucket", bad, "if a killed run left these buckets, remove them")
+            raise broken("could not fill a bucket", bad, "see the machines of the clients")
         yield sum(op.bytes for result in fleet.results.values() for op in result.of(FILL))
-    finally:
-        if fleet.results:
-            cleaned = together(cluster, [named[name] for name in fleet.results], doors, CLEAN)
-            if cleaned.lost:
-                raise broken(f"could not remove a bucket that begins with {BUCKET}", cleaned.lost, "remove it")
 
 
 def failed(result: S3Result) -> bool:

@@ -10,7 +10,8 @@ from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.history.history import Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
-from cephlab.lab.workloads.s3_load_program import CLEAN, FILL, FINAL, RUN
+from cephlab.lab.workloads.s3_load_program import FILL, FINAL, RUN
+from cephlab.lab.workloads.s3buckets import new_buckets, refused
 from cephlab.lab.workloads.s3fleet import Fleet, run_together
 from cephlab.lab.workloads.s3load import Entrance, S3Load
 
@@ -36,16 +37,20 @@ def run(stage: Stage) -> None:
             bucket=f"{BUCKET}{number}-",
             runtime_s=seconds,
             seed=stage.rng.randrange(1 << 31),
-            phases=(FILL, RUN, FINAL, CLEAN),
+            phases=(FILL, RUN, FINAL),
             own_buckets=True,
         )
         for number in range(len(cluster.load_nodes()))
     ]
-    hosts = [cluster.hosts[node] for node in cluster.load_nodes()]
-    with entrances(cluster, [f"{load.bucket}0" for load in loads]) as doors:
-        timeout_s = (seconds + START_S) * cluster.patience
-        fleet = run_together(list(zip(hosts, loads, strict=True)), doors, lead_s=LEAD_S, timeout_s=timeout_s)
-    judge(stage.recorder, fleet, len(hosts), seconds)
+    clients = [(cluster.hosts[node], load) for node, load in zip(cluster.load_nodes(), loads, strict=True)]
+    timeout_s = (seconds + START_S) * cluster.patience
+    with (
+        entrances(cluster, [f"{load.bucket}0" for load in loads]) as doors,
+        new_buckets(cluster, clients, doors, timeout_s=timeout_s) as foreign,
+    ):
+        fleet = run_together(clients, doors, lead_s=LEAD_S, timeout_s=timeout_s)
+        foreign.update(refused(fleet, clients))
+    judge(stage.recorder, fleet, len(clients), seconds)
 
 
 @contextmanager

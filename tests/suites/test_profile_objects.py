@@ -14,7 +14,7 @@ from cephlab.lab.scenario.scenario import Tier
 from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.watts import WattMeter
 from cephlab.lab.workloads.fiolatency import Window
-from cephlab.lab.workloads.s3_load_program import CLEAN, FILL, RUN
+from cephlab.lab.workloads.s3_load_program import CLEAN, EXIST, FILL, RUN
 from cephlab.lab.workloads.s3fleet import Fleet
 from cephlab.lab.workloads.s3load import Over, S3Operation, S3Result
 from cephlab.suites import bias as biased
@@ -208,7 +208,7 @@ def filling(bytes_: int) -> S3Result:
 
 @pytest.fixture
 def phases(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """Every phase that ran, with the number of its clients; `results` of the run may be replaced."""
+    """Every phase that ran, and the clean-up, with the number of its clients."""
     ran: list[tuple[str, int]] = []
 
     @contextmanager
@@ -221,6 +221,16 @@ def phases(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
         result = filling(500_000) if phase == FILL else client(*[250] * 14)
         return fleet(*[result] * len(clients))
 
+    @contextmanager
+    def new_buckets(_: Cluster, loads: Sequence[Any], _doors: object, *, timeout_s: float) -> Iterator[set[str]]:
+        foreign: set[str] = set()
+        try:
+            yield foreign
+        finally:
+            assert timeout_s > 0
+            ran.append((CLEAN, sum(load.bucket not in foreign for _, load in loads)))
+
+    monkeypatch.setattr(objects, "new_buckets", new_buckets)
     monkeypatch.setattr(objects, "entrances", entrances)
     monkeypatch.setattr(objects, "together", together)
     monkeypatch.setattr(objects, "meter_of", lambda _cluster, _bmcs: WattMeter({}, unread={"client0: no ipmitool"}))
@@ -276,7 +286,7 @@ def test_busy_machines_are_named(phases: list[tuple[str, int]], monkeypatch: pyt
     assert phases[-1] == (CLEAN, 4)
 
 
-def test_a_bucket_that_exists_stops_it_and_is_not_removed(
+def test_a_bucket_that_somebody_made_meanwhile_stops_it_and_is_not_removed(
     phases: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = objects.together
@@ -285,14 +295,23 @@ def test_a_bucket_that_exists_stops_it_and_is_not_removed(
         done = plain(cluster, clients, doors, phase)
         if phase != FILL:
             return done
-        left = {name: result for name, result in done.results.items() if name != "client1"}
-        return Fleet(left, {"client1": "buckets that exist already: wanted-s3-1-0"}, done.ahead_s, done.late_s)
+        return Fleet({}, {"client0 wanted-s3-1-": f"{EXIST}: wanted-s3-1-0"}, done.ahead_s, done.late_s)
 
     monkeypatch.setattr(objects, "together", together)
     with pytest.raises(LabBroken, match="1 S3 client could not fill a bucket") as stopped:
         run(cluster_of())
     assert "wanted-s3-1-0" in stopped.value.detail
     assert phases == [(FILL, 4), (CLEAN, 3)]
+
+
+def test_an_interrupted_fill_leaves_no_bucket(phases: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(objects, "together", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(cluster_of())
+    assert phases == [(CLEAN, 4)]
 
 
 def test_a_fill_that_fails_is_no_load_and_its_bucket_is_removed(

@@ -38,6 +38,7 @@ class FakeRunning:
     name: str = ""
     slow: int = 0
     moment_s: float = 0.0
+    gone: bool = False
 
     def ready(self) -> bool:
         self.slow -= 1
@@ -56,18 +57,21 @@ class FakeRunning:
         return S3Result(tuple(operations), (), 0, 0.5, 0.1)
 
     def kill(self) -> None:
+        if self.gone:
+            raise LabBroken("the connection is closed")
         self.killed.append(self.name)
 
 
 def fleet(
-    *hosts: FakeHost, dying: str = "", slow: int = 0, took_s: dict[str, float] | None = None
+    *hosts: FakeHost, dying: str = "", slow: int = 0, took_s: dict[str, float] | None = None, gone: bool = False
 ) -> tuple[Fleet, list[str]]:
-    """slow: how many looks long c1 fills its bucket."""
+    """slow: how many looks long c1 fills its bucket; gone: whether the machine of the dying client is, too."""
     killed: list[str] = []
 
     def start(host: Host, entrances: object, load: S3Load) -> RunningS3Load:
         running = FakeRunning(load, (took_s or {}).get(host.name, 0.1), host.name == dying, killed, host.name)
         running.slow = slow if host.name == "c1" else 0
+        running.gone = gone and running.dies
         return cast("RunningS3Load", running)
 
     loads = [(cast("Host", host), S3Load()) for host in hosts]
@@ -95,6 +99,13 @@ def test_a_lost_client_is_named_and_the_others_count() -> None:
     assert "c1 left no result" in done.lost["c1"]
     assert killed == ["c1"]
     assert len(done.whole.operations) == 5
+
+
+def test_a_client_whose_machine_is_lost_is_named_and_the_others_are_ended() -> None:
+    done, killed = fleet(FakeHost("c0"), FakeHost("c1"), FakeHost("c2"), dying="c0", gone=True)
+    assert list(done.results) == ["c1", "c2"]
+    assert done.lost["c0"].endswith("signal 9; it may still run: the connection is closed: ")
+    assert killed == []
 
 
 def test_no_client_begins_before_all_have_filled_their_buckets() -> None:
