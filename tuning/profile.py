@@ -112,10 +112,11 @@ class MachineClass:
     """One class of equal machines. core_speed: points of one core with all its threads busy (docs/model-steps.md).
 
     thread_speed: points of one thread while its siblings are idle; None: derived from core_speed (tuning/daemons.py).
-    bandwidth: of all links to the network together, one direction. cluster_bandwidth: of links between OSDs only;
-    None: they share `bandwidth`. memory_bandwidth: what programs get of all its memory, both directions together; None:
-    not known. power_loaded, power_idle: of one machine at its plug. osd_threads: processor threads that its OSDs are
-    held to, by pinning or containers; None: all.
+    bandwidth: of all links to the network together, one direction. cluster_bandwidth: of links between OSDs only; None:
+    they share `bandwidth`. link_bandwidth: of the fastest single link, because a TCP stream uses only one link of a
+    bond; None: `bandwidth`, as of a machine with one link. memory_bandwidth: what programs get of all its memory, both
+    directions together; None: not known. power_loaded, power_idle: of one machine at its plug. osd_threads: processor
+    threads that its OSDs are held to, by pinning or containers; None: all.
     """
 
     name: Name
@@ -129,6 +130,7 @@ class MachineClass:
     disks: tuple[Disks, ...] = ()
     thread_speed: SpeedFigure | None = None
     cluster_bandwidth: RateFigure | None = None
+    link_bandwidth: RateFigure | None = None
     memory_bandwidth: RateFigure | None = None
     gateways: Annotated[int, Field(ge=0, strict=True)] = 0
     crc32c: RateFigure | None = None

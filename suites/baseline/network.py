@@ -20,11 +20,12 @@ from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import ANY_ARCH
 from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.tunables.machine import Machine
-from cephlab.suites.baseline.rated import stream_speed
+from cephlab.suites.baseline.rated import Port, stream_speed
 from cephlab.suites.machines import is_client
 
 PORT = 5201  # iperf3's own
 SECONDS: Mapping[Tier, int] = {Tier.QUICK: 1, Tier.FULL: 10}
+CLUSTER_NETWORK = " over the cluster network"
 LEAST_BYTES = MIB
 """About a second at 10 Mbit/s. Fewer bytes mean that nothing flowed."""
 
@@ -75,18 +76,45 @@ class TcpStream:
 
 
 def run_throughput(stage: Stage) -> None:
-    """Run one stream between every two nodes, in both directions."""
+    """Run one stream between every two nodes, both ways, and between the OSDs' own addresses if they have any."""
     cluster = stage.cluster
     for host in cluster.hosts.values():
         require_iperf(host)
-    for left, right in combinations(cluster.hosts.values(), 2):
-        for reverse in (False, True):
-            sender, receiver = (right, left) if reverse else (left, right)
-            name = f"{sender.name} to {receiver.name}"
-            flow = stream(cluster, left, right, SECONDS[stage.tier], reverse=reverse)
-            stage.recorder.record("flow", sender=sender.name, receiver=receiver.name, retransmits=flow.retransmits)
-            limit = stream_speed(stage, [sender], receiver)
-            note_flow(stage, f"{name}: TCP, one stream", flow.received_bytes, flow.mbit_s, limit)
+    between_osds = osd_addresses(cluster)
+    own = [(cluster.hosts[name], address) for name, address in between_osds.items()]
+    for via, known in (("", [(host, host.address) for host in cluster.hosts.values()]), (CLUSTER_NETWORK, own)):
+        for left, right in combinations([port_of(host, address) for host, address in known], 2):
+            for reverse in (False, True):
+                sender, receiver = (right, left) if reverse else (left, right)
+                ends = {"sender": sender.host.name, "receiver": receiver.host.name}
+                flow = stream(cluster, left, right, SECONDS[stage.tier], reverse=reverse)
+                stage.recorder.record("flow", **ends, via=via.strip(), retransmits=flow.retransmits)
+                limit = stream_speed(stage, [sender], receiver, between_osds=bool(via))
+                title = f"{sender.host.name} to {receiver.host.name}{via}: TCP, one stream"
+                note_flow(stage, title, flow.received_bytes, flow.mbit_s, limit)
+
+
+def osd_addresses(cluster: Cluster) -> dict[str, str]:
+    """Machine -> its address on a cluster network: what its OSDs tell each other, if it is not what clients use."""
+    found: dict[str, str] = {}
+    for osd in cluster.client.mon("osd dump")["osds"]:
+        public, own = (_addresses(osd[key]) for key in ("public_addrs", "cluster_addrs"))
+        if osd["up"] and not public & own:
+            found[cluster.host_of(f"osd.{osd['osd']}").name] = min(own)
+    return found
+
+
+def _addresses(known: Mapping[str, Any]) -> set[str]:
+    """IP addresses of `{addrvec: [{addr: IP:PORT, ...}, ...]}`; those of IPv6 are in brackets."""
+    return {entry["addr"].rpartition(":")[0].strip("[]") for entry in known["addrvec"]}
+
+
+def port_of(host: Host, address: str) -> Port:
+    """A host on a network. An IPv6 address is not looked for on its interfaces."""
+    patterns = [f"/sys/class/net/{{interface}}/{below}bonding/slaves" for below in ("", "lower_*/")]
+    machine = Machine(host.name, host, "" if ":" in address else address)
+    contents = [content for files in machine.read(patterns).values() for content in files.values()]
+    return Port(host, address, any(isinstance(each, bytes) and len(each.split()) > 1 for each in contents))
 
 
 def run_clients(stage: Stage) -> None:
@@ -94,18 +122,19 @@ def run_clients(stage: Stage) -> None:
     cluster = stage.cluster
     for host in cluster.hosts.values():
         require_iperf(host)
-    nodes = [cluster.hosts[node.name] for node in cluster.spec.nodes if node.osds]
-    for client in (host for name, host in cluster.hosts.items() if is_client(cluster, name)):
+    hosts = cluster.hosts
+    nodes = [port_of(hosts[node.name], hosts[node.name].address) for node in cluster.spec.nodes if node.osds]
+    for client in (port_of(host, host.address) for name, host in hosts.items() if is_client(cluster, name)):
         for node, reverse in product(nodes, (False, True)):
             sender, receiver = (node, client) if reverse else (client, node)
             flow = stream(cluster, client, node, SECONDS[stage.tier], reverse=reverse)
-            title = f"{sender.name} to {receiver.name}: TCP, one stream"
+            title = f"{sender.host.name} to {receiver.host.name}: TCP, one stream"
             note_flow(stage, title, flow.received_bytes, flow.mbit_s, stream_speed(stage, [sender], receiver))
         with Workers(max_workers=len(nodes), thread_name_prefix="iperf") as workers:
             sent = partial(stream, cluster, client, seconds=SECONDS[stage.tier], reverse=True)
             flows = list(workers.map(sent, nodes))
         received = min(flow.received_bytes for flow in flows)
-        title = f"all nodes to {client.name} at once: TCP, one stream each"
+        title = f"all nodes to {client.host.name} at once: TCP, one stream each"
         note_flow(stage, title, received, sum(flow.mbit_s for flow in flows), stream_speed(stage, nodes, client))
 
 
@@ -122,21 +151,22 @@ def require_iperf(host: Host) -> None:
         raise Unavailable("the image has no iperf3", f"looked for {path} on {host.name}", "build the image again")
 
 
-def stream(cluster: Cluster, client: Host, server: Host, seconds: int, *, reverse: bool) -> TcpStream:
+def stream(cluster: Cluster, client: Port, server: Port, seconds: int, *, reverse: bool) -> TcpStream:
     """Run iperf3 from client to server. reverse: the server sends."""
     with serving(cluster, server):
         argv = ["iperf3", "--client", server.address, "--port", str(PORT), "--bind", client.address]
         argv += ["--time", str(seconds), "--json", *(["--reverse"] if reverse else [])]
-        ran = client.run(argv, timeout_s=seconds + _START_S * cluster.patience, check=False)
-    return parse_flow(ran.stdout, f"between {client.name} and {server.name}")
+        ran = client.host.run(argv, timeout_s=seconds + _START_S * cluster.patience, check=False)
+    return parse_flow(ran.stdout, f"between {client.host.name} and {server.host.name}")
 
 
 @contextmanager
-def serving(cluster: Cluster, host: Host) -> Iterator[None]:
+def serving(cluster: Cluster, port: Port) -> Iterator[None]:
     """Run a server for one test on a host. It is killed afterwards."""
+    host = port.host
     log: PurePosixPath = host.directory / "iperf3.log"
     host.remove(log)
-    argv = ["iperf3", "--server", "--one-off", "--bind", host.address, "--port", str(PORT), "--forceflush"]
+    argv = ["iperf3", "--server", "--one-off", "--bind", port.address, "--port", str(PORT), "--forceflush"]
     process = host.spawn(argv, log=log)
     try:
         clock.wait(
@@ -230,7 +260,8 @@ SCENARIOS = (
     Scenario(
         name="baseline.network-throughput",
         goal="Any two nodes exchange data in both directions at the profile's rate, if a profile states one.",
-        method="Runs one TCP stream of iperf3 between every two nodes in both directions, one after the other.",
+        method="Runs one TCP stream of iperf3 between every two nodes in both directions, one after the other; and "
+        "again between the addresses of OSDs on a cluster network, if the cluster has one.",
         run=run_throughput,
         topology=ANY_ARCH,
         check="figures",

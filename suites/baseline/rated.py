@@ -18,11 +18,24 @@ hold for a machine that misses its own profile by more. The factor also covers o
 
 @dataclass(frozen=True)
 class Rating:
-    """One figure of a profile. of: finds it; shown: converts it to the suite's unit; smaller: less is better."""
+    """One figure of a profile. of: finds it; shown: converts it to the suite's unit; smaller: less is better.
+
+    what: to say that a profile does not have it.
+    """
 
     of: Callable[[MachineClass], Figure | None]
     shown: Callable[[float], float]
     smaller: bool = False
+    what: str = "such figure"
+
+
+@dataclass(frozen=True)
+class Port:
+    """A machine with its address on a network. bonded: whether several links carry it."""
+
+    host: Host
+    address: str
+    bonded: bool = False
 
 
 def _disk(pick: Callable[[Disks], Figure | None]) -> Callable[[MachineClass], Figure | None]:
@@ -39,7 +52,28 @@ SEQUENTIAL = {
     "write": Rating(_disk(lambda disks: disks.seq_write), _mib),
     "read": Rating(_disk(lambda disks: disks.seq_read), _mib),
 }
-NETWORK = Rating(lambda machine: machine.bandwidth, lambda bytes_s: bytes_s * 8 / 1e6)
+
+
+def _link(machine: MachineClass) -> Figure:
+    """One link. `--set` may make all links together narrower than one was."""
+    return _narrower(machine.bandwidth, machine.link_bandwidth)
+
+
+def _between_osds(machine: MachineClass) -> Figure:
+    return _narrower(machine.cluster_bandwidth or machine.bandwidth, machine.link_bandwidth)
+
+
+def _narrower(figure: Figure, link: Figure | None) -> Figure:
+    return link if link and link.value < figure.value else figure
+
+
+def _mbit(bytes_s: float) -> float:
+    return bytes_s * 8 / 1e6
+
+
+NETWORK = Rating(lambda machine: machine.bandwidth, _mbit)
+_LINK = {False: Rating(_link, _mbit), True: Rating(_between_osds, _mbit)}
+"""Of one stream: between any two machines, and over a network of the OSDs' own."""
 CHECKSUM = Rating(lambda machine: machine.crc32c, _mib)
 ERASURE_ENCODE = Rating(lambda machine: machine.ec_encode, _mib)
 _UNRATED = Rating(lambda machine: None, lambda value: value)
@@ -50,20 +84,32 @@ def speed(stage: Stage, host: Host, rating: Rating | None = None) -> Bound:
 
     There is no limit for an emulated host, nor without a profile: other programs share the machine.
     """
-    return _slowest(stage, [[host]], rating or _UNRATED)
+    return _slowest(stage, [[(host, rating or _UNRATED)]])
 
 
-def stream_speed(stage: Stage, senders: Sequence[Host], receiver: Host) -> Bound:
-    """The bound of what hosts send to another together: that of the slower end, or of the uplink between both.
+def stream_speed(stage: Stage, senders: Sequence[Port], receiver: Port, *, between_osds: bool = False) -> Bound:
+    """The bound of what hosts send to another, one stream each: that of the slower end, or of the uplink between both.
 
+    A stream uses one link, several streams all links of their receiver. between_osds: over a network of the OSDs' own.
     There is no limit if one host's figure is not known, because that host may be the slowest.
     """
-    return _slowest(stage, [senders, [receiver]], NETWORK)
+    ends = [[(port.host, _of_stream(port, between_osds)) for port in senders]]
+    ends.append([(receiver.host, NETWORK if len(senders) > 1 else _of_stream(receiver, between_osds))])
+    return _slowest(stage, ends)
 
 
-def _slowest(stage: Stage, ends: Sequence[Sequence[Host]], rating: Rating) -> Bound:
-    """The bound of the slowest end. ends: hosts whose figures add up."""
-    hosts = [host for end in ends for host in end]
+def _of_stream(port: Port, between_osds: bool) -> Rating:
+    """The rating of one stream. Of a bond the profile must say it, because the sum may be of any number of links."""
+    rating = _LINK[between_osds]
+    if not port.bonded:
+        return rating
+    what = "link_bandwidth, of one link of a bond,"
+    return replace(rating, of=lambda machine: rating.of(machine) if machine.link_bandwidth else None, what=what)
+
+
+def _slowest(stage: Stage, ends: Sequence[Sequence[tuple[Host, Rating]]]) -> Bound:
+    """The bound of the slowest end. ends: hosts whose figures add up; all figures have the same unit."""
+    hosts, rating = [host for end in ends for host, _ in end], ends[0][0][1]
     for host in hosts:
         if host.emulated:
             return Bound(f"{host.name} is emulated, so its speed is not judged", basis=Basis.NOTED)
@@ -75,10 +121,11 @@ def _slowest(stage: Stage, ends: Sequence[Sequence[Host]], rating: Rating) -> Bo
     rated = [profile.uplink] if profile.uplink and 0 < len(clients) < len(hosts) else []
     for end in ends:
         figures: list[Figure] = []
-        for host in end:
-            figure = _figure(profile, host, rating, client=host.name in clients)
+        for host, of_host in end:
+            figure = _figure(profile, host, of_host, client=host.name in clients)
             if figure is None:
-                return Bound(f"{profile.name} has no such figure for {host.name} ({host.arch})", basis=Basis.NOTED)
+                lacks = f"{profile.name} has no {of_host.what} for {host.name} ({host.arch})"
+                return Bound(lacks, basis=Basis.NOTED)
             figures.append(figure)
         rated.append(_sum(figures))
     return bound(profile, rating, _least(rated, rating), judged=are_machines_of(stage.cluster.provider, profile))

@@ -1,7 +1,9 @@
 """Streams between machines of a profile: the slower end sets the limit, and a slow or silent pair is no pass."""
 
+import base64
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -20,19 +22,22 @@ from cephlab.lab.scenario.scenario import Scenario, Stage, run_scenario, verdict
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import Disk, Node, Osd
 from cephlab.suites.baseline import network
-from cephlab.suites.baseline.rated import CHECKSUM, SEQUENTIAL, speed, stream_speed
+from cephlab.suites.baseline.rated import CHECKSUM, SEQUENTIAL, Port, speed, stream_speed
 from cephlab.suites.machines import is_client
 from cephlab.tuning.profilefile import SHIPPED
 from tests.fake_stage import stage_of
 
-PROFILE = "ampere-altra-4n"  # nodes: aarch64, 50 Gb/s; clients: x86_64, 25 Gb/s
-NODE, CLIENT = 50_000.0, 25_000.0
+PROFILE = "ampere-altra-4n"  # nodes: aarch64, 50 Gb/s in two links of 25 Gb/s; clients: x86_64, 25 Gb/s
+NODE, LINK, CLIENT = 50_000.0, 25_000.0, 25_000.0
 THROUGHPUT, CLIENTS = network.SCENARIOS[:2]
 
 
 @dataclass
 class Machine:
-    """A host with iperf3. mbit_s: of its port; others: every machine by its address; streams: how many it began."""
+    """A host with iperf3. mbit_s: of its port; others: every machine by its address; streams: how many it began.
+
+    own_mbit_s: of its port on the cluster network; slaves: of the bond that carries its address.
+    """
 
     name: str
     arch: Arch
@@ -40,9 +45,12 @@ class Machine:
     others: dict[str, "Machine"]
     emulated: bool = False
     at_once_mbit_s: float | None = None
+    own_mbit_s: float = LINK
     answer: Callable[[str], str] = str
     streams: int = 0
+    slaves: str = ""
     asked: list[list[str]] = field(default_factory=list)
+    bound: list[str] = field(default_factory=list)
     root = PurePosixPath("/")
     directory = PurePosixPath("/lab")
 
@@ -60,16 +68,30 @@ class Machine:
         pass
 
     def spawn(self, argv: list[str], log: PurePosixPath) -> SimpleNamespace:
-        assert argv[argv.index("--bind") + 1] == self.address
+        self.bound.append(argv[argv.index("--bind") + 1])
         return SimpleNamespace(signal=lambda number: None, wait=lambda timeout_s: True)
 
-    def run(self, argv: list[str], *, check: bool, timeout_s: float = 0) -> SimpleNamespace:
+    def files(self, asked: dict[str, Any]) -> str:
+        plain, below = asked["read"]
+        assert ":" not in asked["address"]
+        assert plain == "/sys/class/net/{interface}/bonding/slaves"
+        assert below == "/sys/class/net/{interface}/lower_*/bonding/slaves"
+        data = base64.b64encode(self.slaves.encode()).decode()
+        found = {"/sys/class/net/vlan7/lower_bond0/bonding/slaves": {"data": data}} if self.slaves else {}
+        return json.dumps({"read": {plain: {}, below: found if asked["address"] else {}}})
+
+    def run(self, argv: list[str], *, check: bool = True, timeout_s: float = 0, stdin: bytes = b"") -> SimpleNamespace:
         if argv[0] == "test":
             return SimpleNamespace(code=0)
+        if argv[0] == "python3":
+            return SimpleNamespace(stdout=self.files(json.loads(stdin)))
         self.streams += 1
         self.asked.append(argv)
         server = self.others[argv[argv.index("--client") + 1]]
+        assert argv[argv.index("--client") + 1] in server.bound
         rate = min(self.mbit_s, server.mbit_s)
+        if argv[argv.index("--bind") + 1] != self.address:
+            rate = min(self.own_mbit_s, server.own_mbit_s)
         with_osds = [one for one in self.others.values() if one.name.startswith("n")]
         if self.streams > 2 * len(with_osds):  # both ways of each pair are over: all nodes at once
             rate = min(rate, (self.at_once_mbit_s or self.mbit_s) / len(with_osds))
@@ -91,9 +113,23 @@ def machines(client: float = CLIENT, nodes: float = NODE, **of_client: Any) -> d
     return found
 
 
-def stage(home: Path, hosts: dict[str, Machine], *, lab: str = "ssh", profile: str = PROFILE) -> Stage:
+def addresses(name: str) -> dict[str, Any]:
+    return {"addrvec": [{"type": kind, "addr": f"[{name}]:{port}"} for kind, port in (("v2", 6800), ("v1", 6801))]}
+
+
+def stage(
+    home: Path, hosts: dict[str, Machine], own: Mapping[str, str] = {}, *, lab: str = "ssh", profile: str = PROFILE
+) -> Stage:
+    """own: machine -> its address on a cluster network."""
+    osds = [(number, name) for number, name in enumerate(name for name in hosts if name.startswith("n"))]
+    dump = [
+        {"osd": number, "up": 1, "public_addrs": addresses(name), "cluster_addrs": addresses(own.get(name, name))}
+        for number, name in osds
+    ]
     cluster = SimpleNamespace(
         name="fake",
+        client=SimpleNamespace(mon=lambda command: {"osds": dump} if command == "osd dump" else None),
+        host_of=lambda daemon: hosts[dict(osds)[int(daemon[4:])]],
         hosts=hosts,
         spec=SimpleNamespace(nodes=tuple(map(node, hosts.values()))),
         provider=provider(lab),
@@ -116,6 +152,10 @@ def limits(on: Stage) -> dict[str, float | None]:
 
 def host(machine: Machine) -> Host:
     return cast("Host", machine)
+
+
+def port(machine: Machine, *, bonded: bool = False) -> Port:
+    return Port(host(machine), machine.address, bonded)
 
 
 def test_a_client_with_a_slower_port_than_the_nodes_is_held_to_its_own_rate(tmp_path: Path) -> None:
@@ -177,18 +217,79 @@ def test_any_two_machines_are_held_to_the_slower_one(tmp_path: Path) -> None:
     on = stage(tmp_path, machines())
     assert verdict(THROUGHPUT, on).outcome is Outcome.PASS
     found = {title.removesuffix(": TCP, one stream"): least for title, least in limits(on).items()}
-    between_nodes = {"n0 to n1": NODE / 2, "n1 to n0": NODE / 2}
+    between_nodes = {"n0 to n1": LINK / 2, "n1 to n0": LINK / 2}
     assert found == between_nodes | {
         f"{one} to {other}": CLIENT / 2 for one, other in (("n0", "c0"), ("c0", "n0"), ("n1", "c0"), ("c0", "n1"))
     }
 
 
+def test_a_stream_over_a_bond_is_held_to_one_of_its_links(tmp_path: Path) -> None:
+    """At 94 % of one link it was below half of both."""
+    assert verdict(THROUGHPUT, stage(tmp_path, machines(nodes=0.94 * LINK))).outcome is Outcome.PASS
+    slow = verdict(THROUGHPUT, stage(tmp_path, machines(nodes=0.4 * LINK)))
+    assert slow.reason.startswith("n0 to n1: TCP, one stream: 10000 Mbit/s; at least 12500 Mbit/s wanted: " + PROFILE)
+
+
+def test_a_bond_of_which_the_profile_says_no_link_has_no_limit_for_one_stream(tmp_path: Path) -> None:
+    text = re.sub("^link_bandwidth.*$", "", (SHIPPED / f"{PROFILE}.toml").read_text(), flags=re.MULTILINE)
+    (tmp_path / "sum.toml").write_text(text.replace(PROFILE, "sum", 1))
+    hosts = machines(nodes=0.4 * NODE)
+    assert verdict(THROUGHPUT, stage(tmp_path, hosts, profile=str(tmp_path / "sum.toml"))).outcome is Outcome.FAIL
+    hosts["n0"].slaves = hosts["n1"].slaves = "eth0 eth1\n"
+    on = stage(tmp_path, hosts, profile=str(tmp_path / "sum.toml"))
+    assert verdict(THROUGHPUT, on).outcome is Outcome.PASS
+    why = {event.data["metric"]: event.data["why"] for event in on.recorder.events() if event.kind == "figure"}
+    assert why["n0 to n1: TCP, one stream"] == "sum has no link_bandwidth, of one link of a bond, for n0 (aarch64)"
+    several = [port(replace(hosts["c0"], name=f"c{number}")) for number in range(3)]
+    assert stream_speed(on, several, port(hosts["n0"], bonded=True)).least == NODE / 2
+
+
+def test_a_cluster_network_is_measured_between_its_own_addresses(tmp_path: Path) -> None:
+    hosts, own = machines(), {"n0": "fd00::10", "n1": "192.0.2.11"}
+    hosts |= {own[name]: hosts[name] for name in own}
+    profile = narrow_between_osds(tmp_path)
+    on = stage(tmp_path, {name: hosts[name] for name in ("n0", "n1", "c0")}, own, profile=profile)
+    for machine in list(hosts.values()):
+        machine.others = hosts
+    assert verdict(THROUGHPUT, on).outcome is Outcome.PASS
+    over = {title: least for title, least in limits(on).items() if network.CLUSTER_NETWORK in title}
+    assert over == {f"{way} over the cluster network: TCP, one stream": 5000 for way in ("n0 to n1", "n1 to n0")}
+    assert len(limits(on)) == 8
+    asked = [argv for argv in hosts["n0"].asked if own["n0"] in argv]
+    assert [(argv[argv.index("--client") + 1], argv[argv.index("--bind") + 1]) for argv in asked] == [
+        (own["n1"], own["n0"])
+    ] * 2
+    hosts["n1"].own_mbit_s = LINK / 10
+    slow = verdict(THROUGHPUT, on)
+    assert slow.reason.startswith("n0 to n1 over the cluster network: TCP, one stream: 2500 Mbit/s; at least 5000")
+
+
+def narrow_between_osds(folder: Path) -> str:
+    narrow = 'cluster_bandwidth = { value = "10 Gb/s", source = "own links" }\nbandwidth ='
+    text = re.sub("^bandwidth =", narrow, (SHIPPED / f"{PROFILE}.toml").read_text(), count=1, flags=re.MULTILINE)
+    (folder / "own.toml").write_text(text.replace(PROFILE, "own", 1))
+    return str(folder / "own.toml")
+
+
+def test_a_cluster_network_is_held_to_its_own_links(tmp_path: Path) -> None:
+    hosts = machines()
+    on, ends = stage(tmp_path, hosts, profile=narrow_between_osds(tmp_path)), ([port(hosts["n0"])], port(hosts["n1"]))
+    assert stream_speed(on, *ends, between_osds=True).least == 5000
+    assert stream_speed(on, *ends).least == LINK / 2
+
+
+def test_an_osd_that_is_down_tells_no_address(tmp_path: Path) -> None:
+    on = stage(tmp_path, machines(), {"n0": "192.0.2.10", "n1": "192.0.2.11"})
+    on.cluster.client.mon("osd dump")["osds"][1] |= {"up": 0, "cluster_addrs": {"addrvec": []}}
+    assert network.osd_addresses(on.cluster) == {"n0": "192.0.2.10"}
+
+
 def test_senders_that_are_slower_together_than_the_receiver_set_the_limit(tmp_path: Path) -> None:
     hosts = machines()
     on = stage(tmp_path, hosts)
-    several = [host(replace(hosts["c0"], name=f"c{number}")) for number in range(3)]
-    assert stream_speed(on, several[:1], host(hosts["n0"])).least == CLIENT / 2
-    assert stream_speed(on, several, host(hosts["n0"])).least == NODE / 2
+    several = [port(replace(hosts["c0"], name=f"c{number}")) for number in range(3)]
+    assert stream_speed(on, several[:1], port(hosts["n0"])).least == CLIENT / 2
+    assert stream_speed(on, several, port(hosts["n0"])).least == NODE / 2
 
 
 def test_an_uplink_between_clients_and_nodes_sets_the_limit_of_both_alone(tmp_path: Path) -> None:
@@ -198,19 +299,19 @@ def test_an_uplink_between_clients_and_nodes_sets_the_limit_of_both_alone(tmp_pa
     )
     hosts = machines()
     on = stage(tmp_path, hosts, profile=str(tmp_path / "narrow.toml"))
-    assert stream_speed(on, [host(hosts["c0"])], host(hosts["n0"])).least == 5000
-    assert stream_speed(on, [host(hosts["n1"])], host(hosts["n0"])).least == NODE / 2
+    assert stream_speed(on, [port(hosts["c0"])], port(hosts["n0"])).least == 5000
+    assert stream_speed(on, [port(hosts["n1"])], port(hosts["n0"])).least == LINK / 2
 
 
 def test_without_a_figure_of_either_end_there_is_no_limit_and_why_is_said(tmp_path: Path) -> None:
     hosts = machines()
-    strange = host(replace(hosts["c0"], arch=Arch.AARCH64))
-    emulated = host(replace(hosts["c0"], emulated=True))
-    for ends in (([strange], host(hosts["n0"])), ([host(hosts["n0"])], strange)):
+    strange = port(replace(hosts["c0"], arch=Arch.AARCH64))
+    emulated = port(replace(hosts["c0"], emulated=True))
+    for ends in (([strange], port(hosts["n0"])), ([port(hosts["n0"])], strange)):
         bound = stream_speed(stage(tmp_path, hosts), *ends)
         assert (bound.judges, bound.why) == (False, f"{PROFILE} has no such figure for c0 (aarch64)")
-    assert "emulated" in stream_speed(stage(tmp_path, hosts), [host(hosts["n0"]), emulated], host(hosts["n1"])).why
-    elsewhere = stream_speed(stage(tmp_path, hosts, lab="local"), [host(hosts["n0"])], host(hosts["c0"]))
+    assert "emulated" in stream_speed(stage(tmp_path, hosts), [port(hosts["n0"]), emulated], port(hosts["n1"])).why
+    elsewhere = stream_speed(stage(tmp_path, hosts, lab="local"), [port(hosts["n0"])], port(hosts["c0"]))
     assert (elsewhere.judges, "25000 [" in elsewhere.why) == (False, True)
 
 
@@ -225,7 +326,7 @@ def test_a_client_has_no_other_figures_of_the_nodes_either(tmp_path: Path) -> No
 
 def test_where_the_load_runs_on_nodes_a_client_is_held_to_a_nodes_figures(tmp_path: Path) -> None:
     on = stage(tmp_path, hosts := machines(), profile="ci-hosted-x86")
-    assert stream_speed(on, [host(hosts["c0"])], host(replace(hosts["c0"], name="c1"))).least == 20_000
+    assert stream_speed(on, [port(hosts["c0"])], port(replace(hosts["c0"], name="c1"))).least == 20_000
 
 
 def test_a_client_machine_is_one_without_daemons_and_of_that_role() -> None:
