@@ -17,6 +17,7 @@ from cephlab.suites.migration.budget import SWAP
 from cephlab.suites.migration.trial import (
     EXPECTED,
     SHORT_LOGS,
+    Migration,
     Trial,
     archs_of,
     replace_all,
@@ -47,7 +48,7 @@ scenario_of_migration = partial(
 """Makes a scenario of this suite. Arguments override these defaults."""
 
 
-def swap_out(running: Trial, old: str, new: Node) -> None:
+def swap_out(running: Migration, old: str, new: Node) -> None:
     """Replace one node by the paper's steps."""
     cluster = running.cluster
     with running.step(f"prepare {new.name} ({new.arch})"):
@@ -67,7 +68,7 @@ def swap_out(running: Trial, old: str, new: Node) -> None:
     note_went_to(running, new)
 
 
-def note_went_to(running: Trial, new: Node) -> None:
+def note_went_to(running: Migration, new: Node) -> None:
     """Observe the architecture that the OSDs on the new node report, which they read from uname."""
     cluster = running.cluster
     numbers = set(migrate.osds_on(cluster, new.name))
@@ -76,7 +77,7 @@ def note_went_to(running: Trial, new: Node) -> None:
     running.recorder.observe(title, got=sorted(archs), wanted=[new.arch.value])
 
 
-def move_roles(running: Trial, old: str, new: str) -> None:
+def move_roles(running: Migration, old: str, new: str) -> None:
     """Move a node's monitor and manager to the new node before the old machine leaves."""
     cluster = running.cluster
     spec = migrate.node_spec(cluster, old)

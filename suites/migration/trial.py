@@ -67,20 +67,16 @@ EXPECTED = {
 }
 
 
-@dataclass
-class Trial:
-    """A running migration."""
+@dataclass(kw_only=True)
+class Migration:
+    """A running migration of the pool STILL."""
 
     stage: Stage
     kind: PoolKind
     still: Mirror
-    load: RecordedLoad
-    fio: FioVerify
     before: list[PlacedPg] = field(default_factory=list)
-    recovered_before: int = 0
     legs: list[Movement] = field(default_factory=list)
     disturbed_s: float = 0.0
-    moved_bytes: float = 0.0
     replaced_bytes: float = 0.0
     """Bytes of the pool STILL that the replaced nodes held."""
 
@@ -118,6 +114,16 @@ class Trial:
         self.before = after
 
 
+@dataclass(kw_only=True)
+class Trial(Migration):
+    """A running migration under load."""
+
+    load: RecordedLoad
+    fio: FioVerify
+    recovered_before: int = 0
+    moved_bytes: float = 0.0
+
+
 @contextmanager
 def trial(stage: Stage, kind: PoolKind, *, procedure: str | None = None) -> Iterator[Trial]:
     """Make pools, fill them and load them. Afterwards read everything back, compare, scrub and count what moved.
@@ -125,11 +131,9 @@ def trial(stage: Stage, kind: PoolKind, *, procedure: str | None = None) -> Iter
     procedure: of the paper, SWAP or REUSE; None for one that the paper did not try.
     """
     cluster, recorder = stage.cluster, stage.recorder
-    # The lab sets min_size for its default of three copies. For two copies, one must be enough, as in Ceph's default.
-    options = {"min_size": "1"} if kind.size == 2 else {}
     with ExitStack() as stack:
         for name in (STILL, LIVE):
-            stack.enter_context(pools.pool(cluster, name, kind, pg_num=PG_NUM[stage.tier], options=options))
+            stack.enter_context(pools.pool(cluster, name, kind, pg_num=PG_NUM[stage.tier], options=options_of(kind)))
         if kind.erasure:
             stack.enter_context(pools.pool(cluster, META, pools.REPLICATED, pg_num=4))
         running = _trial(stage, kind)
@@ -144,6 +148,11 @@ def trial(stage: Stage, kind: PoolKind, *, procedure: str | None = None) -> Iter
         if procedure is not None:
             note_scale(running, procedure)
         running.fio.clean()
+
+
+def options_of(kind: PoolKind) -> dict[str, str]:
+    """Options of a pool. The lab sets min_size for three copies. For two, one must be enough, as in Ceph's default."""
+    return {"min_size": "1"} if kind.size == 2 else {}
 
 
 def _trial(stage: Stage, kind: PoolKind) -> Trial:
@@ -172,7 +181,7 @@ def client_nodes(cluster: Cluster) -> tuple[str, ...]:
     return tuple(sorted(name for name in bare if name.startswith("c")))
 
 
-def fill(running: Trial) -> None:
+def fill(running: Migration) -> None:
     """Write the objects of STILL before the migration starts."""
     stage = running.stage
     for _ in range(PASSES):
@@ -259,7 +268,7 @@ def statistics(cluster: Cluster, pool: str) -> Sequence[dict[str, Any]]:
 
 
 @contextmanager
-def without_backfill(running: Trial) -> Iterator[None]:
+def without_backfill(running: Migration) -> Iterator[None]:
     """Disable backfill inside the block, as the paper does, and enable it at the end."""
     with running.step("disable backfill"):
         for flag in FLAGS:
