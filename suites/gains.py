@@ -1,4 +1,4 @@
-"""Limits that the model sets for ratios: the gain of a cache over slow disks, and of several clients over one.
+"""Limits that the model sets for ratios: the gain of a cache over slow disks, and of a larger load over a smaller.
 
 They come from the run's profile if the run's hosts are machines of that profile. Otherwise the scenario's own limit
 applies.
@@ -130,21 +130,22 @@ def _waits(demands: Sequence[Demand], profile: Profile, plain: _Plain, over: Ove
     return gain.in_turn(slow), gain.in_turn(fast)
 
 
-def of_clients(stage: Stage, one: Shape, several: Shape, here: Bound) -> Bound:
-    """The limit of the rate of several clients divided by that of one: the model's, but at least the scenario's own.
+def of_growth(stage: Stage, less: Shape, more: Shape, here: Bound) -> Bound:
+    """The limit of the rate with more clients or more in flight, divided by that with less.
 
-    No queue does less with more in flight, whatever the model's error. Without a prediction the scenario's own applies.
+    It is the model's, but at least the scenario's own, or 1: no queue does less with more in flight, whatever the
+    model's error. Without a prediction the scenario's own applies.
     """
     profile = profile_of_disks(stage)
     if profile is None:
         return here
     try:
         demands = _demands(stage)
-        made = gain.of_clients(predict(demands, profile, one), predict(demands, profile, several))
+        made = gain.of_growth(predict(demands, profile, less), predict(demands, profile, more))
     except LabError as error:
         return replace(here, why=f"{here.why}; the model has no limit: {error.what}")
-    limit = _bound(profile, made, f"{several}; {here.why}")
-    return replace(limit, least=max(made.low, here.least or 0.0))
+    limit = _bound(profile, made, f"{more}; {here.why}")
+    return replace(limit, least=max(made.low, here.least or 1.0))
 
 
 def _demands(stage: Stage) -> tuple[Demand, ...]:

@@ -1,6 +1,6 @@
 """Gains: the ratio of two rates of one profile, with an interval from the model's errors of both.
 
-A cache in front of slow disks, by its hit ratio, and several clients compared with one.
+A cache in front of slow disks, by its hit ratio, and a larger load compared with a smaller.
 """
 
 import math
@@ -73,13 +73,13 @@ def of_cache(slow: Wait, fast: Wait, hits: float, busy_s: float = 0.0) -> Gain:
     return Gain(value, low, high, slow.derivation + fast.derivation + Derivation((*steps, _interval(low, high, apart))))
 
 
-def of_clients(one: Prediction, several: Prediction) -> Gain:
-    """The rate of several clients over that of one."""
-    value, apart = several.ops / one.ops, together(one.trust.factor, several.trust.factor)
+def of_growth(less: Prediction, more: Prediction) -> Gain:
+    """The rate with more clients or more in flight, over that with less."""
+    value, apart = more.ops / less.ops, together(less.trust.factor, more.trust.factor)
     low, high = value / apart, value * apart
-    ratio = DerivationStep("gain", f"{several.ops:,.0f} / {one.ops:,.0f} ops/s", f"{value:.3g} times")
+    ratio = DerivationStep("gain", f"{more.ops:,.0f} / {less.ops:,.0f} ops/s", f"{value:.3g} times")
     steps = Derivation((ratio, _interval(low, high, apart)))
-    return Gain(value, low, high, _steps(one) + _steps(several) + steps)
+    return Gain(value, low, high, _steps(less) + _steps(more) + steps)
 
 
 def together(*factors: float) -> float:

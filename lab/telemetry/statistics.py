@@ -120,9 +120,9 @@ def knee(loads: Sequence[float], rates: Sequence[float]) -> float | None:
     """The load at the knee of a rising, concave curve (Satopaa et al. 2011, Kneedle); None if it has none."""
     from kneed import KneeLocator  # imports all of scipy.signal
 
-    if len(loads) < _LEAST_POINTS:
-        return None
     # Noise would make dents, and each dent would count as a knee.
     risen = [max(rates[: number + 1]) for number in range(len(rates))]
+    if len(loads) < _LEAST_POINTS or risen[0] == risen[-1]:
+        return None
     bend = KneeLocator(list(loads), risen, curve="concave", direction="increasing").knee
     return None if bend is None else float(bend)

@@ -13,6 +13,7 @@ from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.statistics import ratio_of
 from cephlab.lab.workloads.fio import FioResult
 from cephlab.lab.workloads.image import BlockImage
+from cephlab.suites import gains
 from cephlab.suites.bias import UNBIASED, Bias
 from cephlab.suites.block.expected import expect, rate_and_latency
 from cephlab.suites.block.scale import PUBLISHED_BYTES, client_counts, pg_num, scale_of, timed
@@ -36,12 +37,20 @@ TURNS = 2
 LEAST_SHARE = 0.2
 """Least throughput of the slowest client over that of the fastest. Clients of equal depth queue at the same servers, so
 their shares are equal except for what the scheduler of a busy machine takes from one of them in a few seconds."""
+SHARED_CORES = Bound("recorded only: in a lab, clients and OSDs share the same cores", basis=Basis.NOTED)
+"""For the growth with clients. `suites/gains.py` has the limit for a profile's machines."""
+SEVERAL = Bound(
+    "one client with one request in flight leaves the cluster idle, so several do more (Proxmox VE, 2020)",
+    least=1.0,
+    basis=Basis.SHAPE,
+)
 
 
 def run(stage: Stage, pattern: str) -> None:
     """Run one client, then more, up to CLIENTS or every client machine of an inventory; each has its own image."""
     rates, latencies, counts = [], [], client_counts(stage, COUNTS[stage.tier])
-    expected = expect(stage, [Shape(pattern, BLOCK_BYTES, count, DEPTH) for count in counts])
+    shapes = [Shape(pattern, BLOCK_BYTES, count, DEPTH) for count in counts]
+    expected = expect(stage, shapes)
     with images(stage, counts[-1]) as targets:
         for place, count in enumerate(counts):
             what = f"{pattern} by {how_many(count, 'client')} together"
@@ -49,14 +58,18 @@ def run(stage: Stage, pattern: str) -> None:
             for number, result in enumerate(results):
                 note_run(stage.recorder, f"{pattern} by client {number + 1} of {count}", result, DEPTH)
             rate, latency = together(stage.recorder, what, results, expected.bounds(place), bias)
-            rates.append(rate.mean)
+            rates.append(rate)
             latencies.append(latency.mean)
             each = [result.iops for result in results]
             share = min(each) / max(each) if max(each) else 0.0
             why = "clients of equal depth share the same servers"
             what = f"slowest of {count} clients beside the quickest"
             stage.recorder.figure(what, share, "", Bound(why, least=LEAST_SHARE, basis=Basis.SHAPE))
-    lines = [*rate_and_latency("measured", counts, rates, latencies), *expected.lines(counts)]
+    if len(counts) > 1:
+        limit = gains.of_growth(stage, shapes[0], shapes[-1], SHARED_CORES)
+        note_growth(stage.recorder, pattern, counts[-1], (rates[-1], rates[0]), limit, bias)
+    drawn = rate_and_latency("measured", counts, [rate.mean for rate in rates], latencies)
+    lines = [*drawn, *expected.lines(counts)]
     title = f"{pattern} of 4 KiB at depth {DEPTH} each, against number of clients, each on its own node"
     record_series(stage.recorder, title, lines, axis="clients", marks={}, words=expected.words)
 
@@ -86,16 +99,28 @@ def one_is_not_enough(stage: Stage) -> None:
                 for place, result in enumerate(results):
                     note_run(stage.recorder, f"client {place + 1} of {number}", result, 1)
                 runs[number] += results
-    note_gain(stage.recorder, count, runs)
+    one, several = (Shape("randread", BLOCK_BYTES, number, 1) for number in (1, count))
+    limit = gains.of_growth(stage, one, several, SEVERAL)
+    note_gain(stage.recorder, count, runs, limit)
 
 
-def note_gain(recorder: Recorder, count: int, runs: Mapping[int, Sequence[FioResult]]) -> None:
-    """Record the rate of all clients over that of one, with its interval. runs: number of clients -> their results."""
+def note_gain(recorder: Recorder, count: int, runs: Mapping[int, Sequence[FioResult]], limit: Bound = SEVERAL) -> None:
+    """Record the rate of all clients over that of one. runs: number of clients -> their results of all turns."""
     rates = {number: total_of(done, len(done) // number) for number, done in runs.items()}
-    gain = ratio_of(rates[count], rates[1])
-    why = "one client with one request in flight leaves the cluster idle, so several do more (Proxmox VE, 2020)"
-    bound = Bound(why, least=1.0, basis=Basis.SHAPE)
-    recorder.figure(f"randread by {count} clients over that of one", gain.mean, "", bound, interval=gain.ends)
+    note_growth(recorder, "randread", count, (rates[count], rates[1]), limit)
+
+
+def note_growth(
+    recorder: Recorder,
+    what: str,
+    count: int,
+    rates: tuple[Interval, Interval],
+    limit: Bound,
+    bias: Bias = UNBIASED,
+) -> None:
+    """Record the rate of `count` clients over that of one. rates: both; bias: which way the first may be off."""
+    gain = ratio_of(bias.rate(rates[0]), rates[1])
+    recorder.figure(f"{what} by {count} clients over that of one", gain.mean, "", bias.told(limit), interval=gain.ends)
 
 
 def total_of(results: Sequence[FioResult], turns: int) -> Interval:

@@ -13,14 +13,17 @@ from cephlab.lab.blockstack import devices
 from cephlab.lab.ceph.client import CephCommandFailed
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.pools import REPLICATED, PoolKind
+from cephlab.lab.history.history import Bound
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.telemetry.statistics import interval_of
 from cephlab.lab.workloads.fio import FioResult
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.lab.workloads.radosbench import BenchJob
+from cephlab.suites import gains
 from cephlab.suites.bias import UNBIASED, Bias
-from cephlab.suites.block.expected import expect
+from cephlab.suites.block.depth import GAIN, GAINED, note_curve
+from cephlab.suites.block.expected import Expected, expect, unpredicted
 from cephlab.suites.block.radosbench import bench_judged, summed
 from cephlab.suites.block.scale import SHARE, Scale, pg_num, scale_of
 from cephlab.suites.block.stand import (
@@ -53,6 +56,7 @@ class FioSetting:
     size_bytes, seconds, ramp_s, pgs: as published, pgs 0 if not published; volumes: images under load at the same time;
     jobs, depths: every pair of them is run. kind: the pool's copies. fill: the share of raw capacity that was in use.
     numa: fio is bound to the first NUMA node; krbd: the paper's image is a kernel block device, with libaio.
+    curve: the paper's figure is a curve over the depths.
     """
 
     name: str
@@ -72,11 +76,22 @@ class FioSetting:
     fill: float = 0.0
     numa: bool = False
     krbd: bool = False
+    curve: bool = False
 
     @property
     def loads(self) -> tuple[tuple[int, int], ...]:
         """(jobs, depth) of each run."""
         return tuple(product(self.jobs, self.depths))
+
+    def shapes(self, volumes: int) -> list[Shape]:
+        """Each load for the model, which has no words for a mix. volumes: images under load."""
+        kind = self.kind
+        copies = {"k": kind.k, "m": kind.m} if kind.erasure else {"replicas": kind.size}
+        return [
+            Shape(self.pattern, self.block_bytes, volumes * jobs, depth, **copies)
+            for jobs, depth in self.loads
+            if self.pattern in FLOWS
+        ]
 
     @property
     def written_for_one(self) -> float:
@@ -108,7 +123,7 @@ TWO_COPIES, ONE_COPY = PoolKind("replicated", 2), PoolKind("replicated", 1)
 
 altra = partial(FioSetting, source=_ALTRA, block_bytes=4096, size_bytes=200 * GIB, kind=TWO_COPIES, pgs=4096, fill=0.7)
 """Sections 5.1 and 12.5: two copies, 70 % of raw capacity in use, 4096 PGs."""
-altra_single = partial(altra, seconds=300, depths=_DEPTHS, ramp_s=60.0, more=_SYNC, krbd=True)
+altra_single = partial(altra, seconds=300, depths=_DEPTHS, ramp_s=60.0, more=_SYNC, krbd=True, curve=True)
 altra_multi = partial(altra, seconds=600, volumes=_ALTRA_PROCESSES, numa=True)
 kunpeng = partial(FioSetting, block_bytes=4096, depths=(128,), size_bytes=20 * GIB, seconds=60, numa=True, ramp_s=10.0)
 """Tips 2 and 3: images of 20 GiB, one copy, 16384 PGs."""
@@ -150,6 +165,9 @@ SHARED_IMAGE = "--image-shared"
 """Disables the exclusive lock. Each fio job opens the image by itself, and with the lock only one writer could work at
 a time, unlike the jobs inside one guest."""
 
+OF_KRBD = "it is fitted to librbd, not to the kernel's RBD client"
+"""Why the model has no limit for a kernel block device."""
+
 NUMA = {"numa_cpu_nodes": "0", "numa_mem_policy": "bind:0"}
 """NUMA binding of both papers. A lab has no NUMA node to spare."""
 FILL_TOLERANCE = 0.02
@@ -158,13 +176,20 @@ FILL_TOLERANCE = 0.02
 
 def run(stage: Stage, setting: FioSetting) -> None:
     """Run a setting on images that fit into the cluster, spread over the client nodes."""
+    kernel = through_kernel(stage, setting)
     with laid_out(stage, setting) as images, ExitStack() as undo:
-        if through_kernel(stage, setting):
-            targets = [undo.enter_context(mapped(stage, target, number)) for number, target in enumerate(images)]
-        else:
-            targets = ["" for _ in images]
-        for jobs, depth in setting.loads:
-            loaded(stage, setting, list(zip(images, targets, strict=True)), jobs, depth)
+        paths = [undo.enter_context(mapped(stage, target, at)) if kernel else "" for at, target in enumerate(images)]
+        targets, shapes = list(zip(images, paths, strict=True)), setting.shapes(len(images))
+        expected = unpredicted(stage, shapes, OF_KRBD) if kernel else expect(stage, shapes) if shapes else Expected()
+        results = [
+            loaded(stage, setting, targets, load, expected.bounds(at)[0]) for at, load in enumerate(setting.loads)
+        ]
+    if setting.curve:
+        limit = GAIN if kernel else gains.of_growth(stage, shapes[0], shapes[-1], GAIN)
+        title = f"{setting.name}: {'krbd' if kernel else 'librbd'} against requests in flight"
+        note_curve(
+            stage.recorder, title, setting.depths, [(result, bias) for (result,), bias in results], expected, limit
+        )
 
 
 @contextmanager
@@ -232,19 +257,28 @@ def mapped(stage: Stage, target: BlockImage, number: int) -> Iterator[str]:
         devices.unmap_image(stage.cluster, node, device)
 
 
-def loaded(stage: Stage, setting: FioSetting, targets: Sequence[tuple[BlockImage, str]], jobs: int, depth: int) -> None:
-    """Run one load on all images together, and record its figures. targets: (image, its device or empty)."""
-    scale, requests = scale_of(stage), []
+def loaded(
+    stage: Stage,
+    setting: FioSetting,
+    targets: Sequence[tuple[BlockImage, str]],
+    load: tuple[int, int],
+    bound: Bound = NO_LIMIT,
+) -> tuple[list[FioResult], Bias]:
+    """Run one load on all images together, and record its figures.
+
+    targets: (image, its device or empty); load: jobs and depth; bound: of the rate of all images.
+    """
+    (jobs, depth), scale, requests = load, scale_of(stage), []
     for number, (target, device) in enumerate(targets):
         base = job(stage, target, setting.pattern, setting.block_bytes, depth)
-        bound = NUMA if setting.numa and scale.at_length else {}
+        numa = NUMA if setting.numa and scale.at_length else {}
         ramp = {"ramp_time": f"{scale.ramp_s(setting.ramp_s):g}"}
         scaled = replace(
             base,
             jobs=jobs,
             runtime_s=scale.seconds(setting.seconds),
             options=setting.options,
-            more={**base.more, **ramp, **bound, **setting.more},
+            more={**base.more, **ramp, **numa, **setting.more},
         )
         through = replace(scaled, engine="libaio", target=device) if device else scaled
         requests.append((client_node(stage.cluster, number), through))
@@ -252,11 +286,8 @@ def loaded(stage: Stage, setting: FioSetting, targets: Sequence[tuple[BlockImage
     results, bias = run_judged(stage, name, requests)
     for number, result in enumerate(results):
         note_run(stage.recorder, f"{name}, volume {number + 1}", result, depth * jobs)
-    kind = setting.kind
-    copies = {"k": kind.k, "m": kind.m} if kind.erasure else {"replicas": kind.size}
-    known = setting.pattern in FLOWS
-    shape = Shape(setting.pattern, setting.block_bytes, len(targets) * jobs, depth, **copies) if known else None
-    note_all(stage, setting, results, name, shape, bias)
+    note_all(stage, setting, results, name, bound, bias)
+    return results, bias
 
 
 def note_all(
@@ -264,17 +295,13 @@ def note_all(
     setting: FioSetting,
     results: Sequence[FioResult],
     name: str,
-    shape: Shape | None,
+    bound: Bound,
     bias: Bias = UNBIASED,
 ) -> None:
-    """Record the rate of all volumes, with the model's limit for that load if the profile's machines run it.
-
-    shape: the load; None for a mix, which the model does not predict. bias: which way the rate may be off.
-    """
+    """Record the rate of all volumes, with the limit for that load. bias: which way the rate may be off."""
     sides = [(done.iops, done.iops_stddev) for result in results for done in (result.read, result.write)]
     samples = min((done.iops_samples for result in results for done in (result.main,)), default=0)
     rate = interval_of(sum(iops for iops, _ in sides), math.sqrt(sum(stddev**2 for _, stddev in sides)), samples)
-    bound = expect(stage, [shape]).bounds(0)[0] if shape else NO_LIMIT
     bound = replace(bound, why=f"{setting.source}; {setting.words(scale_of(stage))}; {bound.why}")
     note_bound(stage.recorder, f"{name}: all volumes", bias.rate(rate), "operations/s", bias.told(bound))
 
@@ -309,12 +336,13 @@ def scenario(setting: FioSetting) -> Scenario:
     volumes = f" on {setting.volumes} images" if setting.volumes > 1 else ""
     jobs = f"numjobs {_either(setting.jobs)}, " if max(setting.jobs) > 1 else ""
     depths = _either(setting.depths)
+    grows = "; its rate grows with the requests in flight" if setting.curve else ""
     return scenario_of_load(
         name=f"block.paper[setting={setting.name}]",
-        goal=f"The published setting {setting.name} runs, and its rate and latency are consistent.",
+        goal=f"The published setting {setting.name} runs, and its rate and latency are consistent{grows}.",
         method=f"Runs {setting.source}: {setting.pattern}, {setting.block_bytes} B, {jobs}depth {depths}{volumes}.",
         run=partial(run, setting=setting),
-        sees=(f"{re.escape(setting.name)}.*: all volumes",),
+        sees=(f"{re.escape(setting.name)}.*: all volumes", *((GAINED,) if setting.curve else ())),
         topology=ONE_COPY_ALLOWED if setting.kind == ONE_COPY else ANYWHERE,
         tier=Tier.FULL,
     )

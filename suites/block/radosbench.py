@@ -10,9 +10,10 @@ from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.report.series import Line, record_series
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.telemetry.demand import Interval
-from cephlab.lab.telemetry.statistics import ratio_of
 from cephlab.lab.workloads.radosbench import BenchJob, BenchResult, run_all
+from cephlab.suites import gains
 from cephlab.suites.bias import UNBIASED, Bias, watched
+from cephlab.suites.block.clients import note_growth
 from cephlab.suites.block.expected import expect, rate_and_latency
 from cephlab.suites.block.scale import client_counts, pg_num, scale_of
 from cephlab.suites.block.stand import CLIENTS, NO_LIMIT, client_node, note_both, scenario_of_load, total
@@ -25,6 +26,7 @@ BLOCK_BYTES = 1 << 20  # a quarter of the papers' 4 MiB: in-memory disks hold 2 
 MOST_BYTES = 256 << 20
 MOST_CLIENTS = {Tier.QUICK: 1, Tier.FULL: CLIENTS}
 LEAST_OPERATIONS = 20
+MORE = Bound("one client cannot load the cluster (Proxmox VE benchmark 2020)", least=1.0, basis=Basis.SHAPE)
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,12 @@ def size_of(stage: Stage) -> BenchSize:
 def run(stage: Stage) -> None:
     """For each number of clients, write into a new pool and read it back."""
     counts, size = client_counts(stage, tuple(range(1, MOST_CLIENTS[stage.tier] + 1))), size_of(stage)
-    expected = {
-        mode: expect(stage, [Shape(mode, size.block_bytes, count, size.threads) for count in counts])
-        for mode in ("write", "seq")
+    shapes = {
+        mode: [Shape(mode, size.block_bytes, count, size.threads) for count in counts] for mode in ("write", "seq")
     }
+    expected = {mode: expect(stage, of_mode) for mode, of_mode in shapes.items()}
     runs: dict[str, list[list[BenchResult]]] = {mode: [] for mode in expected}
+    biases: dict[str, Bias] = {}
     for place, count in enumerate(counts):
         with pools.pool(stage.cluster, f"bench{place + 1}", pg_num=pg_num(stage, REPLICATED, PUBLISHED_PGS)) as pool:
             for mode, prediction in expected.items():
@@ -64,21 +67,27 @@ def run(stage: Stage) -> None:
                 results, bias = bench(stage, what, pool, mode, count, size)
                 note_all(stage, what, results, prediction.bounds(place), bias)
                 runs[mode].append(results)
+                biases[mode] = bias
     for mode, prediction in expected.items():
         lines = [*measured_lines(counts, runs[mode]), *prediction.lines(counts)]
         if scale_of(stage).at_length:
-            note_more(stage.recorder, mode, counts, runs[mode])
+            limit = gains.of_growth(stage, shapes[mode][0], shapes[mode][-1], MORE)
+            note_more(stage.recorder, mode, counts, runs[mode], limit, biases[mode])
         title = f"rados bench {mode} of {size.block_bytes >> 20} MiB against clients"
         record_series(stage.recorder, title, lines, axis="clients", marks={}, words=prediction.words)
 
 
-def note_more(recorder: Recorder, mode: str, counts: Sequence[int], runs: Sequence[Sequence[BenchResult]]) -> None:
+def note_more(
+    recorder: Recorder,
+    mode: str,
+    counts: Sequence[int],
+    runs: Sequence[Sequence[BenchResult]],
+    limit: Bound = MORE,
+    bias: Bias = UNBIASED,
+) -> None:
     """Judge, with an interval, that all clients do more than one. Only for client machines without OSDs."""
-    if len(counts) < 2:
-        return
-    gain = ratio_of(summed(runs[-1])[0], summed(runs[0])[0])
-    bound = Bound("one client cannot load the cluster (Proxmox VE benchmark 2020)", least=1.0, basis=Basis.SHAPE)
-    recorder.figure(f"{mode} by {counts[-1]} clients over that of one", gain.mean, "", bound, interval=gain.ends)
+    if len(counts) > 1:
+        note_growth(recorder, mode, counts[-1], (summed(runs[-1])[0], summed(runs[0])[0]), limit, bias)
 
 
 def measured_lines(counts: Sequence[int], runs: Sequence[Sequence[BenchResult]]) -> list[Line]:

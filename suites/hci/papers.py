@@ -97,7 +97,7 @@ def several_guests(stage: Stage, setting: GuestSetting) -> None:
             one, most = (claims.rate_of(runs) for _, runs in (drawn[0], drawn[-1]))
             label = f"{how_many(counts[-1], 'guest')}, {how_many(jobs, 'job')}, cache={cache}"
             alone, together = (load_of(setting, guests, jobs) for guests in (counts[0], counts[-1]))
-            bound = gains.of_clients(stage, alone, together, claims.SEVERAL)
+            bound = gains.of_growth(stage, alone, together, claims.SEVERAL)
             claims.note_guests(stage.recorder, label, (most, one), bound, judged=judged)
 
 

@@ -24,6 +24,7 @@ from cephlab.lab.workloads.image import BlockImage
 from cephlab.lab.workloads.radosbench import BenchResult
 from cephlab.suites.bias import UNBIASED, Bias
 from cephlab.suites.block import clients, depth, papers, radosbench, stand, watts
+from cephlab.suites.block.expected import expect
 from cephlab.suites.block.papers import SETTINGS
 from cephlab.suites.block.stand import reread_bytes
 from cephlab.suites.block.watts import Limits, Taken
@@ -41,7 +42,7 @@ def stage_there(home: Path, memory: float = LITTLE, lab: str = "ssh") -> Stage:
     """A stage on the Altra paper's machines, with three client machines; or in a lab."""
     inside = stage_in(home, lab, ALTRA)
     hosts = {name: SimpleNamespace(name=name, emulated=False) for name in CLIENTS}
-    nodes = [SimpleNamespace(name=name, has_daemons=False) for name in CLIENTS]
+    nodes = [SimpleNamespace(name=name, has_daemons=False, disks=()) for name in CLIENTS]
     more = {"hosts": hosts, "spec": SimpleNamespace(nodes=nodes), "client_name": "client.x", **vars(osds_with(memory))}
     cluster = SimpleNamespace(**vars(inside.cluster), **more)
     recorder, rng = History().recorder("block.x"), random.Random(1)
@@ -65,7 +66,7 @@ def doing(monkeypatch: pytest.MonkeyPatch, iops: float, cpu: LoadCpu) -> None:
 
     def run_jobs(_cluster: object, jobs: list[tuple[str, FioJob]]) -> list[FioResult]:
         def of(job: FioJob) -> FioResult:
-            rate = iops * (1 + job.depth / 10)
+            rate = iops * job.depth
             found = result(rate, job.depth * job.jobs / rate, rate / 50)
             return FioResult(NOTHING, found.read) if "write" in job.pattern else found
 
@@ -79,7 +80,7 @@ def doing(monkeypatch: pytest.MonkeyPatch, iops: float, cpu: LoadCpu) -> None:
 def paper(stage: Stage, name: str) -> None:
     [setting] = [each for each in SETTINGS if each.name == name]
     targets = [(BlockImage("p", f"i{number}", 1 << 38), "") for number in range(3)]
-    papers.loaded(stage, setting, targets, 1, setting.depths[0])
+    papers.loaded(stage, setting, targets, setting.loads[0], expect(stage, setting.shapes(3)).bounds(0)[0])
 
 
 LOADS: dict[str, Callable[[Stage], None]] = {

@@ -51,7 +51,7 @@ def given_to_fio(
     recorder, rng = History().recorder("block.paper"), random.Random(1)
     stage = Stage(cast("Cluster", cluster), recorder, rng, Path(), profile=inside.profile)
     setting = next(one for one in SETTINGS if one.name == name)
-    papers.loaded(stage, setting, targets, 1, setting.depths[0])
+    papers.loaded(stage, setting, targets, setting.loads[0])
     return given
 
 

@@ -1,6 +1,7 @@
 """The block suite's own rules, without a cluster: floors, baselines, the papers' settings, scales."""
 
 import random
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import cast
@@ -14,6 +15,7 @@ from cephlab.lab.checks.figures import figures
 from cephlab.lab.checks.regression import judge, regression
 from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.history.history import Bound, Event, History
 from cephlab.lab.providers.select import provider
 from cephlab.lab.scenario.scenario import Stage, Tier
@@ -122,6 +124,7 @@ def test_the_knee_is_where_the_curve_bends() -> None:
     assert knee([1, 2, 4, 8, 16, 32, 64], [100, 190, 350, 560, 640, 650, 655]) == 16
     assert knee([1, 2, 3, 4], [1, 2, 3, 4]) is None
     assert knee([1, 2], [1, 2]) is None
+    assert knee([1, 2, 4, 8], [4, 3, 3, 2]) is None
 
 
 def test_scenarios_have_names_of_their_own() -> None:
@@ -292,7 +295,7 @@ def test_jobs_and_depth_of_a_paper_reach_fio(tmp_path: Path, monkeypatch: pytest
     cluster = SimpleNamespace(client_name="client.admin", hosts={"client": None}, **vars(inside))
     stage = Stage(cast("Cluster", cluster), recorder, random.Random(1), Path())
     setting = next(one for one in SETTINGS if one.name == "pve-multi-vm-randread-4k")
-    papers.loaded(stage, setting, [(BlockImage("p", f"i{n}", 64 << 20), "") for n in range(4)], 4, 32)
+    papers.loaded(stage, setting, [(BlockImage("p", f"i{n}", 64 << 20), "") for n in range(4)], (4, 32))
 
     argv = given[0].argv(PurePosixPath("/out"))
     assert {"--numjobs=4", "--iodepth=32", "--rw=randread", "--sync=1", "--bs=4096"} <= set(argv)
@@ -312,17 +315,21 @@ def test_a_papers_setting_is_held_to_the_model_where_the_hosts_are_the_profiles(
     recorder.witness("operations", got=1000, least=100)
     setting = next(one for one in SETTINGS if one.name == "altra-multi-write")
     results = [result(iops, 0.001, stddev=iops / 50) for _ in range(3)]
-    papers.note_all(stage, setting, results, setting.name, Shape("randwrite", 4096, 3, 8))
+    papers.note_all(stage, setting, results, setting.name, expect(stage, setting.shapes(3)).bounds(0)[0])
     verdict = figures(recorder.events())
     assert verdict.outcome is outcome
     assert ("ampere-altra-4n should do" in verdict.reason) is (lab == "ssh")
 
 
-def test_a_mix_of_a_papers_setting_is_held_to_nothing(tmp_path: Path) -> None:
-    stage = stage_in(tmp_path, "ssh", "ampere-altra-4n")
-    papers.note_all(stage, SETTINGS[0], [result(20.0, 0.001)], "mix", None)
-    [figure] = [event.data for event in stage.recorder.events()]
-    assert (figure["least"], figure["most"]) == (None, None)
+def test_the_model_is_asked_for_the_loads_and_the_copies_of_a_setting_but_not_for_a_mix() -> None:
+    setting = next(one for one in SETTINGS if one.name == "pve-vm-write-4k")
+    copied = replace(setting, kind=PoolKind("replicated", 2))
+    assert copied.shapes(3) == [
+        Shape("write", 4096, 3 * jobs, depth, replicas=2) for jobs, depth in ((1, 1), (1, 32), (4, 1), (4, 32))
+    ]
+    coded = replace(setting, kind=PoolKind("ec42", 6, k=4, m=2), jobs=(1,), depths=(8,))
+    assert coded.shapes(1) == [Shape("write", 4096, 1, 8, k=4, m=2)]
+    assert replace(setting, pattern="randrw").shapes(3) == []
 
 
 def test_a_lab_loads_fewer_images_and_says_so(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from cephlab.suites.cachetier.benefit import OF_THE_PAPER
 from cephlab.suites.cachetier.tierspec import TieredTopology, TierLayout
 from cephlab.suites.dmcache import benefit
 from cephlab.suites.dmcache.benefit import GAIN, NO_LIMIT, note_gain
-from cephlab.suites.gains import OverCache, of_clients, of_database, of_mode, of_tier
+from cephlab.suites.gains import OverCache, of_database, of_growth, of_mode, of_tier
 from cephlab.suites.hci import claims
 from cephlab.tuning.profile import DiskKind, DiskRole, Disks
 from cephlab.tuning.profilefile import to_toml
@@ -88,7 +88,7 @@ def test_on_a_labs_own_hosts_and_disks_the_shape_decides(tmp_path: Path, where: 
     stage = stage_on(tmp_path, HDD, NVME, client=(NVME,), **where)
     assert of_tier(stage, LOAD, 0.95, OF_THE_PAPER) is OF_THE_PAPER
     assert of_database(stage, TIER, 1, GAIN) is GAIN
-    assert of_clients(stage, LOAD, LOAD, claims.SEVERAL) is claims.SEVERAL
+    assert of_growth(stage, LOAD, LOAD, claims.SEVERAL) is claims.SEVERAL
     assert outcome(stage, 0.5, OF_THE_PAPER) is Outcome.FAIL
 
 
@@ -220,7 +220,7 @@ def test_six_guests_that_do_too_little_on_the_profiles_machines_are_red(
 ) -> None:
     """On a lab's hosts 1.5 times as much would do."""
     stage = stage_on(tmp_path, NVME)
-    bound = of_clients(stage, Shape("randread", 4096, 1, 1, 1), Shape("randread", 4096, 6, 1, 1), claims.SEVERAL)
+    bound = of_growth(stage, Shape("randread", 4096, 1, 1, 1), Shape("randread", 4096, 6, 1, 1), claims.SEVERAL)
     assert bound.basis is Basis.PROFILE
     claims.note_guests(stage.recorder, "6 guests", guests(six), bound, judged=True)
     assert CHECKS["figures"](stage.recorder.events()).outcome is wanted
@@ -228,12 +228,12 @@ def test_six_guests_that_do_too_little_on_the_profiles_machines_are_red(
 
 def test_the_limit_of_several_guests_is_never_below_that_of_one(tmp_path: Path) -> None:
     """With as many guests as before the model's error alone would allow less."""
-    bound = of_clients(stage_on(tmp_path, NVME), LOAD, LOAD, claims.SEVERAL)
+    bound = of_growth(stage_on(tmp_path, NVME), LOAD, LOAD, claims.SEVERAL)
     assert (bound.least, bound.basis) == (1.0, Basis.PROFILE)
 
 
 def test_guests_that_the_model_has_no_words_for_are_held_to_the_paper(tmp_path: Path) -> None:
-    bound = of_clients(stage_on(tmp_path, HDD), LOAD, replace(LOAD, replicas=99), claims.SEVERAL)
+    bound = of_growth(stage_on(tmp_path, HDD), LOAD, replace(LOAD, replicas=99), claims.SEVERAL)
     assert (bound.least, bound.basis) == (1.0, Basis.SHAPE)
     assert "the model has no limit" in bound.why
 

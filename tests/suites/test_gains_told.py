@@ -10,7 +10,7 @@ from cephlab.lab.blockstack.dmcache import DmCacheMode
 from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.telemetry.demand import Demand
-from cephlab.suites.gains import OverCache, of_clients, of_database, of_mode, of_tier
+from cephlab.suites.gains import OverCache, of_database, of_growth, of_mode, of_tier
 from cephlab.tuning import gain
 from cephlab.tuning.demandsets import find_demands
 from cephlab.tuning.gain import Gain
@@ -136,13 +136,13 @@ def test_several_clients_do_what_the_model_says_or_what_the_scenario_does(
     stage = stage_on(tmp_path, NVME)
     demands, machines = parts(stage)
     one, several = Shape("randread", 4096, 1, 1, 1), Shape("randread", 4096, clients, 1, 1)
-    made = gain.of_clients(predict(demands, machines, one), predict(demands, machines, several))
+    made = gain.of_growth(predict(demands, machines, one), predict(demands, machines, several))
     assert (made.low > 1) is (clients > 1)
     wanted = told(made, f"{several}; as the paper has it")
-    assert of_clients(stage, one, several, here) == replace(wanted, least=max(made.low, here.least or 0.0))
+    assert of_growth(stage, one, several, here) == replace(wanted, least=max(made.low, here.least or 1.0))
 
 
 def test_clients_that_the_model_has_no_words_for_keep_the_scenarios_limit(tmp_path: Path) -> None:
-    found = of_clients(stage_on(tmp_path, HDD), LOAD, replace(LOAD, replicas=99), HERE)
+    found = of_growth(stage_on(tmp_path, HDD), LOAD, replace(LOAD, replicas=99), HERE)
     assert found.why.startswith("as the paper has it; the model has no limit: 99 copies cannot be placed")
     assert found == replace(HERE, why=found.why)

@@ -183,7 +183,7 @@ def test_a_client_without_a_fast_disk_has_no_cache() -> None:
 def test_clients_that_each_wait_do_as_many_times_as_much(tmp_path: Path) -> None:
     demands, machines = find_demands(tmp_path)[0], find_profile("pve-epyc-3n", tmp_path)
     one, six, crowd = (predict(demands, machines, Shape("randread", 4096, n, 1)) for n in (1, 6, 100_000))
-    found = gain.of_clients(one, six)
+    found = gain.of_growth(one, six)
     assert 5 < found.value < 6.01
     assert found.value == pytest.approx(six.ops / one.ops)
     apart = gain.together(one.trust.factor, six.trust.factor)
@@ -193,4 +193,4 @@ def test_clients_that_each_wait_do_as_many_times_as_much(tmp_path: Path) -> None
     assert [line for line in told if not line.startswith("trust: ")][: len(made)] == made
     assert told[-2] == f"gain: {six.ops:,.0f} / {one.ops:,.0f} ops/s = {found.value:.3g} times"
     assert told[-1].startswith(f"interval: the ratio may be off by a factor of {apart:.3g} = {found.low:.3g} to ")
-    assert gain.of_clients(one, crowd).value < 10_000
+    assert gain.of_growth(one, crowd).value < 10_000
