@@ -37,7 +37,8 @@ def note_writeback(
     """Record the rate with writeback over that without. sides: both rates. Writes should gain, reads lose."""
     least, most = (1.0, None) if writes else (None, 1.0)
     bound = Bound(f"{_SAID}: {claim}", least, most, basis=Basis.SHAPE)
-    _note(recorder, f"rate with writeback over that with none, {label}", sides, bound, "" if judged else EMULATED)
+    what = f"rate with writeback over that with none, {label}"
+    note(recorder, what, ratio_of(*sides), bound, "" if judged else EMULATED)
 
 
 def note_guests(
@@ -45,14 +46,15 @@ def note_guests(
 ) -> None:
     """Record the rate of several guests over that of one. sides: both rates. bound: None for the paper's."""
     bound = bound or SEVERAL
-    _note(recorder, f"rate of several guests over that of one, {label}", sides, bound, "" if judged else EMULATED)
+    what = f"rate of several guests over that of one, {label}"
+    note(recorder, what, ratio_of(*sides), bound, "" if judged else EMULATED)
 
 
 def note_krbd(recorder: Recorder, rates: Mapping[str, Interval], *, writes: bool, why_not: str) -> None:
     """Record the rate of krbd over that of librbd. why_not: why this machine cannot show it, empty if it can."""
     claim = "a slight advantage of librbd in writes" if writes else _READS
     bound = Bound(f"{_SAID}: {claim}", most=1.0, basis=Basis.SHAPE) if writes else Bound(claim, basis=Basis.NOTED)
-    _note(recorder, "rate, krbd over librbd", (rates["krbd"], rates["librbd"]), bound, why_not)
+    note(recorder, "rate, krbd over librbd", ratio_of(rates["krbd"], rates["librbd"]), bound, why_not)
 
 
 def judges_krbd(*, writes: bool, why_not: str) -> bool:
@@ -65,8 +67,8 @@ SEVERAL = Bound(f"{_SAID}: six guests do more than one", least=1.0, basis=Basis.
 _READS = "recorded only: the paper's krbd reads come from the page cache, which these bypass"
 
 
-def _note(recorder: Recorder, what: str, sides: tuple[Interval, Interval], bound: Bound, why_not: str) -> None:
-    ratio = ratio_of(*sides)
+def note(recorder: Recorder, what: str, ratio: Interval, bound: Bound, why_not: str) -> None:
+    """Record a ratio of rates. why_not: why this machine cannot show it, so that it is not judged; empty if it can."""
     if why_not:
         bound = Bound(f"{bound.why}; {why_not}", basis=Basis.NOTED)
     recorder.figure(what, min(ratio.mean, _MOST), "times", bound, interval=(ratio.low, min(ratio.high, _MOST)))

@@ -30,10 +30,11 @@ from cephlab.lab.workloads import fio
 from cephlab.lab.workloads.fio import FioJob, Progress
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.suites.hci import claims
+from cephlab.suites.hci.hypervisor.command import drivers
 from cephlab.suites.hci.hypervisor.guest import not_in_time
 from cephlab.suites.hci.load import moved_bytes
 from cephlab.suites.hci.papers import MULTI, VM, GuestSetting
-from cephlab.suites.hci.stand import IMAGE_BYTES, NODE, TOPOLOGY, images
+from cephlab.suites.hci.stand import IMAGE_BYTES, NODE, TOPOLOGY, images, through_librbd
 
 BATCH_S = 2.0
 BATCHES = 3
@@ -333,13 +334,10 @@ def by_qemu(setting: GuestSetting, cluster: Cluster, image: BlockImage, device: 
     host = cluster.hosts[NODE]
     write = ("-w",) if setting.writes else ()
     argv = ("qemu-img", "bench", "-c", "1000000000", "-d", "1", "-s", str(setting.block_bytes), "-t", "none")
-    user = cluster.client_name.removeprefix("client.")
-    through = f"rbd:{image.spec}:id={user}:conf={host.directory / 'ceph.conf'}"
-    modules = {"QEMU_MODULE_DIR": str(host.root / "usr/lib" / host.arch.triplet / "qemu")}
-    spawn = partial(host.spawn, log=host.directory / "qemu-img", env=modules)
+    spawn = partial(host.spawn, log=host.directory / "qemu-img", env=drivers(host.root, host.arch))
     loads = {
         name: ClientLoad(partial(spawn, (*argv, *write, "-f", "raw", target)))
-        for name, target in (("krbd", str(device)), ("librbd", through))
+        for name, target in (("krbd", str(device)), ("librbd", through_librbd(cluster, image)))
     }
     return TwoClients(cluster, setting.block_bytes, loads)
 

@@ -191,6 +191,12 @@ def images(
         yield disks
 
 
+def through_librbd(cluster: Cluster, image: BlockImage) -> str:
+    """The name of an image for QEMU's rbd driver. The key stays in the keyring that the conf of the node names."""
+    user = cluster.client_name.removeprefix("client.")
+    return f"rbd:{image.spec}:id={user}:conf={cluster.hosts[NODE].directory / 'ceph.conf'}"
+
+
 def disk(of: BlockImage, cache: CacheMode, **options: str) -> RbdDisk:
     """An image as a guest's disk. options: for librbd."""
     return RbdDisk(of.pool, of.name, cache, options)

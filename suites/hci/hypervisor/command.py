@@ -73,8 +73,7 @@ class GuestOrder:
         return self.folder / f"ceph{number}.conf"
 
     def env(self) -> dict[str, str]:
-        """Where QEMU finds its drivers, because its image may not be the root of the host."""
-        return {"QEMU_MODULE_DIR": str(self.image_root / "usr/lib" / self.arch.triplet / "qemu")}
+        return drivers(self.image_root, self.arch)
 
     def argv(self) -> list[str]:
         """The command line."""
@@ -93,6 +92,11 @@ class GuestOrder:
             argv += ["-blockdev", json.dumps(disk.blockdev(f"node-{name}", self.conf(number), self.user))]
             argv += ["-device", f"virtio-blk-pci,id={name},drive=node-{name},iothread=disk,write-cache=on"]
         return argv
+
+
+def drivers(image_root: PurePosixPath, arch: Arch) -> dict[str, str]:
+    """Where QEMU and its tools find their drivers, as environment: their image may not be the root of the host."""
+    return {"QEMU_MODULE_DIR": str(image_root / "usr/lib" / arch.triplet / "qemu")}
 
 
 def disk_id(number: int) -> str:
