@@ -63,9 +63,9 @@ class ComparedSide:
 class PaperFinding:
     """One finding. where: section and conditions. wanted: how `of` compares to `beside`; least, most: range of `of`.
 
-    beyond: why no measurement can be compared with it. here: why a lab's runs are shown but do not decide. scatter: by
-    what factor runs of one setting have differed in a lab, where that is all that `here` says. anywhere: whether `here`
-    comes from the suite's own sizes and runs, so that it holds on a profile's machines too.
+    beyond: why no measurement can be compared with it. here: why a lab's runs are shown but do not decide. anywhere:
+    whether `here` comes from the suite's own sizes and runs, so that it holds on a profile's machines too. by_run:
+    whether a value is the mean of a run and not a second, because several runs of one setting differ by more.
     """
 
     name: str
@@ -78,8 +78,8 @@ class PaperFinding:
     most: float | None = None
     beyond: str = ""
     here: str = ""
-    scatter: float | None = None
     anywhere: bool = False
+    by_run: bool = False
 
     def __post_init__(self) -> None:
         ranged = self.least is not None or self.most is not None
@@ -87,8 +87,6 @@ class PaperFinding:
         ways = sum((bool(self.beyond), self.of is not None and ranged, self.of is not None and compared))
         if ways != 1:
             raise ValueError(f"{self.name}: exactly one of: beyond; of with wanted and beside; of with least or most")
-        if self.scatter is not None and not (self.here and self.scatter >= 1):
-            raise ValueError(f"{self.name}: scatter has to be 1 or more, and here has to say why")
         if self.anywhere and not self.here:
             raise ValueError(f"{self.name}: anywhere needs here, the reason")
 
@@ -111,7 +109,7 @@ def load_findings(path: Path) -> PaperFindings:
 NAMES = {"none": "no cache", "writeback": "dm-cache", "tier": "cache tier"}
 CURVES = {Metric.TPS: "transactions a second", Metric.P95_MS: "95th percentile of a second's latency, ms"}
 _LEAST_COUNTS = 2
-_LEAST_SECONDS = 2
+_LEAST_VALUES = 2
 
 
 def compared(events: Sequence[Event]) -> Beside | None:
@@ -172,12 +170,29 @@ def judge(finding: PaperFinding, groups: Mapping[str, Sequence[OltpRun]]) -> Ite
 
 @dataclass(frozen=True)
 class Held:
-    """What runs show for a finding. least, most: the range that agrees with it; words: how it was measured."""
+    """What runs show for a finding. least, most: the range that agrees with it; words: how it was measured.
+
+    by_misses: the ratio of both sides if only accesses that miss a cache took time; None without two such caches.
+    """
 
     measured: Interval
     least: float | None
     most: float | None
     words: str
+    by_misses: float | None = None
+
+    @property
+    def opposite(self) -> bool:
+        """Whether the whole interval contradicts the finding."""
+        return agreement(self.measured, self.least, self.most) is Agreement.NOT_AGREED
+
+    @property
+    def cold(self) -> bool:
+        """Whether misses explain that the interval contradicts the finding: one cache was colder than the other."""
+        if self.by_misses is None or not self.opposite:
+            return False
+        low, high = (self.least is not None, self.most is not None)
+        return (low and self.by_misses <= self.measured.high) or (high and self.by_misses >= self.measured.low)
 
 
 def _judged(finding: PaperFinding, name: str, group: Sequence[OltpRun]) -> Judged | None:
@@ -185,7 +200,8 @@ def _judged(finding: PaperFinding, name: str, group: Sequence[OltpRun]) -> Judge
     if held is None:
         return None
     found = agreement(held.measured, held.least, held.most)
-    return Judged(finding.name, finding.where, found, f"{name}: {_text(held.measured)}{held.words}")
+    text = _text(held.measured, "runs" if finding.by_run else "seconds")
+    return Judged(finding.name, finding.where, found, f"{name}: {text}{held.words}")
 
 
 def held_in(finding: PaperFinding, group: Sequence[OltpRun]) -> Held | None:
@@ -193,16 +209,24 @@ def held_in(finding: PaperFinding, group: Sequence[OltpRun]) -> Held | None:
     if finding.of is None:
         return None
     if finding.beside is None:
-        left = _values(finding.metric, _narrowed(finding.of, finding.of, group)[0])
-        return Held(interval(left), finding.least, finding.most, "") if len(left) >= _LEAST_SECONDS else None
+        left = _values(finding.metric, _narrowed(finding.of, finding.of, group)[0], by_run=finding.by_run)
+        return Held(interval(left), finding.least, finding.most, "") if len(left) >= _LEAST_VALUES else None
     sides = _narrowed(finding.of, finding.beside, group)
-    left, other = (_values(finding.metric, side) for side in sides)
-    if len(left) < _LEAST_SECONDS or len(other) < _LEAST_SECONDS:
+    left, other = (_values(finding.metric, side, by_run=finding.by_run) for side in sides)
+    if len(left) < _LEAST_VALUES or len(other) < _LEAST_VALUES:
         return None
     least, most = (1.0, None) if finding.wanted is Direction.MORE else (None, 1.0)
     turns = f" of {len(sides[0])} and {len(sides[1])} runs"
     words = f"{turns}, as a ratio: {_at(sides[0])} to {_at(sides[1])}"
-    return Held(ratio_of_means(left, other), least, most, words)
+    return Held(ratio_of_means(left, other), least, most, words, _by_misses(*sides))
+
+
+def _by_misses(of: Sequence[OltpRun], beside: Sequence[OltpRun]) -> float | None:
+    hits = [_values(Metric.HITS, side) for side in (of, beside)]
+    if not all(hits):
+        return None
+    misses, others = (1 - sum(shares) / len(shares) for shares in hits)
+    return others / misses if misses else None
 
 
 def agreement(measured: Interval, least: float | None, most: float | None) -> Agreement:
@@ -252,8 +276,10 @@ def _end(end: End | None, values: Iterable[int]) -> int:
     return max(values) if end is End.HIGHEST else min(values)
 
 
-def _values(metric: Metric, side: Sequence[OltpRun]) -> list[float]:
-    return [value for run in side for value in getattr(run, metric.value)]
+def _values(metric: Metric, side: Sequence[OltpRun], *, by_run: bool = False) -> list[float]:
+    """Every second of all runs, or the mean of each run."""
+    of_runs = [seconds for run in side if (seconds := getattr(run, metric.value))]
+    return [sum(run) / len(run) for run in of_runs] if by_run else [value for run in of_runs for value in run]
 
 
 def _at(side: Sequence[OltpRun]) -> str:
@@ -263,8 +289,8 @@ def _at(side: Sequence[OltpRun]) -> str:
     return f"{NAMES.get(run.cache, run.cache)} (threads {run.threads}, rows {run.rows}{blocks}{evicting})"
 
 
-def _text(measured: Interval) -> str:
-    return f"{measured.mean:.3g} [{measured.low:.3g} .. {measured.high:.3g}] over {measured.samples} seconds"
+def _text(measured: Interval, of: str) -> str:
+    return f"{measured.mean:.3g} [{measured.low:.3g} .. {measured.high:.3g}] over {measured.samples} {of}"
 
 
 def _needed(finding: PaperFinding) -> str:
@@ -275,7 +301,7 @@ def _needed(finding: PaperFinding) -> str:
             words = [NAMES.get(side.cache, side.cache), *(f"{end} {axis}" for axis in AXES if (end := side.end(axis)))]
             if side.evicts is not None:
                 words.append("evictions" if side.evicts else "no eviction")
-            runs_of.append(f"runs with {', '.join(words)}")
+            runs_of.append(f"{'several ' if finding.by_run else ''}runs with {', '.join(words)}")
     return " and ".join(runs_of)
 
 

@@ -4,7 +4,7 @@ dm-writecache caches only writes, up to a watermark; reads of anything else go t
 writecache.rst in the kernel's Documentation/admin-guide/device-mapper/.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import PurePosixPath
 
@@ -57,6 +57,11 @@ class CacheStatus:
     @property
     def misses(self) -> int:
         return self.read_misses + self.write_misses
+
+    def since(self, before: "CacheStatus") -> "CacheStatus":
+        """This status with the hits and misses since another one only."""
+        counted = ("read_hits", "read_misses", "write_hits", "write_misses")
+        return replace(self, **{name: getattr(self, name) - getattr(before, name) for name in counted})
 
     @property
     def hit_ratio(self) -> float:

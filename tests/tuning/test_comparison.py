@@ -12,10 +12,13 @@ from cephlab.lab.archive.archive import ArchiveWriter
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.history.history import Event
 from cephlab.lab.report.page import Agreement, Judged, render_report
+from cephlab.lab.telemetry.demand import Interval
 from cephlab.tuning.comparison import (
     PAPER,
     WARM_S,
     ComparedSide,
+    Direction,
+    Held,
     Metric,
     PaperFinding,
     compared,
@@ -126,8 +129,9 @@ def test_hit_shares_are_of_each_second_and_not_of_what_was_before() -> None:
 
 def test_block_sizes_are_compared_with_each_other_and_not_with_themselves() -> None:
     small, large = (oltp("writeback", 4, tps, block_bytes=size) for tps, size in ((HIGH, 32768), (LOW, 1048576)))
-    assert [one.agreement for one in of([small, large], BLOCKS)] == [Agreement.AGREED]
-    assert of([small, small], BLOCKS)[0].words.startswith("missing")
+    assert [one.agreement for one in of([small, large] * 2, BLOCKS)] == [Agreement.AGREED]
+    assert of([small, small], BLOCKS)[0].words.startswith("missing: several runs with dm-cache")
+    assert of([small, large], BLOCKS)[0].words.startswith("missing: several runs with dm-cache")
 
 
 def test_seconds_without_a_transaction_have_no_latency() -> None:
@@ -206,17 +210,43 @@ def test_the_report_takes_runs_of_other_archives_beside_its_own(tmp_path: Path) 
     assert f"{SCENARIO} of two: 1 [" in html
 
 
+def test_what_is_not_judged_says_why() -> None:
+    with pytest.raises(ValueError, match="anywhere needs here"):
+        PaperFinding("a finding", "5.1", of=ComparedSide("none"), least=0.5, anywhere=True)
+
+
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("by_run", "answer", "said"),
+    [(False, Agreement.NOT_AGREED, "over 32 seconds"), (True, Agreement.CANNOT_SAY, "over 4 runs")],
+)
+def test_an_interval_over_runs_includes_what_differs_between_them(by_run: bool, answer: Agreement, said: str) -> None:
+    """Each run is steady; one of the two with a cache is as slow as those without."""
+    sides = ComparedSide("writeback"), ComparedSide("none")
+    finding = PaperFinding("f", "5.1", of=sides[0], beside=sides[1], wanted=Direction.LESS, by_run=by_run)
+    rates = (("none", 10.0), ("none", 11.0), ("writeback", 11.0), ("writeback", 40.0))
+    group = runs([oltp(cache, 1, [tps, tps + 0.5] * 4) for cache, tps in rates])
+    [verdict] = judge(finding, {"s": group})
+    assert verdict.agreement is answer
+    assert f"{said} of 2 and 2 runs" in verdict.words
+    assert next(judge(finding, {"s": group[1:3]})).words.startswith("missing: several runs" if by_run else "s: ")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "least", "most", "by_misses", "cold"),
     [
-        ({"anywhere": True}, "anywhere needs here"),
-        ({"scatter": 2.0}, "here has to say why"),
-        ({"scatter": 0.5}, "1 or more"),
+        (0.4, 0.6, 1.0, None, 0.6, True),
+        (0.4, 0.6, 1.0, None, 0.61, False),
+        (0.4, 0.6, 1.0, None, None, False),
+        (0.4, 1.1, 1.0, None, 0.5, False),
+        (1.5, 2.5, None, 1.0, 1.5, True),
+        (1.5, 2.5, None, 1.0, 1.4, False),
+        (0.5, 0.9, None, 1.0, 9.0, False),
     ],
 )
-def test_what_is_not_judged_says_why(more: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        PaperFinding("a finding", "5.1", of=ComparedSide("none"), least=0.5, **more)
+def test_misses_explain_an_opposite_that_is_no_larger_than_their_ratio(
+    low: float, high: float, least: float | None, most: float | None, by_misses: float | None, cold: bool
+) -> None:
+    assert Held(Interval(1.0, low, high, 8), least, most, "", by_misses).cold is cold
 
 
 def test_a_run_has_its_requests_to_the_image() -> None:
