@@ -138,6 +138,7 @@ SCENARIOS = (
         goal="With few threads, small cache blocks give more transactions; with many, large ones (32 KiB and 1 MiB).",
         method="Runs sysbench on MariaDB with a warm cache of each block size in turns, with one thread and with many.",
         run=block_sizes,
+        sees=("blocks of 32 KiB, .*", "blocks of 1024 KiB, .*"),
     ),
     scenario_on_stand(
         name="dmcache.database-size",

@@ -91,7 +91,8 @@ def of_blocks(threads: int, times: float, lab: str, apart: Sequence[float] = STE
                 tps = [value * factor for value in LOW]
                 label = f"{block_bytes}, {count}"
                 hit = hits if block_bytes == SMALL_BLOCKS else 99
-                for second in range(6) if hit is not None else ():
+                for second in range(6 if hit is not None else 0):
+                    assert hit is not None
                     recorder.record("cache", stand=label, read_hits=hit * second, read_misses=(100 - hit) * second)
                 run = oltp("writeback", count, tps, block_bytes=block_bytes, stand=label)
                 recorder.record(run.kind, **run.data)
