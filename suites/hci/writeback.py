@@ -17,7 +17,7 @@ from cephlab.suites.hci.hypervisor.command import CacheMode, drivers
 from cephlab.suites.hci.papers import CACHES
 from cephlab.suites.hci.stand import NODE, TOPOLOGY, images, through_librbd
 
-ROUNDS = {Tier.QUICK: 8, Tier.FULL: 16}
+ROUNDS = 16
 """Runs in each cache mode, alternately. The rate of a run is one value, so the interval holds what runs differ by."""
 BLOCK_BYTES = 4096
 DEPTH = claims.FOUR_JOBS
@@ -72,7 +72,7 @@ def compared(stage: Stage, loads: Sequence[BenchLoad]) -> None:
     cluster = stage.cluster
     rates: dict[BenchLoad, dict[CacheMode, list[float]]] = {load: {cache: [] for cache in CACHES} for load in loads}
     with images(cluster, 1) as (image,):
-        for number in range(ROUNDS[stage.tier]):
+        for number in range(ROUNDS):
             for load, of_load in rates.items():
                 for cache in CACHES[:: -1 if number % 2 else 1]:
                     of_load[cache].append(rate(cluster, image, load, cache))
@@ -114,7 +114,7 @@ SCENARIOS = tuple(
         method=f"Runs qemu-img bench on an image, {DEPTH} in flight, alternately with cache `none` and `writeback`.",
         run=partial(compared, loads=loads),
         check="figures",
-        tier=Tier.QUICK,
+        tier=Tier.FULL,
         topology=TOPOLOGY,
         sees=("rate with writeback over that with none, .*",),
     )
