@@ -16,6 +16,7 @@ from cephlab.lab.providers.local import LocalProvider
 from cephlab.lab.report.wanted import KIND
 from cephlab.lab.scenario.scenario import Stage, run_scenario, seeded
 from cephlab.lab.telemetry.power import Energy, Scope, Source
+from cephlab.suites import bias
 from cephlab.suites.block.stand import MeasuredTopology
 from cephlab.suites.profile import lost, measured, objects
 from cephlab.suites.profile.wanted import scenarios_of
@@ -40,7 +41,10 @@ per_watt_at_least = "0.001 ops/s/W"
 """
 LOADS = {
     "code": LOAD.format(
-        name="code", load="mix = { randread = 0.5, randwrite = 0.5 }", protection="ec:2+1", at_least="1 B/s"
+        name="code",
+        load="mix = { randread = 0.5, randwrite = 0.5 }\nhit_ratio = 1.0",
+        protection="ec:2+1",
+        at_least="1 B/s",
     ),
     "much": LOAD.format(name="much", load='op = "randread"', protection="replicated:2", at_least="900000000 ops/s"),
     "objects": LOAD.format(
@@ -112,7 +116,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "SECONDS", measured.SECONDS)
     monkeypatch.setattr(objects, "WINDOW_S", 0.25)
     monkeypatch.setattr(objects, "NEW_OBJECTS", dict.fromkeys(objects.NEW_OBJECTS, 2000))
-    monkeypatch.setattr(objects, "FULL_CPU", 9.0)  # a lab's clients share their CPUs with all else, and none decides
+    for module in (bias, objects):
+        monkeypatch.setattr(module, "FULL_CPU", 9.0)  # a lab's clients share their CPUs with all else, and none decides
     monkeypatch.setattr(lost, "SAMPLE_BYTES", dict.fromkeys(lost.SAMPLE_BYTES, 128 << 20))
     monkeypatch.setattr(lost, "EVERY_S", 0.2)
 
