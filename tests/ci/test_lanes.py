@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cephlab.fixtures.selection import ExpectedLack, dealt, in_tier, read_expected_skips, unexpected_skips
+from cephlab.fixtures.selection import ExpectedLack, dealt, in_tier, not_here, read_expected_skips, unexpected_skips
 from cephlab.lab.archive.archive import Ending, Record
 from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.providers.select import PROVIDERS, choose
@@ -203,6 +203,17 @@ def test_each_skip_for_want_of_a_capability_is_expected(lab: str, root: bool) ->
     for tier in Tier:
         there = [skip for scenario, skip in found if in_tier(scenario, tier)]
         assert [skip.scenario for skip in unexpected_skips(there, expected, tier)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", ["pacific", "reef", "tentacle"])
+def test_each_skip_of_another_release_is_expected(release: str) -> None:
+    """A full gate ended red on reef: it has no program that came with tentacle."""
+    expected = read_expected_skips(SKIPS)
+    for tier in Tier:
+        found = [(each, not_here(each, release)) for each in scenarios() if in_tier(each, tier)]
+        skips = [Record(each.name, each.suite, Ending.SKIP, why) for each, why in found if why]
+        assert [skip.scenario for skip in unexpected_skips(skips, expected, tier)] == []
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.interop import cephmodels, objects, placement, recovery
-from cephlab.suites.interop.matrix import led_by_one
+from cephlab.suites.interop.matrix import counted_operations, led_by_one
 from cephlab.suites.interop.objects import SIZES
 from tests.fake_osds import OSDS, FakeOsds
 
@@ -53,6 +53,19 @@ def test_operations_that_went_elsewhere_make_objects_inconclusive(tmp_path: Path
     verdict = judged(scenario, stage_of(FakeOsds(elsewhere=of_the_other), tmp_path))
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert "operations led by x86_64" in verdict.reason
+
+
+@pytest.mark.parametrize(("wanted", "outcome"), [(True, Outcome.INCONCLUSIVE), (False, Outcome.PASS)])
+def test_a_program_without_operations_is_inconclusive_unless_it_has_none(
+    wanted: bool, outcome: Outcome, tmp_path: Path
+) -> None:
+    stage, failed = stage_of(FakeOsds(), tmp_path), list[str]()
+    with counted_operations(stage, Arch.X86_64, wanted=wanted):
+        stage.recorder.observe("cases that failed", got=failed, wanted=[], of=3)
+        stage.recorder.witness("cases", got=3, least=1)
+    verdict = CHECKS["witnessed"](stage.recorder.events())
+    assert verdict.outcome is outcome
+    assert ("client operations led by x86_64 OSDs" in verdict.reason) is wanted
 
 
 @pytest.mark.parametrize("tier", Tier)
