@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -19,7 +19,8 @@ from cephlab.lab.history.history import History
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
-from cephlab.suites.interop import cephmodels, objects, placement, recovery
+from cephlab.lab.workloads.gtest import Case, CaseResult, GtestRun
+from cephlab.suites.interop import cephmodels, cephtests, objects, placement, recovery
 from cephlab.suites.interop.matrix import counted_operations, led_by_one
 from cephlab.suites.interop.objects import SIZES
 from tests.fake_osds import OSDS, FakeOsds
@@ -66,6 +67,37 @@ def test_a_program_without_operations_is_inconclusive_unless_it_has_none(
     verdict = CHECKS["witnessed"](stage.recorder.events())
     assert verdict.outcome is outcome
     assert ("client operations led by x86_64 OSDs" in verdict.reason) is wanted
+
+
+def seen_client(stage: Stage, client: Arch) -> None:
+    stage.recorder.observe("client", got=client.value, wanted="x86_64")
+
+
+@pytest.mark.parametrize(
+    ("topic", "result", "outcome"),
+    [
+        ("cmd", CaseResult.PASS, Outcome.PASS),
+        ("cmd", CaseResult.SKIP, Outcome.INCONCLUSIVE),
+        ("io", CaseResult.PASS, Outcome.INCONCLUSIVE),
+    ],
+)
+def test_a_program_that_only_sends_commands_is_known_by_the_cases_that_passed(
+    topic: str, result: CaseResult, outcome: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing here sends operations to an OSD, so a program that should have done so is inconclusive."""
+    [program] = [each for each in cephtests.PROGRAMS if each.name == f"ceph_test_rados_api_{topic}"]
+    ran = GtestRun(program.name, (Case("Suite.name", result),), 0, "")
+    monkeypatch.setattr(cephtests, "require_programs", lambda *_: None)
+    monkeypatch.setattr(cephtests, "observe_client", seen_client)
+    monkeypatch.setattr(cephtests, "run_program", lambda *_, **__: ran)
+    for name in ("none_left", "led_by"):
+        monkeypatch.setattr(pools, name, lambda *_: nullcontext())
+    cluster = FakeOsds()
+    cluster.host_with = lambda arch: SimpleNamespace(emulated=False)  # type: ignore[attr-defined]
+    cluster.provider_name = "local"  # type: ignore[attr-defined]
+    stage = stage_of(cluster, tmp_path)
+    cephtests.run(stage, [program], Arch.X86_64)
+    assert CHECKS["gtest"](stage.recorder.events()).outcome is outcome
 
 
 @pytest.mark.parametrize("tier", Tier)
