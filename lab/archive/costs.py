@@ -6,8 +6,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from cephlab.lab.archive.archive import HISTORY, MANIFEST, VERDICTS, Ending
-from cephlab.lab.archive.durations import MOST_ARCHIVES
+from cephlab.lab.archive.archive import HISTORY, Ending
+from cephlab.lab.archive.durations import newest_first, read_verdicts
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.history.history import Event
 from cephlab.lab.spec.clusterspec import UNKNOWN_RELEASE
@@ -27,16 +27,16 @@ def earlier_costs(folder: Path, scenario: str, now: Measurement, least_operation
     Left out are runs that were red or interrupted, measurements of fewer operations, and archives that cannot be read.
     """
     found: list[Earlier] = []
-    for path in sorted(folder.glob(f"*/{VERDICTS}"))[-MOST_ARCHIVES:]:
+    for archive in reversed(newest_first(folder)):
         try:
-            manifest = json.loads(path.with_name(MANIFEST).read_text())
-            endings = {row["scenario"]: row["ending"] for row in json.loads(path.read_text())["verdicts"]}
+            manifest, verdicts = read_verdicts(archive)
+            endings = {row["scenario"]: row["ending"] for row in verdicts}
             if endings.get(scenario) not in _SOUND or not _whole(manifest):
                 continue
             began_s = datetime.fromisoformat(manifest["started"]).timestamp()
-            measured = [one for one in _measured(path.with_name(HISTORY), scenario) if _alike(one, now)]
+            measured = [one for one in _measured(archive / HISTORY, scenario) if _alike(one, now)]
             enough = [one for one in measured if float(one.conditions["operations"]) >= least_operations]
-            found += [Earlier(path.parent.name, began_s, one) for one in enough]
+            found += [Earlier(archive.name, began_s, one) for one in enough]
         except (OSError, ValueError, KeyError, TypeError, SpecError):
             continue
     return found

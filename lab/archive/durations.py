@@ -103,9 +103,9 @@ def growth_limits(passes: Passes, place: Place) -> dict[str, list[Any]]:
 def kept_passes(folder: Path) -> Passes:
     """The passes in a folder of archives; archives that cannot be read are left out."""
     passes: dict[Place, list[Pass]] = {}
-    for archive in _newest_first(folder):
+    for archive in newest_first(folder):
         try:
-            manifest, verdicts = _read(archive)
+            manifest, verdicts = read_verdicts(archive)
             for place, kept in _passes(manifest, verdicts, _growth(archive / HISTORY)):
                 passes.setdefault(place, []).append(kept)
         except (OSError, ValueError, KeyError, TypeError):
@@ -120,9 +120,9 @@ def last_times(folder: Path, names: Sequence[str]) -> dict[str, float]:
     a gate would wait seconds for them.
     """
     times: dict[str, float] = {}
-    for archive in _newest_first(folder):
+    for archive in newest_first(folder):
         try:
-            manifest, verdicts = _read(archive)
+            manifest, verdicts = read_verdicts(archive)
             ended = JUDGED if manifest["state"] == "complete" else (Ending.PASS, Ending.FAIL)
             for verdict in verdicts:
                 if verdict["scenario"] in names and verdict["ending"] in ended:
@@ -134,12 +134,13 @@ def last_times(folder: Path, names: Sequence[str]) -> dict[str, float]:
     return times
 
 
-def _newest_first(folder: Path) -> list[Path]:
+def newest_first(folder: Path) -> list[Path]:
+    """The newest MOST_ARCHIVES archives of a folder that have verdicts."""
     return sorted((path.parent for path in folder.glob(f"*/{VERDICTS}")), reverse=True)[:MOST_ARCHIVES]
 
 
-def _read(archive: Path) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
-    """Its manifest and its verdicts."""
+def read_verdicts(archive: Path) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
+    """Its manifest and its verdicts, unchecked; OSError, ValueError or KeyError if it cannot be read."""
     return json.loads((archive / MANIFEST).read_text()), json.loads((archive / VERDICTS).read_text())["verdicts"]
 
 

@@ -1,6 +1,9 @@
-"""A thread pool that does not delay the end of an interrupted run."""
+"""Threads beside a block: a pool that does not delay the end of an interrupted run, and one that looks regularly."""
 
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from types import TracebackType
 
 
@@ -16,3 +19,21 @@ class Workers(ThreadPoolExecutor):
     ) -> None:
         interrupted = isinstance(error, KeyboardInterrupt)
         self.shutdown(wait=not interrupted, cancel_futures=interrupted)
+
+
+@contextmanager
+def repeated(act: Callable[[], object], every_s: float, name: str | None = None) -> Iterator[None]:
+    """Call it every so many seconds while the block runs, first after that time. name: of the thread."""
+    over = threading.Event()
+
+    def go_on() -> None:
+        while not over.wait(every_s):
+            act()
+
+    thread = threading.Thread(target=go_on, name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

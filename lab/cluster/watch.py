@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 
 from cephlab.lab.base.clock import SYSTEM, Clock, TimeLimit
 from cephlab.lab.base.errors import CephTrouble, CommandTimedOut, LabError, NotReached
+from cephlab.lab.base.workers import repeated
 from cephlab.lab.ceph.daemon import Daemon, Wanted, stopped
 from cephlab.lab.ceph.status import Status, parse_status
 from cephlab.lab.cluster.cluster import Cluster
@@ -160,23 +161,18 @@ def watched(cluster: Cluster, recorder: Recorder, period_s: float = SAMPLED_S) -
     A failed request is recorded too, with its reason: monitors without a quorum do not answer.
     """
     node = cluster.client.host.name
-    stopping = threading.Event()
     client = cluster.new_client(node, options={"rados_mon_op_timeout": "5"})
 
     def sample() -> None:
-        while not stopping.wait(period_s):
-            try:
-                recorder.record(SAMPLE, **figures(parse_status(client.mon("status"))))
-            except CephTrouble as error:
-                recorder.record(SAMPLE, unavailable=error.what)
+        try:
+            recorder.record(SAMPLE, **figures(parse_status(client.mon("status"))))
+        except CephTrouble as error:
+            recorder.record(SAMPLE, unavailable=error.what)
 
-    thread = threading.Thread(target=sample, name="watch", daemon=True)
-    thread.start()
     try:
-        yield
+        with repeated(sample, period_s, "watch"):
+            yield
     finally:
-        stopping.set()
-        thread.join()
         client.close()
 
 

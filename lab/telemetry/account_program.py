@@ -11,6 +11,7 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,28 +59,24 @@ def tree(pid: int, proc: Path = PROC) -> list[int]:
 
 def holding(name: str, wanted: bytes, proc: Path = PROC) -> list[int]:
     """Processes with exactly this entry in their `environ` or `cmdline`."""
-    holders = []
-    for pid in _pids(proc):
-        try:
-            entries = (proc / str(pid) / name).read_bytes().split(b"\0")
-        except OSError:
-            continue  # it has ended, or belongs to another user
-        if wanted in entries:
-            holders.append(pid)
-    return [pid for pid in holders if pid != os.getpid()]
+    return [pid for pid, entries in _entries(name, proc) if wanted in entries and pid != os.getpid()]
 
 
 def running(programs: list[str], proc: Path = PROC) -> list[int]:
     """Processes whose command line names one of these programs: directly, or after the loader that starts it."""
-    found = []
+    wanted = [program.encode() for program in programs]
+    return [
+        pid for pid, words in _entries("cmdline", proc) if any(word.rpartition(b"/")[2] in wanted for word in words)
+    ]
+
+
+def _entries(name: str, proc: Path) -> Iterator[tuple[int, list[bytes]]]:
+    """The entries of each process in its `environ` or `cmdline`."""
     for pid in _pids(proc):
         try:
-            words = (proc / str(pid) / "cmdline").read_bytes().split(b"\0")
+            yield pid, (proc / str(pid) / name).read_bytes().split(b"\0")
         except OSError:
-            continue  # it has ended
-        if any(os.path.basename(word.decode(errors="replace")) in programs for word in words):  # noqa: PTH119
-            found.append(pid)
-    return found
+            continue  # it has ended, or belongs to another user
 
 
 def _pids(proc: Path) -> list[int]:

@@ -4,12 +4,13 @@ fio's own `usr_cpu` and `sys_cpu` are of the thread that submits (getrusage(2), 
 threads of librbd and of the messenger, which do most of the work.
 """
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from cephlab.lab.base.errors import LabError
+from cephlab.lab.base.workers import repeated
 from cephlab.lab.providers.host import Host
 from cephlab.lab.telemetry import accounting
 from cephlab.lab.telemetry.accountants import Teller
@@ -84,21 +85,12 @@ class LoadMeter:
     @contextmanager
     def looking(self, every_s: float = EVERY_S) -> Iterator[None]:
         """Look regularly while the block runs."""
-        tellers, over = {name: Teller(host) for name, host in self.hosts.items()}, threading.Event()
-
-        def go_on() -> None:
-            while not over.wait(every_s):
-                self._look(tellers)
-
-        thread = threading.Thread(target=go_on)
+        tellers = {name: Teller(host) for name, host in self.hosts.items()}
         try:
             self._look(tellers)
-            thread.start()
-            yield
+            with repeated(partial(self._look, tellers), every_s):
+                yield
         finally:
-            over.set()
-            if thread.ident:
-                thread.join()
             for teller in tellers.values():
                 teller.close()
 

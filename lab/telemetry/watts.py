@@ -1,7 +1,6 @@
 """Reads the watts of the machines of a cluster while it runs, from their kernels and management controllers."""
 
 import json
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cephlab.lab.base.errors import LabBroken, LabError, SpecError
+from cephlab.lab.base.workers import repeated
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.providers.host import Host, has_own_kernel
 from cephlab.lab.telemetry.bmc import MACHINE, Bmc, bmc_watts
@@ -80,20 +80,11 @@ class WattMeter:
     @contextmanager
     def looking(self, every_s: float = EVERY_S) -> Iterator[None]:
         """Look regularly while the block runs, and once at its end."""
-        over = threading.Event()
-
-        def go_on() -> None:
-            while not over.wait(every_s):
-                self.look()
-
         self.look()
-        thread = threading.Thread(target=go_on, daemon=True)
-        thread.start()
         try:
-            yield
+            with repeated(self.look, every_s):
+                yield
         finally:
-            over.set()
-            thread.join()
             self.look()
 
     def energies(self, window: tuple[float, float], idle: tuple[float, float] | None = None) -> list[Energy]:

@@ -18,6 +18,7 @@ from cephlab.lab.spec.layout import CephSetup
 from cephlab.lab.telemetry import counters
 from cephlab.lab.telemetry.demand import Resource
 from cephlab.lab.telemetry.place import MeasuringLayout, measuring_spec
+from cephlab.suites.block.stand import MeasuredTopology
 from cephlab.tuning.scalemodel import Stand
 
 NEEDS = frozenset(
@@ -42,20 +43,7 @@ class ScaledTopology(Topology):
     foreign: int = 0
     parts: tuple[float, ...] = (1.0,)
 
-    unused: ClassVar[frozenset[str]] = frozenset(
-        {
-            "native",
-            "foreign",
-            "mons",
-            "osds_per_node",
-            "separate_db",
-            "clients",
-            "lone_client",
-            "role_sets",
-            "disk_bytes",
-            "any_arch",
-        }
-    )
+    unused: ClassVar[frozenset[str]] = MeasuredTopology.unused | {"native"}
 
     def lay_out(self, release: str, image: str | None, *, in_memory: bool) -> ClusterSpec:
         spec = measuring_spec(
