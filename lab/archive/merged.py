@@ -24,7 +24,7 @@ from cephlab.lab.archive.archive import (
 )
 from cephlab.lab.archive.sums import SUMS, files
 from cephlab.lab.base.errors import LabBroken
-from cephlab.lab.history.history import Event
+from cephlab.lab.history.history import History, Recorder
 from cephlab.lab.scenario.scenario import Blame, record_raised
 
 _MADE_ANEW = (MANIFEST, VERDICTS, HISTORY, JUNIT, REPORT, SUMS)
@@ -54,6 +54,8 @@ def merge(writer: ArchiveWriter, parts: Sequence[Part]) -> None:
     events = [replace(event, at_s=event.at_s + later_s) for archive, later_s in archives for event in archive.events]
     events.sort(key=attrgetter("at_s"))
     (writer.directory / HISTORY).write_text("".join(event.to_json() + "\n" for event in events))
+    # The writer began after the first lane, so its own clock would put what it adds before events that came earlier.
+    writer.history = History(writer.directory / HISTORY, earlier=events)
     records = [
         replace(record, began_s=round(record.began_s + later_s, 3))
         for archive, later_s in archives
@@ -63,7 +65,7 @@ def merge(writer: ArchiveWriter, parts: Sequence[Part]) -> None:
     settled = {record.scenario for record in records}
     lost = [name for archive, _ in archives for name in unfinished(archive)]
     lost += [name for name in begun_too if name not in settled and name not in lost]
-    records += [_lost(writer, name, [event for event in events if event.scenario == name]) for name in lost]
+    records += [_lost(writer.history.recorder(name)) for name in lost]
     writer.records = sorted(records, key=attrgetter("began_s"))
     for archive, _ in archives:
         _take_files(writer.directory, archive)
@@ -75,13 +77,13 @@ def merge(writer: ArchiveWriter, parts: Sequence[Part]) -> None:
     writer.manifest |= {key: [entry for manifest in manifests for entry in manifest[key]] for key in _LISTS}
 
 
-def _lost(writer: ArchiveWriter, scenario: str, events: Sequence[Event]) -> Record:
+def _lost(recorder: Recorder) -> Record:
     error = LabBroken("the process that ran it ended unexpectedly", "it was killed, or memory ran out")
-    recorder = writer.history.recorder(scenario)
     record_raised(recorder, error, Blame.LAB, error.what)
-    ending, verdict = judged([*events, *recorder.history.events(scenario)])
-    began_s = round(events[0].at_s, 3) if events else 0.0
-    return Record(scenario, scenario.partition(".")[0], ending, verdict.reason, verdict.derivation, began_s=began_s)
+    events, suite = recorder.events(), recorder.scenario.partition(".")[0]
+    ending, verdict = judged(events)
+    began_s = round(events[0].at_s, 3)
+    return Record(recorder.scenario, suite, ending, verdict.reason, verdict.derivation, began_s=began_s)
 
 
 def _take_files(directory: Path, archive: Archive) -> None:
