@@ -12,6 +12,7 @@ import psutil
 from cephlab.lab.base.errors import NotInstalled, SpecError, Unavailable
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.ceph.conf import Sizing, choose_sizing
+from cephlab.lab.providers.host import Host, files_are_here
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import GIB, ClusterSpec
 
@@ -62,6 +63,14 @@ def memory(proc: Path = Path("/proc/self")) -> Memory:
         tighter = left < measured.available_bytes
         measured = Memory(total, left, str(folder)) if tighter else replace(measured, total_bytes=total)
     return measured
+
+
+def available_on(host: Host, *, timeout_s: float = 60.0) -> int:
+    """Bytes of memory that are available to programs of a host."""
+    if files_are_here(host):
+        return memory().available_bytes
+    lines = host.run(["cat", "/proc/meminfo"], timeout_s=timeout_s).stdout.splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
 
 
 _FILES_1 = (

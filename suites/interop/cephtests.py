@@ -14,11 +14,13 @@ from cephlab.lab.base.workers import Workers
 from cephlab.lab.ceph import conf
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.preflight import available_on
 from cephlab.lab.history.history import Recorder
-from cephlab.lab.providers.host import Host
+from cephlab.lab.providers.host import Host, lacks_aio
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
-from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import GIB
 from cephlab.lab.spec.specfile import TomlTable, load_model
 from cephlab.lab.workloads.gtest import Call, CaseResult, GtestRun, list_cases, run_gtest
 from cephlab.suites.interop.matrix import counted_operations, observe_client
@@ -83,7 +85,8 @@ class UpstreamProgram:
 
     limit_s: on native hosts; core: gtest filter of the cases in the quick tier; objects: False when its cases only send
     commands; expects: log lines that this program alone causes; part: name of the part; select: gtest filter of its
-    cases; environ: variables that the program reads.
+    cases; environ: variables that the program reads; emulated_bytes: memory that it takes under a user-mode emulator,
+    if that is gigabytes.
     """
 
     name: str
@@ -94,6 +97,7 @@ class UpstreamProgram:
     part: str = ""
     select: str = "*"
     environ: tuple[tuple[str, str], ...] = ()
+    emulated_bytes: int = 0
 
     @property
     def topic(self) -> str:
@@ -103,6 +107,10 @@ class UpstreamProgram:
 CORE_AIO = (
     "LibRadosAio.SimpleWrite:LibRadosAio.RoundTrip:LibRadosAio.OmapPP:LibRadosAio.MultiWrite:LibRadosAioEC.RoundTrip"
 )
+
+MISC_EMULATED_BYTES = 17 * GIB
+"""What ceph_test_rados_api_misc takes (docs/measured/whole-machine.md): the emulator keeps memory of each of the 4096
+clients of one case."""
 
 ONLY_COMMANDS = ("cmd", "cmd_pp", "pool", "service", "service_pp")
 
@@ -135,7 +143,6 @@ API = (
             "cmd_pp",
             "io_pp",
             "lock_pp",
-            "misc",
             "misc_pp",
             "pool",
             "service",
@@ -145,6 +152,7 @@ API = (
             "watch_notify_pp",
         ]
     ),
+    UpstreamProgram("ceph_test_rados_api_misc", limit_s=600, emulated_bytes=MISC_EMULATED_BYTES),
     UpstreamProgram("ceph_test_rados_api_tier_pp", limit_s=900, expects=TIERS_EXPECT),
 )
 
@@ -229,6 +237,8 @@ def run(stage: Stage, programs: Sequence[UpstreamProgram], client: Arch, *, core
     """Run programs on a host of the client's architecture while every primary has the other architecture."""
     cluster, host = stage.cluster, stage.cluster.host_with(client)
     require_programs(cluster, host, [program.name for program in programs])
+    for program in programs:
+        require_memory(host, program, cluster.patience)
     observe_client(stage, client)
     with (
         # One program leaves its pool behind, and Ceph warns about it after five minutes.
@@ -291,6 +301,19 @@ def require_programs(cluster: Cluster, host: Host, programs: Sequence[str]) -> N
         )
 
 
+def require_memory(host: Host, program: UpstreamProgram, patience: float) -> None:
+    """Unavailable if less memory is available than a program takes under a user-mode emulator."""
+    if not (program.emulated_bytes and lacks_aio(host)):
+        return
+    available = available_on(host, timeout_s=60 * patience)
+    if available < program.emulated_bytes:
+        raise Unavailable(
+            f"{program.name} takes {program.emulated_bytes / GIB:.1f} GiB of memory under an emulator, and {host.name} "
+            f"has {available / GIB:.1f} GiB available",
+            hint="run it on a machine with more memory, or stop other programs",
+        )
+
+
 def core_scenario(client: Arch) -> Scenario:
     return Scenario(
         name=f"interop.cephtests-core[client={client},primary={client.other}]",
@@ -312,6 +335,7 @@ def program_scenario(program: UpstreamProgram, client: Arch) -> Scenario:
         check="gtest",
         tier=Tier.FULL,
         topology=ALL_CLASSES,
+        memory_bytes=program.emulated_bytes if client is not host_arch() else 0,
         expects={**EXPECTS, **dict(program.expects)},
     )
 

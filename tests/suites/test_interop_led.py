@@ -6,25 +6,30 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
+from unittest.mock import Mock
 
 import pytest
 
-from cephlab.lab.base.errors import CommandTimedOut, LabBroken
+from cephlab.fixtures.selection import read_expected_skips, unexpected_skips
+from cephlab.lab.archive.archive import Ending, Record
+from cephlab.lab.base.errors import CommandTimedOut, LabBroken, Unavailable
 from cephlab.lab.base.process import Result
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
-from cephlab.lab.cluster import pools
+from cephlab.lab.cluster import pools, preflight
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import REPLICATED
 from cephlab.lab.history.history import History
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import GIB
 from cephlab.lab.workloads.gtest import Case, CaseResult, GtestRun
 from cephlab.suites.interop import cephmodels, cephtests, objects, placement, recovery
 from cephlab.suites.interop.matrix import counted_operations, led_by_one
 from cephlab.suites.interop.objects import SIZES
 from tests.fake_osds import OSDS, FakeOsds
 
+SKIPS = Path(__file__).resolve().parents[2] / "suites/expected-skips.toml"
 FIXED = {*SIZES, "gap"}
 SHOWN = [one for one in objects.SCENARIOS if "client=aarch64,primary=x86_64" in one.name]
 """Of each tier and kind of pool one; the others differ only in the architectures."""
@@ -98,6 +103,42 @@ def test_a_program_that_only_sends_commands_is_known_by_the_cases_that_passed(
     stage = stage_of(cluster, tmp_path)
     cephtests.run(stage, [program], Arch.X86_64)
     assert CHECKS["gtest"](stage.recorder.events()).outcome is outcome
+
+
+MISC = next(
+    scenario for scenario in cephtests.SCENARIOS if "rados_api_misc[" in scenario.name and scenario.memory_bytes
+)
+
+
+@pytest.mark.parametrize(
+    ("available", "host", "started"),
+    [
+        (16 * GIB, SimpleNamespace(name="f0", emulated=True, files_here=True), False),
+        (18 * GIB, SimpleNamespace(name="f0", emulated=True, files_here=True), True),
+        (16 * GIB, SimpleNamespace(name="n0", emulated=False, files_here=True), True),
+        (16 * GIB, SimpleNamespace(name="f0", emulated=True, own_kernel=True), True),
+    ],
+    ids=["short", "enough", "native", "own-kernel"],
+)
+def test_a_program_that_takes_the_memory_under_an_emulator_is_skipped_where_less_is_available(
+    available: int, host: object, started: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without this, the machine ran out of memory, and another scenario's OSD was to blame."""
+    begun: list[object] = []
+    monkeypatch.setattr(preflight, "memory", lambda: preflight.Memory(32 * GIB, available))
+    monkeypatch.setattr(cephtests, "require_programs", lambda *_: None)
+    monkeypatch.setattr(cephtests, "observe_client", lambda *_: begun.append(True))
+    monkeypatch.setattr(pools, "none_left", Mock(side_effect=LabBroken("the programs start here")))
+    cluster = SimpleNamespace(host_with=lambda _arch: host, patience=1.0)
+    with pytest.raises(LabBroken if started else Unavailable) as ended:
+        MISC.run(stage_of(cluster, tmp_path))
+    assert bool(begun) is started
+    if not started:
+        said = "ceph_test_rados_api_misc takes 17.0 GiB of memory under an emulator, and f0 has 16.0 GiB available"
+        assert ended.value.what == said
+        skip = Record(MISC.name, MISC.suite, Ending.SKIP, said)
+        assert unexpected_skips([skip], read_expected_skips(SKIPS), Tier.FULL) == []
+        assert unexpected_skips([skip], read_expected_skips(SKIPS), Tier.QUICK) == [skip]
 
 
 @pytest.mark.parametrize("tier", Tier)

@@ -2,13 +2,15 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
 
 from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.cluster import preflight
-from cephlab.lab.cluster.preflight import Memory, memory, require_fit, require_guests_fit
+from cephlab.lab.cluster.preflight import Memory, available_on, memory, require_fit, require_guests_fit
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import GIB
 from cephlab.lab.spec.layout import build_spec
@@ -82,6 +84,15 @@ def test_a_cluster_that_a_group_has_no_memory_for_is_refused_by_its_name(
         require_fit(spec, tmp_path)
     monkeypatch.setattr(preflight, "memory", lambda: replace(tight, available_bytes=64 * GIB))
     assert require_fit(spec, tmp_path).osd_memory_target < GIB
+
+
+def test_what_is_available_elsewhere_is_asked_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "memory", lambda: Memory(8 * GIB, 2 * GIB))
+    meminfo = "MemTotal:       16000000 kB\nMemFree:   1 kB\nMemAvailable:    5000000 kB\n"
+    answers = {"cat /proc/meminfo": SimpleNamespace(stdout=meminfo)}
+    there: Any = SimpleNamespace(run=lambda argv, **_: answers[" ".join(argv)])
+    here: Any = SimpleNamespace(files_here=True)
+    assert [available_on(there), available_on(here)] == [5000000 << 10, 2 * GIB]
 
 
 def test_guests_whose_memory_is_given_must_fit_and_others_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
