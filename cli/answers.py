@@ -117,7 +117,7 @@ def _interval_value(prediction: Prediction) -> dict[str, Any]:
 
 def doubts(predictions: Sequence[Prediction]) -> list[str]:
     """Where the intervals come from, what was not validated and what is not known, each once."""
-    lines = [f"in brackets: {made.trust}" for made in predictions]
+    lines = [f"interval: {made.trust}" for made in predictions]
     lines += [line for made in predictions for line in made.trust.outside]
     lines += [f"not known: {line}" for made in predictions for line in made.unknown]
     return list(dict.fromkeys(lines))

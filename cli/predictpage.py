@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from cephlab.cli.answers import doubts
 from cephlab.cli.figures import RESOURCE_HEADS, figure_rows, resource_rows, source_lines
 from cephlab.cli.rivals import rival_row
 from cephlab.cli.work import work_lines
@@ -44,13 +45,7 @@ def _loads(answers: Answers) -> Iterator[Part]:
             points, swept = answers.swept.points[number], answers.series[number]
             tables.append(_sweep_table(answers.swept.what, points, swept))
             plots.append(_sweep_chart(answers.swept.what, points, swept))
-        lines = [
-            f"Intervals: {made.trust}.",
-            *made.trust.outside,
-            *(f"Not known: {line}" for line in made.unknown),
-            *work_lines(made, answers.hardware),
-            law,
-        ]
+        lines = [*doubts([made]), *work_lines(made, answers.hardware), law]
         steps = made.derivation.lines()
         yield Part(str(made.shape), tables, plots, lines, {how_many(len(steps), "step"): steps})
 
