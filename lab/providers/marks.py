@@ -12,15 +12,18 @@ _LOOKS = 5
 TOKEN_VARIABLE = "CEPHLAB_EXEC"
 """Environment variable that marks one command's processes, so that all of them can be signalled from anywhere."""
 
-# One pass misses processes that are forked meanwhile, so KILL is repeated. $1: the mark, $2: the signal's number.
+# One pass misses processes that are forked meanwhile, so KILL is repeated. A pass that finds nothing is repeated once,
+# because a process within execve(2) has no environment. $1: the mark, $2: the signal's number.
 _SIGNAL_MARKED = r"""
-for pass in 1 2 3 4 5; do
+empty=0
+for pass in 1 2 3 4 5 6; do
   found=
   while IFS= read -r file; do
     pid=${file#/proc/}; pid=${pid%/environ}
     kill -"$2" "$pid" 2>/dev/null && found=1
   done < <(grep -lsz -x -- "$1" /proc/[0-9]*/environ)
-  [[ $2 == 9 && $found ]] || exit 0
+  if [[ $found ]]; then empty=0; else (( ++empty )); fi
+  [[ $found && $2 != 9 ]] || (( empty == 2 )) && exit 0
 done
 """
 
@@ -33,7 +36,8 @@ def new_token() -> str:
 def signalling(token: str, number: int) -> tuple[str, ...]:
     """The command that signals, inside a node, every process with the token, whatever its parent is now.
 
-    It does not find a daemon that has dropped root, because the kernel then hides its environment.
+    A child that has not executed its program yet has its parent's environment, so the token too. The command does not
+    find a daemon that has dropped root, because the kernel then hides its environment.
     """
     return ("bash", "-c", _SIGNAL_MARKED, "bash", f"{TOKEN_VARIABLE}={token}", str(number))
 
