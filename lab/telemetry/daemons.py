@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from cephlab.lab.base.errors import CephTrouble, LabBroken
+from cephlab.lab.base.errors import CephTrouble, LabBroken, Unavailable
 from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.ceph.memory import Footprint, footprint, pools_of
+from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.services.mon import MON
 from cephlab.lab.telemetry import accounting, counters
@@ -50,10 +51,23 @@ def read_daemons(cluster: Cluster) -> dict[str, DaemonReading]:
     return readings
 
 
+def require_read(cluster: Cluster, daemons: Iterable[Daemon]) -> None:
+    """Unavailable, with the reason, if an existing cluster does not show what a reading of one of the daemons needs."""
+    if not isinstance(cluster, AttachedCluster):
+        return
+    for daemon in daemons:
+        try:
+            if not _read(cluster, daemon).footprint.files:
+                raise LabBroken("its open files are hidden", f"they are shown to root on {daemon.host.name}")
+        except (LabBroken, CephTrouble) as error:
+            what = f"{daemon.name} of the attached cluster cannot be looked at: {error.what}"
+            raise Unavailable(what, error.detail, error.hint) from error
+
+
 def _read(cluster: Cluster, daemon: Daemon) -> DaemonReading:
-    held, spent_s, logged = footprint(daemon), _cpu_s(daemon), sum(sizes(daemon, (daemon.log, daemon.output)))
+    held, spent_s, logged = footprint(daemon), _cpu_s(daemon), _log_bytes(cluster, daemon)
     if daemon.kind == "mon":
-        return DaemonReading(held, spent_s, logged, store_bytes=_store_bytes(daemon))
+        return DaemonReading(held, spent_s, logged, store_bytes=_store_bytes(cluster, daemon))
     if daemon.kind != "osd":
         return DaemonReading(held, spent_s, logged)
     accounted = sum(pools_of(cluster.client.tell(daemon.name, "dump_mempools")).values())
@@ -76,8 +90,27 @@ def sizes(daemon: Daemon, paths: Sequence[PurePosixPath]) -> list[int]:
     return [int(word) for word in done.stdout.split()]
 
 
-def _store_bytes(daemon: Daemon) -> int:
-    folder = MON.data(daemon.host, daemon.id) / "store.db"
+def _log_bytes(cluster: Cluster, daemon: Daemon) -> int:
+    if not isinstance(cluster, AttachedCluster):
+        return sum(sizes(daemon, (daemon.log, daemon.output)))
+    path = _path_of(cluster, daemon, "log_file")
+    found = sizes(daemon, (path,))
+    if not found:
+        raise LabBroken(f"the log of {daemon.name} cannot be read", f"{path} on {daemon.host.name}")
+    return sum(found)
+
+
+def _path_of(cluster: Cluster, daemon: Daemon, option: str) -> PurePosixPath:
+    """A path in a daemon's options. Only OSDs and monitors are asked; those of others differ in the name."""
+    asked = daemon.name if daemon.kind in ("osd", "mon") else next(n for n in cluster.daemons if n.startswith("mon."))
+    text = str(cluster.client.tell(asked, "config get", var=option)[option])
+    return PurePosixPath(text.replace(asked, daemon.name))
+
+
+def _store_bytes(cluster: Cluster, daemon: Daemon) -> int:
+    attached = isinstance(cluster, AttachedCluster)
+    data = _path_of(cluster, daemon, "mon_data") if attached else MON.data(daemon.host, daemon.id)
+    folder = data / "store.db"
     # Files of the store come and go: `du` then exits with 1 but still prints the sum of the others.
     done = daemon.host.run(["du", "--summarize", "--bytes", str(folder)], timeout_s=_ASK_S, check=False)
     words = done.stdout.split()

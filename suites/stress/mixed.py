@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import PurePosixPath
 
 from cephlab.lab.base.clock import Deadline
+from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.providers.host import Host
@@ -20,7 +21,7 @@ from cephlab.lab.services.prometheus import PROMETHEUS
 from cephlab.lab.services.rgw import RGW
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import MIB, Capability
-from cephlab.lab.telemetry.daemons import read_daemons
+from cephlab.lab.telemetry.daemons import read_daemons, require_read
 from cephlab.lab.workloads import fio, fiolatency, image
 from cephlab.lab.workloads.fio import FioJob, RunningFio, RunningProgram
 from cephlab.lab.workloads.image import BlockImage
@@ -98,6 +99,8 @@ def run(
     stage: Stage, length: Length, calibrate_s: float = CALIBRATE_S, meanwhile: Meanwhile | None = None
 ) -> series.Values:
     """Run the load and record its readings; returns the last value of every series. meanwhile: replaces `sampled`."""
+    if meanwhile is None:
+        require_read(stage.cluster, looked_at(stage.cluster).values())
     s3 = buckets.client_of(stage)
     with loaded(stage) as clients:
         rates, s3_rate = calibrated(stage, clients, s3, calibrate_s)
@@ -185,9 +188,14 @@ def start(client: Client, rate: int, length: Length) -> RunningFio:
     return begin(client, {"rate_iops": str(rate), **logged}, length.seconds)
 
 
+def looked_at(cluster: Cluster) -> dict[str, Daemon]:
+    """The daemons whose series are judged."""
+    return {name: daemon for name, daemon in cluster.daemons.items() if daemon.kind not in LOOKING}
+
+
 def sampled(stage: Stage, running: Sequence[RunningProgram], length: Length) -> series.Values:
     """Look at every daemon until the load ends; returns the last values."""
-    daemons = {name: daemon for name, daemon in stage.cluster.daemons.items() if daemon.kind not in LOOKING}
+    daemons = looked_at(stage.cluster)
     names = {name: daemon.kind for name, daemon in daemons.items()}
     osds = {name: daemon.host.arch for name, daemon in daemons.items() if daemon.kind == OSD.kind}
     peers = [[name for name, own in osds.items() if own is arch] for arch in Arch]

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import Runs
+from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.cluster.attach.cluster import AttachedCluster, attach_cluster
 from cephlab.lab.cluster.attach.permit import Permit
 from cephlab.lab.cluster.gateway import Gateway, gateway
@@ -63,7 +64,7 @@ class Standing:
 
     def changes(self) -> list[tuple[str, ...]]:
         """Commands to a systemctl that were not questions."""
-        return [words for words in self.told if "list-units" not in words]
+        return [words for words in self.told if words[1] not in ("list-units", "show")]
 
 
 class _Server(socketserver.ThreadingTCPServer):
@@ -107,8 +108,18 @@ def _systemctl(cluster: OwnCluster, node: str, words: list[str]) -> tuple[int, s
     verb, *options, unit = words
     if unit not in here:
         return 5, f"Unit {unit} not loaded.\n"
+    if verb == "show":
+        return 0, f"{_pid_there(cluster.daemon(here[unit]))}\n"
     _act(cluster, here[unit], verb, options)
     return 0, ""
+
+
+def _pid_there(daemon: Daemon) -> int:
+    """The pid of a daemon on its own machine, 0 if it has none. A container has pids of its own."""
+    if not daemon.alive():
+        return 0
+    status = Path(f"/proc/{daemon.started().pid}/status").read_text()
+    return int(next(line.split()[-1] for line in status.splitlines() if line.startswith("NSpid:")))
 
 
 def _listed(cluster: OwnCluster, unit: str, name: str) -> dict[str, str]:

@@ -13,7 +13,8 @@ from cephlab.lab.report.page import limits_of
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
-from tests.contract.standing import Standing, standing
+from cephlab.lab.telemetry.daemons import read_daemons, require_read
+from tests.contract.standing import Standing, attached, standing
 from tests.contract.test_attach import gate
 from tests.contract.yard import SSH_VARIABLE, Kind
 
@@ -62,3 +63,17 @@ def test_nothing_dies_together_if_one_of_them_is_not_on_the_list(alike: Standing
     assert (code, endings) == (6, {CRASH: "skip"}), said  # nothing has reached a verdict
     assert "kill of mgr.n0, which is not on the list" in said
     assert alike.changes() == before
+
+
+def test_daemons_of_a_cluster_that_exists_are_looked_at_as_the_labs_own(alike: Standing, home: Home) -> None:
+    """Their processes are units of systemd, and their logs and stores lie where they say themselves."""
+    everywhere = frozenset(alike.cluster.hosts)
+    with attached(alike, home, hosts=everywhere) as cluster:
+        require_read(cluster, cluster.daemons.values())
+        seen, own = read_daemons(cluster), read_daemons(alike.cluster)
+    assert set(seen) == set(own) == set(alike.cluster.daemons)
+    for name, reading in seen.items():
+        assert reading.footprint.resident == pytest.approx(own[name].footprint.resident, rel=0.2)
+        assert reading.cpu_s == pytest.approx(own[name].cpu_s, abs=5.0)
+        assert 0 < reading.log_bytes <= own[name].log_bytes
+        assert (reading.store_bytes > 0) is name.startswith("mon.")

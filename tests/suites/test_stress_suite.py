@@ -1,9 +1,11 @@
 """The stress suite: its length, what its readings become, what each series is held to, and what is found."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from cephlab.fixtures.plan import PlannedScenario
 from cephlab.fixtures.plan import plan as plan_of
 from cephlab.fixtures.run import Request
 from cephlab.lab.archive.durations import Pass, Place, limit_of
-from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.ceph.memory import Footprint
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
 from cephlab.lab.faults import Layout, plan
@@ -22,11 +24,12 @@ from cephlab.lab.scenario.scenario import Tier
 from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.telemetry.daemons import DaemonReading
 from cephlab.lab.workloads.fiolatency import Window
-from cephlab.suites.stress import SCENARIOS
+from cephlab.suites.stress import SCENARIOS, buckets, mixed
 from cephlab.suites.stress.length import LEAST_EVERY_S, MINUTES_VARIABLE, READINGS, Length, length_of, minutes
 from cephlab.suites.stress.resumed import take_over
 from cephlab.suites.stress.series import KINDS, Values, beside_peers, declare, kind_of, of_client, of_daemons
 from cephlab.suites.stress.struck import MENU, osds_of, went_on
+from tests.fake_stage import stage_of
 
 NAMES = {"mon.a": "mon", "osd.0": "osd"}
 WRITES_S = 60.0
@@ -278,3 +281,19 @@ def test_a_plan_says_how_long_the_load_will_be_and_refuses_what_is_no_length(
     monkeypatch.setenv(MINUTES_VARIABLE, "bananas")
     with pytest.raises(SpecError, match="is not a length"):
         planned(tmp_path)
+
+
+def test_a_daemon_that_cannot_be_sampled_is_told_before_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    readable = next(scenario for scenario in SCENARIOS if scenario.name == "stress.readable")
+    wanted = SimpleNamespace(
+        daemons={name: SimpleNamespace(kind=name.partition(".")[0]) for name in ("osd.0", "exporter.n0")}
+    )
+
+    def refuse(_cluster: object, daemons: Iterable[SimpleNamespace]) -> None:
+        assert [daemon.kind for daemon in daemons] == ["osd"]
+        raise Unavailable("osd.0 of the attached cluster cannot be looked at")
+
+    monkeypatch.setattr(mixed, "require_read", refuse)
+    monkeypatch.setattr(buckets, "client_of", Mock(side_effect=AssertionError("it is loaded")))
+    with pytest.raises(Unavailable, match="cannot be looked at"):
+        readable.run(stage_of(wanted))

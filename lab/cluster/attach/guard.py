@@ -100,6 +100,9 @@ _DAEMON_READS = (
 """Commands to one daemon, or to a PG's primary, that change nothing. `flush_pg_stats` only sends statistics earlier,
 and `get_latest_osdmap` only fetches a map earlier."""
 
+_SHOWN_OPTIONS = ("log_file", "mon_data")
+"""Options whose value a daemon may be asked for. Values of others may be secrets."""
+
 _POOL_COMMANDS = {
     "osd pool application enable",
     "osd pool create",
@@ -214,7 +217,7 @@ class Guard:
         prefix = str(command.get("prefix", ""))
         if target in ("mon", "mgr"):
             self._to_monitors(prefix, command)
-        elif prefix in _DAEMON_READS:
+        elif prefix in _DAEMON_READS or (prefix == "config get" and command.get("var") in _SHOWN_OPTIONS):
             return
         elif target.startswith("pg:"):
             self._pg(prefix, target.removeprefix("pg:"))

@@ -218,6 +218,16 @@ class UnitDaemon(Daemon):
         pid = self.units.main_pid(self.name)
         return UnitProcess(self, pid) if pid else None
 
+    def started(self) -> HostProcess:
+        """The unit's process; LabBroken if it is not known, because systemd does not tell it or a container has it."""
+        process = self.accounted()
+        if process is None:
+            raise LabBroken(
+                f"the process of {self.name} on {self.host.name} of the attached cluster is not known",
+                "systemd tells no MainPID of its unit, or runs it in a container",
+            )
+        return process
+
     def log_tail(self, lines: int = 25) -> str:
         return f"look at {self.host.name}: journalctl -u 'ceph*{self.id}*' -n {lines}"
 

@@ -37,8 +37,8 @@ def mon(prefix: str, **arguments: Any) -> dict[str, Any]:
     return {"op": "command", "target": "mon", "command": {"prefix": prefix, **arguments}}
 
 
-def tell(target: str, prefix: str) -> dict[str, Any]:
-    return {"op": "command", "target": target, "command": {"prefix": prefix}}
+def tell(target: str, prefix: str, **arguments: str) -> dict[str, Any]:
+    return {"op": "command", "target": target, "command": {"prefix": prefix, **arguments}}
 
 
 READS = [
@@ -56,6 +56,7 @@ READS = [
     ),
     *(tell("osd.0", asked) for asked in ("status", "dump_historic_ops", "dump_ops_in_flight", "dump_watchers")),
     tell("osd.0", "get_latest_osdmap"),
+    tell("osd.0", "config get", var="log_file"),
     *(tell("mon:mon.a", asked) for asked in ("mon_status", "quorum_status")),
     *(tell("pg:1.0", asked) for asked in ("query", "list_unfound")),
 ]
@@ -107,6 +108,8 @@ OFF_THE_LIST = [
     mon("Osd Dump"),
     mon(""),
     tell("osd.0", "config set"),
+    tell("osd.0", "config set", var="log_file"),
+    tell("osd.0", "config get", var="key"),
     tell("osd.33", "config set"),
     tell("mon:mon.a", "injectargs"),
     tell("pg:1.0", "scrub"),

@@ -61,6 +61,7 @@ class FakeMachine:
         self.systemctl = systemctl
         self.told: list[tuple[str, ...]] = []
         self.lost = False
+        self.main_pid = b"4711\n"
 
     def run(self, argv: Sequence[str], *, timeout_s: float) -> Result:
         if self.lost:
@@ -70,7 +71,7 @@ class FakeMachine:
         self.told.append(tuple(argv))
         words = [word for word in argv if word not in ("sudo", "-n", "systemctl")]
         if words[0] == "show":
-            return Result(tuple(argv), 0, b"4711\n", b"")
+            return Result(tuple(argv), 0, self.main_pid, b"")
         for entry in self.entries:
             if entry["unit"] == words[-1] and words[0] in ("start", "stop"):
                 entry["active"] = {"start": "active", "stop": "inactive"}[words[0]]
@@ -245,3 +246,12 @@ def test_costs_are_accounted_to_a_units_own_process_and_to_none_behind_a_contain
         process.signal(signal.SIGKILL)
     assert daemon_on(FakeMachine(CEPHADM)).accounted() is None
     assert daemon_on(FakeMachine(PACKAGED), "osd.9").accounted() is None
+
+
+@pytest.mark.parametrize(("text", "main_pid"), [(PACKAGED, b"0\n"), (PACKAGED, b"\n"), (CEPHADM, b"4711\n")])
+def test_a_daemon_whose_process_systemd_does_not_tell_says_so(text: str, main_pid: bytes) -> None:
+    machine = FakeMachine(text)
+    assert daemon_on(FakeMachine(PACKAGED)).started().ref == {"pid": 4711}
+    machine.main_pid = main_pid
+    with pytest.raises(LabBroken, match=r"the process of osd\.3 on n of the attached cluster is not known"):
+        daemon_on(machine).started()

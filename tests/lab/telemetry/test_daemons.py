@@ -8,11 +8,23 @@ from typing import Any, cast
 
 import pytest
 
+from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.base.process import Result
+from cephlab.lab.ceph.client import RadosClient
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.ceph.memory import Footprint
+from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.telemetry.daemons import read_daemons
+from cephlab.lab.telemetry import daemons
+from cephlab.lab.telemetry.daemons import read_daemons, require_read
 
-SIZES = {"/n/log/osd.0.log": 700, "/n/log/mon.a.log": 30, "/n/log/mon.a.out": 4}
+SIZES = {
+    "/var/log/osd.0": 5,
+    "/n/log/osd.0.log": 700,
+    "/n/log/mon.a.log": 30,
+    "/n/log/mon.a.out": 4,
+    "/n/log/mgr.b.log": 9,
+}
 DUMPS = {
     "dump_mempools": {"mempool": {"by_pool": {"bluestore_alloc": {"bytes": 1000}, "osdmap": {"bytes": 24}}}},
     "perf dump": {"osd": {"op": 5, "subop": 2}, "bluefs": {"db_used_bytes": 64}},
@@ -24,13 +36,14 @@ class Host:
 
     name, directory = "a", PurePosixPath("/n")
 
-    def __init__(self, store: str = "4096\t/n/mon.a/store.db\n") -> None:
+    def __init__(self, store: str = "4096\t/n/mon.a/store.db\n", data: str = "/n/mon.a") -> None:
         self.store = store
+        self.data = data
 
     def run(self, argv: Sequence[str], **_: Any) -> Result:
         program, *words = argv
         if program == "du":
-            assert words == ["--summarize", "--bytes", "/n/mon.a/store.db"]
+            assert words == ["--summarize", "--bytes", f"{self.data}/store.db"]
             return Result(tuple(argv), 1, self.store.encode(), b"gone")
         assert (program, words[:2]) == ("stat", ["-c", "%s"])
         said = "".join(f"{SIZES[path]}\n" for path in words[2:] if path in SIZES)
@@ -74,3 +87,51 @@ def test_a_store_that_cannot_be_read_is_a_gap_of_its_monitor() -> None:
 def test_what_nobody_foresaw_is_not_hidden() -> None:
     with pytest.raises(AttributeError):
         read_daemons(cluster(SimpleNamespace(name="osd.0", kind="osd")))
+
+
+TOLD = {("osd.0", "log_file"): "/var/log/osd.0", ("mon.a", "log_file"): "/n/log/mon.a.log", ("mon.a", "mon_data"): "/m"}
+
+
+class Attached(AttachedCluster):
+    """A cluster that exists. Its daemons tell where their files are, except a manager."""
+
+    def __init__(self, *members: SimpleNamespace) -> None:
+        self.members = {each.name: cast("Daemon", each) for each in members}
+
+    @property
+    def daemons(self) -> dict[str, Daemon]:
+        return self.members
+
+    @property
+    def client(self) -> RadosClient:
+        return cast("RadosClient", self)
+
+    def osd_ids(self, *_: Any) -> list[int]:
+        return []
+
+    def tell(self, name: str, prefix: str, var: str = "") -> Any:
+        return {var: TOLD[name, var]} if prefix == "config get" else DUMPS[prefix]
+
+
+def test_files_of_a_cluster_that_exists_lie_where_its_daemons_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(data="/m")
+    found = Attached(*(daemon(name, host, os.getpid()) for name in ("osd.0", "mon.a", "mgr.b")))
+    require_read(found, found.daemons.values())
+    seen = read_daemons(found)
+    assert {name: each.log_bytes for name, each in seen.items()} == {"osd.0": 5, "mon.a": 30, "mgr.b": 9}
+    assert seen["mon.a"].store_bytes == 4096
+    monkeypatch.delitem(SIZES, "/var/log/osd.0")
+    with pytest.raises(Unavailable, match=r"osd\.0 of the attached cluster cannot be looked at: the log of osd"):
+        require_read(found, found.daemons.values())
+    assert sorted(read_daemons(found)) == ["mgr.b", "mon.a"]
+
+
+def test_a_process_that_hides_its_files_is_not_taken_for_one_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Attached(daemon("osd.0", Host(), os.getpid()))
+    monkeypatch.setattr(daemons, "footprint", lambda _daemon: Footprint(1 << 20, 3, 0))
+    with pytest.raises(Unavailable, match="its open files are hidden"):
+        require_read(found, found.daemons.values())
+
+
+def test_only_a_cluster_that_exists_is_asked_beforehand() -> None:
+    require_read(cluster(), [cast("Daemon", daemon("mon.a", Host(store=""), os.getpid()))])
