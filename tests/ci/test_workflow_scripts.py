@@ -103,9 +103,10 @@ def test_the_actions_images_are_kept_by_the_recipes_that_it_was_used_with(tmp_pa
 
 
 COUNTERFEIT = """#!/bin/sh
-# A cluster of one object, which is a file.
+# A cluster of one object, which is a file. Its pool must have an application.
 store="$(dirname "$0")/object"
-[ "$1" = ceph ] && exit 0
+[ "$1" = ceph ] && echo "$*" >>"$store.told" && exit 0
+grep -qx "ceph action osd pool application enable try [a-z]*" "$store.told" || exit 9
 [ "$*" != "${*#shell action n0 -- rados --conf c --keyring k --pool try }" ] || exit 9
 for file in "$@"; do :; done
 case "$*" in
