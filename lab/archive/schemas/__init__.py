@@ -16,6 +16,10 @@ WITH_SCHEMA = ("figure", "limit", "step")
 """Kinds of events whose data also has a schema."""
 
 
+_GROWING = ("additionalProperties", "enum")
+"""Rules that a newer cephlab breaks if it knows more keys or words. Between releases it keeps the same VERSION."""
+
+
 @cache
 def schema(kind: str) -> dict[str, Any]:
     """The schema of `manifest`, `verdicts` or `event`, or of the data of an event kind in WITH_SCHEMA."""
@@ -29,4 +33,5 @@ def validate(kind: str, value: Any, source: str) -> None:
     if error is not None:
         place = "/".join(str(part) for part in error.absolute_path) or "the whole value"
         what, detail = f"{source} does not match its schema", f"{place}: {error.message}"
-        raise SpecError(what, detail, "check whether the file was edited")
+        newer = "update cephlab if a newer one wrote it, else " if error.validator in _GROWING else ""
+        raise SpecError(what, detail, f"{newer}check whether the file was edited")
