@@ -1,4 +1,4 @@
-"""Which way measured figures may be off: busy clients make a cluster look slow, its memory makes disks look fast."""
+"""Which way measured figures may be off: busy clients hide speed and watts, and memory makes disks look fast."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,15 +52,14 @@ class Bias:
         high = measured.high / (1 - self.hits) if self.hits < 1 else math.inf
         return replace(measured, low=0.0 if self.busy else measured.low, high=high)
 
+    def watts(self, measured: Interval) -> Interval:
+        """Watts under a load. They grow with it, so under a full load the true ones may be higher."""
+        return replace(measured, high=math.inf) if self.busy else measured
+
     @property
     def said(self) -> tuple[str, ...]:
         """Sentences: what may be wrong with the figures, and what to do."""
-        sentences = []
-        if self.busy:
-            sentences.append(
-                f"{self.busy[0].upper()}{self.busy[1:]}: the cluster may be faster, so its speed cannot fail it. Use "
-                "more or faster client machines."
-            )
+        sentences = self._said_of_busy("the cluster may be faster, so its speed cannot fail it")
         if self.hits:
             sentences.append(
                 f"{self.memory}: disks may be slower, and the slow end allows for it. Read more data, or state the "
@@ -68,9 +67,27 @@ class Bias:
             )
         return tuple(sentences)
 
+    @property
+    def said_of_watts(self) -> tuple[str, ...]:
+        """The same of watts."""
+        return tuple(self._said_of_busy("fully loaded machines may take more, so these watts cannot pass them"))
+
+    def _said_of_busy(self, so: str) -> list[str]:
+        if not self.busy:
+            return []
+        return [f"{self.busy[0].upper()}{self.busy[1:]}: {so}. Use more or faster client machines."]
+
     def told(self, bound: Bound) -> Bound:
         """The same bound with these sentences, if it judges."""
-        return replace(bound, why=". ".join([bound.why, *self.said])) if bound.judges and self.said else bound
+        return _saying(bound, self.said)
+
+    def told_of_watts(self, bound: Bound) -> Bound:
+        """The same of watts."""
+        return _saying(bound, self.said_of_watts)
+
+
+def _saying(bound: Bound, said: Sequence[str]) -> Bound:
+    return replace(bound, why=". ".join([bound.why, *said])) if bound.judges and said else bound
 
 
 UNBIASED = Bias()

@@ -184,6 +184,12 @@ class PerWatt:
     scope: Scope
 
 
+def watts_of_all(energies: Sequence[Energy]) -> Interval:
+    """The watts of all nodes together, as exact as two sources of one machine agree."""
+    watts = sum(part.watts for part in energies)
+    return Interval(watts, watts * (1 - SAME_SHARE), watts * (1 + SAME_SHARE), len(energies))
+
+
 def work_per_watt(rate: Interval, energies: Sequence[Energy]) -> PerWatt:
     """Work per watt of all nodes together. rate: operations per second over the same window.
 

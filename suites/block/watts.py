@@ -14,7 +14,7 @@ from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.telemetry import counters
 from cephlab.lab.telemetry.bmc import named_bmcs
 from cephlab.lab.telemetry.demand import Interval
-from cephlab.lab.telemetry.power import SAME_SHARE, Energy, Reading, disagreement, energy_value, work_per_watt
+from cephlab.lab.telemetry.power import Energy, Reading, disagreement, energy_value, watts_of_all, work_per_watt
 from cephlab.lab.telemetry.watts import WattMeter, at_the_plug, meter_of
 from cephlab.lab.workloads.fio import FioResult
 from cephlab.suites.bias import UNBIASED, Bias, watched
@@ -161,9 +161,10 @@ def note_whole(recorder: Recorder, taken: Taken, plug: Sequence[Energy], limits:
     done, source = work_per_watt(taken.rate, plug), plug[0].source
     bound = _NOTED
     if limits.watts is not None:
-        bound = Bound("the profile's power requirement", most=limits.watts, basis=Basis.PROFILE)
-    around = (done.watts * (1 - SAME_SHARE), done.watts * (1 + SAME_SHARE))
-    recorder.figure(f"watts of all machines by {source}", done.watts, "W", bound, interval=around)
+        why = "the profile's power requirement"
+        bound = taken.bias.told_of_watts(Bound(why, most=limits.watts, basis=Basis.PROFILE))
+    sure = taken.bias.watts(watts_of_all(plug))
+    recorder.figure(f"watts of all machines by {source}", sure.mean, "W", bound, interval=(sure.low, sure.high))
     bound = _NOTED
     if limits.per_watt is not None:
         why = "the profile's requirement for work per watt"

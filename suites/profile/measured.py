@@ -18,7 +18,7 @@ from cephlab.lab.telemetry.power import Energy, Scope, energy_value, work_per_wa
 from cephlab.lab.telemetry.watts import WattMeter, at_the_plug, meter_of
 from cephlab.lab.workloads.fio import FioJob, FioResult
 from cephlab.lab.workloads.image import PASSES, BlockImage
-from cephlab.suites.bias import Bias, watched
+from cephlab.suites.bias import UNBIASED, Bias, watched
 from cephlab.suites.block.scale import scale
 from cephlab.suites.block.stand import LEAST_OPERATIONS, UNCACHED, client_node, job, run_jobs, total, write_all
 from cephlab.tuning.held import PERCENTILE
@@ -70,7 +70,8 @@ def load_of(requirement: Requirement) -> FioLoad | str:
 class Measured:
     """Intervals of the rate in ops/s, the mean latency and the 99th percentile in seconds; None: not reported.
 
-    plug: each machine's energy at its plug, as measured; empty where it was not, and `unplugged` says why.
+    plug: each machine's energy at its plug, as measured; empty where it was not, and `unplugged` says why. bias: which
+    way they may be off.
     """
 
     rate: Interval
@@ -79,12 +80,13 @@ class Measured:
     plug: tuple[Energy, ...] = ()
     unplugged: str = ""
     said: tuple[str, ...] = ()
+    bias: Bias = UNBIASED
 
     def biased(self, bias: Bias) -> Self:
         """The same figures, open on the side on which they cannot decide, and why."""
         p99 = bias.latency(self.p99) if self.p99 else None
         rate, mean = bias.rate(self.rate), bias.latency(self.mean)
-        return replace(self, rate=rate, mean=mean, p99=p99, said=(*self.said, *bias.said))
+        return replace(self, rate=rate, mean=mean, p99=p99, said=(*self.said, *bias.said), bias=bias)
 
     def lack(self, metric: str) -> str:
         """Why there is no figure to compare with a prediction of that metric."""

@@ -3,8 +3,7 @@
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.scenario.scenario import Stage
-from cephlab.lab.telemetry.demand import Interval
-from cephlab.lab.telemetry.power import SAME_SHARE
+from cephlab.lab.telemetry.power import SAME_SHARE, watts_of_all
 from cephlab.suites.machines import machines_with_osds
 from cephlab.suites.profile.measured import FioLoad, Measured, Seen, measure
 from cephlab.tuning import placement
@@ -41,14 +40,14 @@ def seen_at_the_plug(done: Measured, load: LoadRequirement) -> Seen:
     """The sum of all machines' watts; none where one was not measured, whatever the profile declares."""
     if not done.plug:
         return Seen(None, why_not=done.unplugged)
-    watts = sum(each.watts for each in done.plug)
     sentences = (
         f"Power of {how_many(len(done.plug), 'machine')} with daemons was measured by {done.plug[0].source}, under "
         f"{done.rate.mean:,.0f} writes of 4 KiB a second from {load.clients} fio processes with {load.depth} in "
         f"flight each, {load.protection}; another load may take more.",
         f"Its interval is {SAME_SHARE:.0%} either way, as much as two sources of one machine may differ.",
+        *done.bias.said_of_watts,
     )
-    return Seen(Interval(watts, watts * (1 - SAME_SHARE), watts * (1 + SAME_SHARE), len(done.plug)), sentences)
+    return Seen(done.bias.watts(watts_of_all(done.plug)), sentences)
 
 
 def unlike(cluster: Cluster, profile: Profile) -> str:

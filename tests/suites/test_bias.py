@@ -130,7 +130,18 @@ def test_what_is_in_doubt_is_said_with_what_to_do() -> None:
         "the share of reads from memory as `hit_ratio` in a requirement.",
     )
     noted = Bound("recorded only", basis=Basis.NOTED)
-    assert both.told(noted) == noted
+    assert both.told(noted) == both.told_of_watts(noted) == noted
+
+
+def test_watts_are_open_above_with_busy_clients_alone_and_say_so() -> None:
+    plug, bound = Interval(900.0, 873.0, 927.0, 4), Bound("so", most=1000.0, basis=Basis.PROFILE)
+    assert BUSY.watts(plug) == Interval(900.0, 873.0, math.inf, 4)
+    assert BUSY.told_of_watts(bound).why == (
+        f"so. {BUSY.busy[0].upper()}{BUSY.busy[1:]}: fully loaded machines may take more, so these watts cannot pass "
+        "them. Use more or faster client machines."
+    )
+    for bias in (UNBIASED, ALL_READ):
+        assert (bias.watts(plug), bias.said_of_watts, bias.told_of_watts(bound)) == (plug, (), bound)
 
 
 # Busy clients

@@ -10,6 +10,7 @@ from cephlab.lab.history.history import History, Recorder
 from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.power import Energy, Scope, Source
 from cephlab.lab.telemetry.watts import WattMeter
+from cephlab.suites.bias import UNBIASED, Bias
 from cephlab.suites.block.watts import Limits, Taken, asked_of, note, require_watts
 from cephlab.tuning.requirements import LoadRequirement, PowerRequirement
 
@@ -22,11 +23,13 @@ def of(node: str, watts: float, source: Source = Source.BMC, scope: Scope = Scop
     return Energy(node, source, scope, 60.0, 60 * watts, watts / 2, (trouble,) if trouble else ())
 
 
-def judged(energies: Sequence[Energy], limits: Limits, archs: dict[str, str] | None = None) -> tuple[Verdict, Recorder]:
+def judged(
+    energies: Sequence[Energy], limits: Limits, archs: dict[str, str] | None = None, bias: Bias = UNBIASED
+) -> tuple[Verdict, Recorder]:
     recorder = History().recorder("block.watts")
     archs = archs or ALTRA
     work = {arch: 100_000.0 * list(archs.values()).count(arch) for arch in archs.values()}
-    note(recorder, Taken(energies, WRITES, work, archs), limits)
+    note(recorder, Taken(energies, bias.rate(WRITES), work, archs, bias), limits)
     return CHECKS["figures"](recorder.events()), recorder
 
 
@@ -50,6 +53,23 @@ def test_a_requirement_is_held_to_what_was_measured(limits: Limits, outcome: Out
     figures = figures_of(recorder)
     assert round(figures["work per watt by bmc"]) == 222
     assert figures["a: machine by bmc, above idle"] == pytest.approx(112.5)
+
+
+@pytest.mark.parametrize(
+    ("limits", "outcome"),
+    [
+        (Limits(watts=1000), Outcome.INCONCLUSIVE),
+        (Limits(watts=800), Outcome.FAIL),
+        (Limits(per_watt=200), Outcome.PASS),
+        (Limits(per_watt=240), Outcome.INCONCLUSIVE),
+    ],
+)
+def test_busy_clients_cannot_pass_watts_nor_fail_work_per_watt(limits: Limits, outcome: Outcome) -> None:
+    """They do not load the machines, which then take less, and do less for the watts of their idle parts."""
+    verdict, _ = judged([of(name, 225) for name in ALTRA], limits, bias=Bias("the clients on c0 are emulated"))
+    assert verdict.outcome is outcome
+    said = "fully loaded machines may take more" if limits.watts else "the cluster may be faster"
+    assert (f"The clients on c0 are emulated: {said}" in verdict.reason) is (outcome is not Outcome.PASS)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from cephlab.lab.scenario.topology import NOWHERE
 from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.power import Energy, Scope, Source
 from cephlab.lab.telemetry.watts import WattMeter
+from cephlab.suites.bias import UNBIASED, Bias
 from cephlab.suites.profile import plug, room
 from cephlab.suites.profile.lost import lost, unfit
 from cephlab.suites.profile.measured import FioLoad, Measured, Seen, unplugged
@@ -127,10 +128,10 @@ def test_a_step_that_is_not_permitted_leaves_the_prediction_to_decide(tmp_path: 
 # Power
 
 
-def plugged(watts: float) -> Seen:
+def plugged(watts: float, bias: Bias = UNBIASED) -> Seen:
     rate = Interval(150_000, 149_000, 151_000, 60)
     energies = tuple(Energy(name, Source.BMC, Scope.MACHINE, 60.0, 60.0 * watts / 4) for name in "abcd")
-    return seen_at_the_plug(Measured(rate, rate, None, energies), load(at_least="1 ops/s"))
+    return seen_at_the_plug(Measured(rate, rate, None, energies).biased(bias), load(at_least="1 ops/s"))
 
 
 @pytest.mark.parametrize(("watts", "outcome"), [(960, Outcome.PASS), (980, Outcome.INCONCLUSIVE), (1040, Outcome.FAIL)])
@@ -143,6 +144,14 @@ def test_watts_at_the_plug_decide_whatever_the_profile_declares(watts: float, ou
     assert row["measured"].startswith(f"{watts:,} W (")
     assert "150,000 writes of 4 KiB a second from 72 fio processes" in data["measuring"][0]
     assert data["enough"] == []
+
+
+@pytest.mark.parametrize(("watts", "outcome"), [(100, Outcome.INCONCLUSIVE), (1040, Outcome.FAIL)])
+def test_machines_that_busy_clients_do_not_load_cannot_pass_by_their_watts(watts: float, outcome: Outcome) -> None:
+    found, _, data = judged(PLUG, plugged(watts, Bias("the clients were busy")))
+    assert found is outcome
+    assert data["measuring"][-1].startswith("The clients were busy: fully loaded machines may take more")
+    assert not any("cannot fail" in line for line in data["measuring"])
 
 
 def test_a_plug_that_is_not_read_is_inconclusive_by_name() -> None:
