@@ -4,10 +4,8 @@ import os
 from collections.abc import Callable
 from functools import partial
 
-from cephlab.lab.base.errors import DaemonDied, SpecError
+from cephlab.lab.base.errors import SpecError
 from cephlab.lab.ceph.daemon import STOP_S
-from cephlab.lab.checks.survival import survival
-from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.report.defects import SUITE, Defect
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
@@ -15,13 +13,11 @@ from cephlab.suites.cephfs.failover import load_of
 from cephlab.suites.cephfs.stand import EXPECTED as FILES_EXPECTED
 from cephlab.suites.cephfs.stand import wait_active
 from cephlab.suites.defects.shown import FILE_SYSTEM, KNOWN, SEES, WITH_FILES, goal_of, meet, tried
-from cephlab.suites.resilience.crash import crashes
-from cephlab.suites.resilience.trial import EXPECTED, RETURN_S, THREE, under_way
+from cephlab.suites.resilience.trial import RETURN_S, under_way
 
 TRIES_VARIABLE = "CEPHLAB_DEFECT_TRIES"
 """Environment variable with the number of tries of each scenario in this module, instead of 3."""
 TRIES = 3
-DAMAGED = {r"bad crc32c": "The scenario looks for blocks that the defect has overwritten."}
 
 Try = Callable[[Stage], tuple[bool | None, str]]
 """One try. Returns whether it saw the defect, None if it could not tell, and a description of what happened."""
@@ -43,18 +39,6 @@ def tries(text: str | None) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise SpecError(f"{TRIES_VARIABLE} is not a number of tries", f"got {text!r}, wanted 1 or more", "unset it")
     return int(text)
-
-
-def late_deferred(stage: Stage) -> tuple[bool | None, str]:
-    """Crash every daemon at once under a load of objects, and look for acknowledged writes that are gone."""
-    before = len(stage.recorder.events())
-    try:
-        crashes(stage, 1)
-    except DaemonDied as died:
-        return True, f"{died.daemon} died after all daemons had crashed: {died.what}"
-    verdict = survival(stage.recorder.events()[before:])
-    seen = {Outcome.FAIL: True, Outcome.PASS: False}
-    return seen.get(verdict.outcome), f"after a crash of every daemon: {verdict.reason}"
 
 
 def server_that_stays(stage: Stage) -> tuple[bool, str]:
@@ -87,7 +71,4 @@ def scenario(name: str, once: Try, topology: Topology, expects: dict[str, str]) 
     )
 
 
-SCENARIOS = (
-    scenario("late-deferred-writes", late_deferred, THREE, {**EXPECTED, **DAMAGED}),
-    scenario("mds-stop-hangs", server_that_stays, WITH_FILES, {**FILE_SYSTEM, **FILES_EXPECTED}),
-)
+SCENARIOS = (scenario("mds-stop-hangs", server_that_stays, WITH_FILES, {**FILE_SYSTEM, **FILES_EXPECTED}),)

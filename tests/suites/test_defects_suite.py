@@ -79,9 +79,9 @@ def test_rare_ones_are_of_the_full_tier_and_tried_as_often_as_asked(monkeypatch:
     stage: Any = SimpleNamespace(
         cluster=cluster(""), recorder=SimpleNamespace(record=lambda kind, **data: noted.append((kind, data)))
     )
-    rare.try_often(stage, KNOWN["late-deferred-writes"], lambda _stage: (False, "all are there"))
+    rare.try_often(stage, KNOWN["mds-stop-hangs"], lambda _stage: (False, "it ended"))
     assert [kind for kind, _ in noted] == ["known_defect", *["defect_try"] * 5]
-    assert noted[0][1]["command"] == KNOWN["late-deferred-writes"].command, "the report for a developer tells it"
+    assert noted[0][1]["command"] == KNOWN["mds-stop-hangs"].command, "the report for a developer tells it"
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "many", ""])
