@@ -11,6 +11,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from cephlab.lab.base.errors import SpecError
 
+DEFAULT_COPIES = 3
 _WORDS = {int: "N", float: "NUMBER"}
 
 
@@ -91,6 +92,14 @@ class Group(TyperGroup):
     def get_params(self, ctx: Any) -> Any:
         """The parameters of typer, each with its placeholder and its default."""
         return all_plainly(super().get_params(ctx))
+
+
+def copies(replicas: int | None, ec: str | None) -> int:
+    """The number of copies: as asked, else the default. SpecError if an erasure code was asked for as well."""
+    if replicas is not None and ec:
+        got = f"got --replicas {replicas} and --ec {ec}"
+        raise SpecError("--replicas and --ec cannot be given together", got, "leave one out")
+    return DEFAULT_COPIES if replicas is None else replicas
 
 
 def refuse_unwritable(option: str, path: Path | None, *, folders: bool = False) -> None:

@@ -56,7 +56,7 @@ class Selection:
         list[str] | None,
         typer.Option(
             help="Suite to run; repeatable; `all` for every suite.",
-            show_default="interop in the quick tier, all in the full one",
+            show_default="interop; all with -k or in the full tier",
             metavar="NAME",
             autocompletion=SUITES,
         ),

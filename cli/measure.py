@@ -10,7 +10,7 @@ import typer
 
 from cephlab.cli.compare import conclude
 from cephlab.cli.completion import ARCHS, BESIDES, LABS, MEASURED_OPERATIONS, RELEASES, words
-from cephlab.cli.conventions import refuse_unwritable
+from cephlab.cli.conventions import DEFAULT_COPIES, copies, refuse_unwritable
 from cephlab.cli.frame import framed
 from cephlab.cli.measure_request import (
     DISKS,
@@ -76,7 +76,10 @@ class MeasuredCluster:
     """The cluster to measure on."""
 
     arch: Annotated[str, typer.Option(help="Architecture of the OSDs.", autocompletion=ARCHS)] = "x86_64"
-    replicas: Annotated[int, typer.Option(help="Number of copies, and of OSDs.", min=1, max=9)] = 3
+    replicas: Annotated[
+        int | None,
+        typer.Option(help="Number of copies, and of OSDs.", show_default=str(DEFAULT_COPIES), min=1, max=9),
+    ] = None
     ec: Annotated[str | None, typer.Option(help="Erasure code instead of copies, on K+M OSDs.", metavar="K+M")] = None
     release: Annotated[
         str | None, typer.Option(help="Ceph release; not with --image.", show_default="reef", autocompletion=RELEASES)
@@ -157,7 +160,7 @@ def _request(load: MeasuredLoad, cluster: MeasuredCluster) -> MeasureRequest:
         clients=load.clients,
         low_depth=load.low_depth,
         arch=cluster.arch,
-        replicas=cluster.replicas,
+        replicas=copies(cluster.replicas, cluster.ec),
         coding=parse_ec(cluster.ec) if cluster.ec else (0, 0),
         release=release_of(cluster.release, cluster.image),
         lab=cluster.lab,

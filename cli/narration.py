@@ -10,8 +10,11 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.table import Column
+from rich.text import Text
 
+from cephlab.cli.output import stamped
 from cephlab.fixtures.entering import called, ways_in
 from cephlab.fixtures.run import SIGNALLED, GateResult
 from cephlab.lab.archive.archive import Ending, Record, counted
@@ -28,7 +31,17 @@ _COLOURS = {
     Ending.SKIP: "cyan",
 }
 _PLAIN_COLUMNS = 200
+_ROOM_FOR_A_BAR = 120  # columns: with fewer the bar would take what the name needs
 _TELLING = 3  # scenarios must have ended before the time left is estimated
+
+
+class _Name(TextColumn):
+    """The running scenario. Where the line is too long, its name is cut and not the figures behind it."""
+
+    def render(self, task: Task) -> Text:
+        text = super().render(task)
+        text.no_wrap, text.overflow = True, "ellipsis"
+        return text
 
 
 class Narration:
@@ -42,8 +55,8 @@ class Narration:
         self._counts: dict[Ending, int] = {}
         columns = (
             SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
+            _Name("{task.description}", table_column=Column()),
+            *([BarColumn(bar_width=20)] if console.width >= _ROOM_FOR_A_BAR else []),
             TextColumn("{task.fields[reached]}"),
             TextColumn("{task.fields[counts]}"),
             TimeElapsedColumn(),
@@ -86,11 +99,8 @@ class Narration:
         return f"{count}, about {left_s / 60:.0f} min left" if left_s >= 90 else f"{count}, about {left_s:.0f} s left"
 
     def _print(self, text: str, *, whole: bool = False) -> None:
-        """whole: do not wrap the line, because it is meant to be copied; other lines wrap between words."""
         with self._lock:
-            stamp = f"{SYSTEM.monotonic() - self._began:6.1f} s"
-            unbroken = whole or not self._console.is_terminal
-            self._console.print(f"[dim]{stamp}[/]  {text}", highlight=False, soft_wrap=unbroken)
+            stamped(self._console, SYSTEM.monotonic() - self._began, text, whole=whole)
 
 
 @contextmanager

@@ -146,11 +146,25 @@ class Output:
 
             def say(line: str) -> None:
                 with lock:
-                    stamp = f"[dim]{SYSTEM.monotonic() - began:6.1f} s[/dim]"
-                    printer.print(f"{stamp}  {_plain(line)}", highlight=False, soft_wrap=not printer.is_terminal)
+                    stamped(printer, SYSTEM.monotonic() - began, _plain(line))
                     bar.update(task, description=line)
 
             yield say
+
+
+def stamped(printer: Console, seconds: float, markup: str, *, whole: bool = False) -> None:
+    """Print a line of progress with the seconds since the work began; on a terminal what continues is indented.
+
+    whole: do not wrap the line, because it is meant to be copied.
+    """
+    from rich.text import Text
+
+    stamp = f"{seconds:6.1f} s  "
+    text = Text.from_markup(markup)
+    unbroken = whole or not printer.is_terminal
+    if not unbroken:
+        text = Text(f"\n{' ' * len(stamp)}").join(text.wrap(printer, max(printer.width - len(stamp), 1)))
+    printer.print(Text.assemble((stamp, "dim"), text), soft_wrap=unbroken)
 
 
 def console(*, error: bool) -> Console:

@@ -11,7 +11,7 @@ import typer
 
 from cephlab.cli.answers import Answers, as_value, doubts
 from cephlab.cli.completion import DEMANDED_RELEASES, PREDICTED_OPERATIONS, PROFILES, words
-from cephlab.cli.conventions import refuse_unwritable
+from cephlab.cli.conventions import DEFAULT_COPIES, copies, refuse_unwritable
 from cephlab.cli.figures import interval_lines, resource_table, show_comparisons, source_lines
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
@@ -96,7 +96,10 @@ class LoadOptions:
         ),
     ] = ""
     bs: Annotated[str, typer.Option(help="Size of one operation, e.g. 4k, 64k or 4M.", metavar="SIZE")] = "4k"
-    replicas: Annotated[int, typer.Option(min=1, help="Number of copies of each object.")] = 3
+    replicas: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of copies of each object.", show_default=str(DEFAULT_COPIES)),
+    ] = None
     ec: Annotated[str, typer.Option(metavar="K+M", help="Erasure code instead of copies.")] = ""
     clients: Annotated[int, typer.Option(min=1, help="Number of load generators.")] = 16
     depth: Annotated[int, typer.Option(min=1, help="Operations in flight of each client.")] = 16
@@ -150,7 +153,7 @@ class LoadOptions:
             parse_block(self.bs, "--bs"),
             self.clients,
             self.depth,
-            replicas=self.replicas,
+            replicas=copies(self.replicas, self.ec),
             k=k,
             m=m,
             hit_ratio=self.hit_ratio,

@@ -28,10 +28,11 @@ _PAGE = re.compile(r"(?<![\w/.-])docs/[\w/-]+\.md")
 
 
 def page_paths(hint: str, package: Path = _PACKAGE) -> str:
-    """The hint with full paths to its pages (docs/NAME.md) if cephlab is installed. A checkout has docs/ itself."""
-    if (package / "docs").is_symlink():
+    """The hint with full paths to its pages (docs/NAME.md), unless the current folder is the checkout that has them."""
+    here, docs = Path("docs"), (package / "docs").resolve()
+    if here.exists() and here.samefile(docs):
         return hint
-    return _PAGE.sub(lambda page: str(package / page[0]) if (package / page[0]).exists() else page[0], hint)
+    return _PAGE.sub(lambda page: str(docs.parent / page[0]) if (docs.parent / page[0]).exists() else page[0], hint)
 
 
 class LabError(Exception):

@@ -27,6 +27,16 @@ def test_a_disk_that_cannot_be_measured_is_refused_before_programs_are_asked_for
         assert f"error: --disk: {path} {why}" in result.stderr
 
 
+@pytest.mark.parametrize("command", ["measure", "predict", "explain"])
+def test_copies_and_an_erasure_code_are_not_both_taken(world: World, command: str) -> None:
+    profile = [] if command == "measure" else ["--profile", "kunpeng920"]
+    arguments = [command, *profile, "--op", "randread", "--replicas", "3", "--ec", "2+1"]
+    result = CliRunner().invoke(app, arguments, obj=world)
+    assert result.exit_code == 2, result.output
+    assert "--replicas and --ec cannot be given together" in result.stderr
+    assert "got --replicas 3 and --ec 2+1" in result.stderr
+
+
 def test_what_is_measured_beside_is_looked_for_before_any_image_is_built(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

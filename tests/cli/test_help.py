@@ -162,6 +162,13 @@ def test_a_command_without_its_command_shows_its_help(arguments: list[str], capf
     assert "error:" not in said.out + said.err
 
 
+@pytest.mark.slow
+def test_the_command_is_also_the_package_run_by_python() -> None:
+    done = subprocess.run([sys.executable, "-m", NAME, "gat"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "no such command 'gat'" in done.stderr
+
+
 def test_the_manual_page_is_that_of_today_and_troff_has_nothing_to_say_of_it() -> None:
     kept = pathlib.Path(__file__).parents[2] / "ci" / "man" / "cephlab.1"
     assert kept.read_text() == page(), "write it again: python -m cephlab.cli.manpage >ci/man/cephlab.1"

@@ -57,4 +57,21 @@ def test_on_a_narrow_terminal_lines_are_broken_between_words_and_commands_not_at
     shown.pytest_cephlab_progress("three words and then somewhat more than one line holds")
     lines = said.getvalue().splitlines()
     assert "   0.0 s  replay: cephlab gate --tier quick --lab local --release reef" in lines
-    assert "   0.0 s  three words and then somewhat" in [line.rstrip() for line in lines]
+    broken = ["   0.0 s  three words and then somewhat", "          more than one line holds"]
+    assert [line.rstrip() for line in lines[-2:]] == broken
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_figures_of_the_live_line_are_whole_however_long_the_name_is(time: Time, width: int) -> None:
+    said = io.StringIO()
+    shown = Narration(Console(file=said, width=width, force_terminal=True, color_system=None))
+    shown.pytest_cephlab_planned(10, 7, "again", "archive")
+    for number in range(3):
+        time.now_s += 60.0
+        shown.pytest_cephlab_verdict(passed(number))
+    shown.pytest_cephlab_begin("interop.objects[client=x86_64,primary=aarch64,pool=replicated]")
+    said.truncate(0)
+    with shown.bar:
+        pass
+    live = next(line for line in said.getvalue().splitlines() if "interop.objects" in line)
+    assert all(whole in live for whole in ("… ", "3/10, about 7 min left", "3 pass", "0:00:00")), live

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from cephlab.lab.base.errors import SpecError, page_paths
 
 
@@ -16,9 +18,25 @@ def test_an_installed_page_is_named_by_its_path(tmp_path: Path) -> None:
     assert page_paths(wanted, tmp_path) == wanted
 
 
-def test_a_checkouts_page_is_named_as_it_is(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "real" / "attach.md").touch()
-    (tmp_path / "docs").symlink_to("real")
-    assert page_paths("see docs/attach.md", tmp_path) == "see docs/attach.md"
+def test_a_checkouts_page_is_named_as_it_is_where_that_leads_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "cephlab"
+    pages = tmp_path / "docs"
+    for folder in (package, pages, tmp_path / "mine" / "docs"):
+        folder.mkdir(parents=True)
+    (pages / "attach.md").touch()
+    (package / "docs").symlink_to("../docs")
+    monkeypatch.chdir(tmp_path)
+    assert page_paths("see docs/attach.md", package) == "see docs/attach.md"
+    for elsewhere in (package.parent / "mine", package / ".." / "docs"):
+        monkeypatch.chdir(elsewhere)
+        assert page_paths("see docs/attach.md", package) == f"see {pages}/attach.md"
+
+
+def test_an_error_names_the_pages_of_this_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    checkout = Path(__file__).parents[3]
+    monkeypatch.chdir(checkout)
     assert SpecError("no", hint="see docs/attach.md").hint == "see docs/attach.md"
+    monkeypatch.chdir(checkout / "tests")
+    assert SpecError("no", hint="see docs/attach.md").hint == f"see {checkout}/docs/attach.md"
