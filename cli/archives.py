@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +29,8 @@ ArchiveArgument = Annotated[
     ),
 ]
 _UNKNOWN = "not an archive"
+_NAME = re.compile(r"[0-9]{8}-[0-9]{6}-[a-z]+-([0-9]+)")
+"""An archive's folder as the gate names it; the last number is its process."""
 
 
 def archives(home: Home) -> list[Path]:
@@ -69,7 +72,7 @@ def ls(out: Output, world: World) -> None:
 
 
 def row_of(path: Path) -> dict[str, Any]:
-    """One line of `archive ls`. state: complete, running or cut short; verdicts: ending -> count."""
+    """One line of `archive ls`. state: as recorded, or killed; verdicts: ending -> count."""
     try:
         manifest = json.loads((path / "manifest.json").read_text())
         verdicts = json.loads((path / "verdicts.json").read_text())["verdicts"]
@@ -79,7 +82,15 @@ def row_of(path: Path) -> dict[str, Any]:
         known = {key: str(manifest[key]) for key in ("state", "tier", "release", "started")}
     except (OSError, ValueError, KeyError, TypeError):
         return {"archive": path.name, "path": str(path), "state": _UNKNOWN, "tier": "", "release": "", "verdicts": {}}
+    if known["state"] == "running" and _ended(path):
+        known["state"] = "killed"
     return {"archive": path.name, "path": str(path), **known, "verdicts": counts}
+
+
+def _ended(path: Path) -> bool:
+    """Whether the process that an archive's folder is named after is gone; False for a name of somebody's own."""
+    named = _NAME.fullmatch(path.name)
+    return named is not None and not Path("/proc", named[1]).exists()
 
 
 def _verdicts(row: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cephlab.cli.world import World
+from cephlab.fixtures.session import archive_name
 from cephlab.lab.archive.archive import read_archive
 from cephlab.lab.base.home import Home
 from cephlab.lab.report.page import render_report
@@ -49,6 +50,16 @@ def test_a_folder_that_is_no_archive_does_not_hide_the_others(world: World, two:
     (two[0] / "verdicts.json").write_text("{")
     rows = json.loads(call(world, "archive", "ls", "--json").stdout)["archives"]
     assert [row["state"] for row in rows] == ["not an archive", "complete"]
+
+
+@pytest.mark.parametrize(
+    ("name", "state"),
+    [(archive_name("quick"), "running"), ("20260101-000000-quick-4194305", "killed"), ("mine-4194305", "running")],
+)
+def test_a_run_whose_process_is_gone_is_shown_as_killed(world: World, name: str, state: str) -> None:
+    write(world.home.archive / name, GOOD, manifest={"state": "running"})
+    rows = json.loads(call(world, "archive", "ls", "--json").stdout)["archives"]
+    assert [row["state"] for row in rows] == [state]
 
 
 def test_no_archives(world: World) -> None:
