@@ -371,7 +371,7 @@ def _duration(manifest: Mapping[str, Any]) -> str:
     if manifest["ended"] is None:
         return "not finished"
     began, ended = (datetime.fromisoformat(str(manifest[key])) for key in ("started", "ended"))
-    return seconds_text((ended - began).total_seconds())
+    return f"took {seconds_text((ended - began).total_seconds())}"
 
 
 def seconds_text(value: float | None) -> str:

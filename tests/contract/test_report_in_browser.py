@@ -10,7 +10,10 @@ from typer.testing import CliRunner
 
 from cephlab.cli.main import app
 from cephlab.cli.world import World
+from cephlab.lab.archive.archive import ArchiveWriter, read_archive
 from cephlab.lab.base.home import Home
+from cephlab.lab.report.page import render_report
+from tests.lab.archive.test_archive import MANIFEST
 from tests.made_report import FAILED, FAULT, SOAK, WANTED, make_archive
 
 pytestmark = pytest.mark.real
@@ -172,6 +175,19 @@ def test_a_narrow_screen_shows_the_same_and_nothing_reaches_over_its_edge(page: 
     assert sorted(page.locator("main").inner_text().split()) == sorted(wide)
     ends = page.locator(f"{ROWS} summary span").evaluate_all("all => all.map(one => one.getBoundingClientRect().right)")
     assert max(ends) <= NARROW["width"]
+
+
+def test_long_names_of_what_a_killed_run_left_undone_do_not_reach_over_the_edge(browser: Any, tmp_path: Path) -> None:
+    name = "interop.objects[client=aarch64,primary=aarch64,pool=ec21]"
+    killed = {"state": "running", "ended": None, "planned": [name]}
+    ArchiveWriter(tmp_path, {**MANIFEST, **killed}).history.record(name, "begin", {})
+    (tmp_path / "report.html").write_text(render_report(read_archive(tmp_path)))
+    opened = browser.new_page(viewport=NARROW)
+    opened.goto((tmp_path / "report.html").as_uri())
+    assert name in opened.locator("h1").inner_text()
+    assert opened.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+    assert ", not finished" in opened.locator("main p.soft").first.inner_text()
+    opened.close()
 
 
 def test_paper_has_drawn_charts_and_no_controls(page: Any) -> None:
