@@ -159,6 +159,12 @@ def test_the_settings_list_the_tox_environments_that_exist() -> None:
     assert {name for row in rows for name in re.findall(r"`([\w-]+)`", row)} == tox_environments()
 
 
+def test_the_settings_list_every_variable_that_a_page_names() -> None:
+    listed = set(re.findall(r"^\| `(CEPHLAB_\w+)", (DOCS / "reference/settings.md").read_text(), re.MULTILINE))
+    pages = "".join(path.read_text() for path in (*DOCS.glob("*.md"), *DOCS.glob("reference/*.md")))
+    assert set(re.findall(r"CEPHLAB_[A-Z0-9_]+", pages)) - {"CEPHLAB_PLANTED"} <= listed
+
+
 def test_readme_fits_on_two_screens() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 100
 
