@@ -174,6 +174,7 @@ def gate(
     Example: cephlab gate --suite interop --tier full -k 'objects and x86_64'
     """
     from cephlab.cli.narration import describe, narrating, page
+    from cephlab.fixtures.entering import called
     from cephlab.fixtures.expression import refuse_wrong
     from cephlab.lab.archive.archive import ARCHIVE_FOLDER, add_signature
     from cephlab.lab.archive.signature import sign
@@ -208,8 +209,11 @@ def gate(
         add_signature(result.archive, kept.sign)
     predictions = expectations(request.archive) if where.profile else []
     wanted = requirement_lines(request.archive) if where.profile else []
-    text = "\n".join((page(result), *expectation_lines(predictions), *wanted))
-    out.result(text, {**describe(result), "predictions": predictions})
+    if out.as_json:
+        out.json({**describe(result), "predictions": predictions})
+    else:
+        lines = (page(result), *expectation_lines(predictions), *wanted)
+        out.lines(*"\n".join(lines).split("\n"), whole=called("cephlab ", result.home))
     return result.code
 
 

@@ -85,10 +85,16 @@ class Output:
     def json(self, value: Any) -> None:
         print(json.dumps(value, indent=2, sort_keys=True))
 
-    def lines(self, *lines: str) -> None:
-        """Print lines of the result. On a terminal they wrap between words, and what continues is indented."""
+    def lines(self, *lines: str, whole: str = "") -> None:
+        """Print lines of the result. On a terminal they wrap between words, and what continues is indented.
+
+        whole: a command; lines with it do not wrap, because they are meant to be copied.
+        """
         wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
         for line in lines:
+            if whole and whole in line:
+                print(line)
+                continue
             inside = " " * (len(line) - len(line.lstrip()) + 2)
             print(textwrap.fill(line, wide, subsequent_indent=inside, break_long_words=False, break_on_hyphens=False))
 

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from cephlab.cli import narration
 from cephlab.cli.narration import Narration
+from cephlab.cli.output import Output
 from cephlab.lab.archive.archive import Ending, Record
 
 
@@ -59,6 +60,17 @@ def test_on_a_narrow_terminal_lines_are_broken_between_words_and_commands_not_at
     assert "   0.0 s  replay: cephlab gate --tier quick --lab local --release reef" in lines
     broken = ["   0.0 s  three words and then somewhat", "          more than one line holds"]
     assert [line.rstrip() for line in lines[-2:]] == broken
+
+
+def test_lines_of_a_result_wrap_between_words_but_a_command_does_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "30")
+    command = "replay: cephlab gate --tier quick --lab local"
+    Output(as_json=False).lines("", "  demo.one: less load than was asked for", command, whole="cephlab ")
+    shown = ["", "  demo.one: less load than was", "    asked for", command]
+    assert capsys.readouterr().out.splitlines() == shown
 
 
 @pytest.mark.parametrize("width", [80, 120])
