@@ -10,9 +10,8 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column
-from rich.text import Text
 
 from cephlab.cli.output import stamped
 from cephlab.fixtures.entering import called, ways_in
@@ -35,15 +34,6 @@ _ROOM_FOR_A_BAR = 120  # columns: with fewer the bar would take what the name ne
 _TELLING = 3  # scenarios must have ended before the time left is estimated
 
 
-class _Name(TextColumn):
-    """The running scenario. Where the line is too long, its name is cut and not the figures behind it."""
-
-    def render(self, task: Task) -> Text:
-        text = super().render(task)
-        text.no_wrap, text.overflow = True, "ellipsis"
-        return text
-
-
 class Narration:
     """A plugin of the gate that prints each verdict as it comes, and below them what is running now."""
 
@@ -55,7 +45,8 @@ class Narration:
         self._counts: dict[Ending, int] = {}
         columns = (
             SpinnerColumn(),
-            _Name("{task.description}", table_column=Column()),
+            # The only column that may wrap is the one that is cut where the line is too long.
+            TextColumn("{task.description}", table_column=Column(overflow="ellipsis")),
             *([BarColumn(bar_width=20)] if console.width >= _ROOM_FOR_A_BAR else []),
             TextColumn("{task.fields[reached]}"),
             TextColumn("{task.fields[counts]}"),
