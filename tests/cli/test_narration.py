@@ -86,4 +86,7 @@ def test_the_figures_of_the_live_line_are_whole_however_long_the_name_is(time: T
     with shown.bar:
         pass
     live = next(line for line in said.getvalue().splitlines() if "interop.objects" in line)
-    assert all(whole in live for whole in ("… ", "3/10, about 7 min left", "3 pass", "0:00:00")), live
+    assert all(
+        whole in live
+        for whole in ("interop.objects[client=x86_64,", "… ", "3/10, about 7 min left", "3 pass", "0:00:00")
+    ), live
