@@ -148,6 +148,14 @@ def test_wrong_use_is_2_with_the_usage(argv: list[str]) -> None:
     assert refused.stdout == ""
 
 
+@pytest.mark.parametrize("argv", [["gate", "--check"], ["dmcache", "--check"], ["gate", "-k", "x", "--check"]])
+def test_check_behind_a_job_installs_nothing_either(argv: list[str], tmp_path: Path) -> None:
+    refused = real(*argv, CEPHLAB_HOME=str(tmp_path / "cache"))
+    assert refused.returncode == 2
+    assert f"--check comes first: ci/bootstrap --check {argv[0]}" in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.slow
 def test_check_answers_and_changes_nothing(tmp_path: Path) -> None:
     home = tmp_path / "cache"
