@@ -200,7 +200,12 @@ def apply(out: Output, world: World, name: TuningArgument, place: TuningPlace) -
 
         tuning = load(name)
         changes = [changed for target in chosen for changed in change(target, tuning.name, tuning.settings)]
-        rows = [[done.outcome.value, done.where, short(done.setting.title), short(done.why)] for done in changes]
+        # What was found may be a whole file; why something was refused is what the reader needs.
+        whys = [done.why if done.outcome is SettingOutcome.REFUSED else short(done.why) for done in changes]
+        rows = [
+            [done.outcome.value, done.where, short(done.setting.title), why]
+            for done, why in zip(changes, whys, strict=True)
+        ]
         counts = Counter(changed.outcome.value for changed in changes)
         value = {"tuning": tuning.name, "counts": counts, "changes": list(map(asdict, changes))}
         out.result(table(("outcome", "where", "setting", "why"), rows), value)

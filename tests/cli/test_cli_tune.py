@@ -1,6 +1,7 @@
 """`cephlab tune` as a user meets it: what it shows, what it refuses, and how it ends."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.tunables import targets
 from cephlab.lab.tunables.machine import Machine
 from cephlab.lab.tunables.records import Records
-from cephlab.lab.tunables.settings import Scope
+from cephlab.lab.tunables.settings import Scope, Setting, SettingChange, SettingOutcome
 from cephlab.lab.tunables.targets import own_scopes, sites_of
 from cephlab.lab.tunables.tune import MACHINE_SCOPES, Site, Target
 from tests.fake_machine import FakeMachine
@@ -88,6 +89,19 @@ def test_a_refusal_ends_with_1(world: World, machine: FakeMachine, file: str) ->
     result = call(world, "apply", file, "--this-machine")
     assert result.exit_code == 1
     assert "Read-only file system" in result.stdout
+
+
+def test_why_something_was_refused_is_not_cut_and_what_was_found_is(
+    world: World, machine: FakeMachine, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def change(_target: Target, _name: str, settings: Sequence[Setting]) -> list[SettingChange]:
+        outcomes = (SettingOutcome.REFUSED, SettingOutcome.DONE)
+        return [SettingChange("m", settings[0], outcome, f"{outcome} {'x' * 100} end") for outcome in outcomes]
+
+    monkeypatch.setattr("cephlab.lab.tunables.tune.apply", change)
+    shown = "".join(call(world, "apply", file, "--this-machine").stdout.split())
+    assert f"refused{'x' * 100}end" in shown
+    assert f"done{'x' * 82}..." in shown
 
 
 def test_nothing_to_look_at_is_inconclusive(world: World, machine: FakeMachine, tmp_path: Path) -> None:
