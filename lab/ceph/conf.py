@@ -39,12 +39,13 @@ def choose_sizing(memory_bytes: int, cores: int, osds: int, *, emulated: int = 0
     target = min(4 * GIB, max(896 * MIB, share))
     cache = 64 * MIB if share < 2 * GIB else 128 * MIB
     shards = 1 if cores <= 4 else 2
+    slow = f" ({emulated} emulated)" if emulated else ""
     return Sizing(
         osd_memory_target=target,
         osd_cache_bytes=cache,
         shards=shards,
         reason=(
-            f"{how_many(osds, 'OSD')} ({emulated} emulated) on {how_many(cores, 'core')} and "
+            f"{how_many(osds, 'OSD')}{slow} on {how_many(cores, 'core')} and "
             f"{memory_bytes / GIB:.0f} GiB: osd_memory_target {target / GIB:.2f} GiB, cache {cache // MIB} MiB, "
             f"{how_many(shards, 'shard')} each"
         ),

@@ -147,7 +147,7 @@ def is_osd(process: psutil.Process, name: str) -> bool:
         return False
 
 
-@pytest.mark.parametrize("until", ["1 OSD (0 emulated)", "mon.n0 started", "osd.0 started"])
+@pytest.mark.parametrize("until", ["1 OSD on ", "mon.n0 started", "osd.0 started"])
 def test_a_killed_up_leaves_nothing_that_prune_does_not_remove(
     provider: str, name: str, home: Home, until: str
 ) -> None:

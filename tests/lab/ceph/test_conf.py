@@ -42,3 +42,8 @@ def test_operations_of_an_emulated_cluster_may_take_longer_but_end_before_their_
         allowed = [float(options[f"rados_{kind}_op_timeout"]) for kind in ("mon", "osd")]
         assert allowed == [60 * patience, 120 * patience]
         assert max(allowed) < client._PATIENCE_S * patience
+
+
+@pytest.mark.parametrize(("emulated", "begins"), [(0, "3 OSDs on 2 cores"), (1, "3 OSDs (1 emulated) on 2 cores")])
+def test_the_sizes_name_emulated_osds_where_there_are_some(emulated: int, begins: str) -> None:
+    assert choose_sizing(24 << 30, cores=2, osds=3, emulated=emulated).reason.startswith(begins)
