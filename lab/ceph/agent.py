@@ -57,8 +57,12 @@ class Agent:
             code, out, status = self.cluster.osd_command(int(target[4:]), text, inbuf)
         elif target.startswith("pg:"):
             code, out, status = self.cluster.pg_command(target[3:], text, inbuf)
-        else:
+        elif target.startswith("mgr."):
+            code, out, status = self.cluster.mgr_command(text, inbuf, target=target[4:])
+        elif target.startswith("mon."):
             code, out, status = self.cluster.mon_command(text, inbuf, target=target[4:])
+        else:
+            raise ValueError(f"librados has no command for {target}")
         return {"code": code, "out": base64.b64encode(out).decode(), "status": status}
 
     def op_pgs(self, pgids):

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import psutil
 import pytest
 
-from cephlab.lab.base.errors import DaemonDied, NotReached
+from cephlab.lab.base.errors import DaemonDied, LabError, NotReached
 from cephlab.lab.base.home import Home
 from cephlab.lab.ceph.daemon import crash_records
 from cephlab.lab.cluster import pools
@@ -98,6 +98,15 @@ def test_a_paused_daemon_is_alive_and_resumes(cluster: OwnCluster) -> None:
     cluster.resume("osd.1")
     cluster.client.write_full(POOL, "paused", b"after")
     assert cluster.client.read(POOL, "paused") == b"after"
+
+
+def test_a_command_reaches_the_daemon_that_it_names(cluster: OwnCluster) -> None:
+    names = [daemon.name for daemon in cluster.daemons.values() if daemon.kind in ("mon", "mgr", "osd")]
+    assert {name: cluster.client.tell(name, "config show")["name"] for name in names} == dict(
+        zip(names, names, strict=True)
+    )
+    with pytest.raises(LabError, match=r"mds\.n0"):
+        cluster.client.tell("mds.n0", "config show")
 
 
 def test_a_killed_daemon_comes_back_with_its_data(cluster: OwnCluster) -> None:
