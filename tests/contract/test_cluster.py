@@ -102,9 +102,8 @@ def test_a_paused_daemon_is_alive_and_resumes(cluster: OwnCluster) -> None:
 
 def test_a_command_reaches_the_daemon_that_it_names(cluster: OwnCluster) -> None:
     names = [daemon.name for daemon in cluster.daemons.values() if daemon.kind in ("mon", "mgr", "osd")]
-    assert {name: cluster.client.tell(name, "config show")["name"] for name in names} == dict(
-        zip(names, names, strict=True)
-    )
+    answered = [cluster.client.tell(name, "config show")["name"] for name in names]
+    assert answered == names
     with pytest.raises(LabError, match=r"mds\.n0"):
         cluster.client.tell("mds.n0", "config show")
 
