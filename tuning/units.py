@@ -88,7 +88,7 @@ _STEPS: dict[Measure, tuple[tuple[str, float], ...]] = {
     Measure.BYTES: (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1)),
     Measure.RATE: (("GB/s", 1e9), ("MB/s", 1e6), ("B/s", 1)),
     Measure.TIME: (("s", 1), ("ms", 1e-3), ("us", 1e-6)),
-    Measure.OPS: (("k ops/s", 1e3), ("ops/s", 1)),
+    Measure.OPS: (("kops/s", 1e3), ("ops/s", 1)),
     Measure.SPEED: (("points", 1),),
     Measure.POWER: (("W", 1),),
     Measure.OBJECTS: (("billion objects", 1e9), ("million objects", 1e6), ("objects", 1)),

@@ -98,11 +98,11 @@ def judged(done: Measured, **limits: str) -> tuple[Outcome, list[dict[str, str]]
     ("rate", "outcome"), [(151_600.0, Outcome.PASS), (150_000.0, Outcome.INCONCLUSIVE), (140_000.0, Outcome.FAIL)]
 )
 def test_what_was_measured_decides_by_its_interval(rate: float, outcome: Outcome) -> None:
-    """The model predicts 246 k ops/s within 2.2 times either way: by itself it cannot say."""
+    """The model predicts 246 kops/s within 2.2 times either way: by itself it cannot say."""
     found, rows = judged(Measured(interval(rate), interval(0.003), None), at_least="150000 ops/s")
     assert found is outcome
-    assert rows[0]["measured"].startswith(f"{rate / 1000:.3g} k ops/s (")
-    assert rows[0]["predicted"].startswith("246 k ops/s (112 k")
+    assert rows[0]["measured"].startswith(f"{rate / 1000:.3g} kops/s (")
+    assert rows[0]["predicted"].startswith("246 kops/s (112 k")
 
 
 def test_every_limit_is_measured_in_its_own_unit() -> None:

@@ -29,7 +29,7 @@ from tests.fake_raising import FakeRaiser
 
 ROOT = Path(__file__).resolve().parents[2]
 ALTRA = "ampere-altra-4n"
-# The model predicts 241 k ops/s: a tenth of what the first wants, three times what the second wants.
+# The model predicts 241 kops/s: a tenth of what the first wants, three times what the second wants.
 WANTED = """
 [[requirements]]
 name = "too-much"
@@ -58,7 +58,7 @@ protection = "replicated:2"
 at_most = "40 min"
 """
 
-PREDICTED = re.compile(r"2\d\d k ops/s \([\d,]+ k ops/s to [\d,]+ k ops/s\)")
+PREDICTED = re.compile(r"2\d\d kops/s \([\d,]+ kops/s to [\d,]+ kops/s\)")
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +109,7 @@ def test_a_gate_is_red_where_a_requirement_is_out_of_reach_and_says_why_and_what
     assert [verdict.now for verdict in judge(archive)] == list(endings.values())
     page = html.unescape(render_report(archive))
     first = page[: page.index('<h2 id="needs-attention"')]
-    for said in ("Requirements of ampere-altra-4n", "at least 2,410 k ops/s"):
+    for said in ("Requirements of ampere-altra-4n", "at least 2,410 kops/s"):
         assert said in first
     assert PREDICTED.search(first)
     assert "limited by altra: bstore_kv_sync of an OSD on cd8" in first
@@ -144,7 +144,7 @@ def test_a_gate_is_green_where_everything_is_in_reach_and_says_why(tmp_path: Pat
     assert predicted is not None
     first = page[: predicted.end() + 300]
     assert "Requirements of ampere-altra-4n" in first
-    assert "at least 80 k ops/s" in first
+    assert "at least 80 kops/s" in first
     assert "limited by altra: bstore_kv_sync of an OSD on cd8" in first
     assert [record.ending for record in result.records] == [Ending.PASS]
     assert [record.cluster for record in result.records] == [None]
@@ -249,14 +249,14 @@ def test_the_page_shows_what_was_measured_beside_what_was_predicted(tmp_path: Pa
     from tests.lab.archive.test_archive import MANIFEST
 
     writer = ArchiveWriter(tmp_path / "a", MANIFEST)
-    rows = [("throughput", "at least 10 k ops/s", "12 k ops/s", "11 k ops/s (10.5 to 11.5)", "CPU")]
+    rows = [("throughput", "at least 10 kops/s", "12 kops/s", "11 kops/s (10.5 to 11.5)", "CPU")]
     recorder = writer.history.recorder("profile.x")
     said = ["It was measured with fio."]
     record_requirement(recorder, Shown("reads", "mine", rows, enough=[], demands="shipped", measuring=said))
     writer.add(Record("profile.x", "profile", Ending.PASS, "", (), began_s=0.0, seconds=1.0))
     writer.save()
     page = html.unescape(render_report(read_archive(tmp_path / "a")))
-    assert "11 k ops/s (10.5 to 11.5)" in page
+    assert "11 kops/s (10.5 to 11.5)" in page
     assert "What would be enough" not in page
     assert "What was measured, and what was not:<ul><li>It was measured with fio.</li></ul>" in page
     assert requirement_lines(tmp_path / "a")[-1].strip() == "measuring: It was measured with fio."
