@@ -13,7 +13,8 @@ from cephlab.cli.conventions import Command, Group, refuse_unwritable
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.world import World
-from cephlab.lab.base.errors import SpecError, unreadable, unwritable
+from cephlab.lab.base.errors import SpecError, unwritable
+from cephlab.lab.base.given import read_bytes, read_text
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
 
@@ -44,7 +45,7 @@ def cosbench(out: Output, world: World, file: Plan, output: Target = None) -> No
     """
     from cephlab.lab.jobs.cosbench import import_cosbench
 
-    write(out, import_cosbench(contents(file), name=name_of(file), source=file.name), output)
+    write(out, import_cosbench(read_bytes(file, most_bytes=MOST_BYTES), name=name_of(file), source=file.name), output)
 
 
 @app.command("cbt", cls=Command)
@@ -73,28 +74,12 @@ def cbt(
     if conf is not None:
         image = world.images.cached(release, host_arch())
         known = known_options(image) if image is not None else None
-        settings = read_conf(text_of(conf), conf.name, known, release)
-    write(out, import_cbt(text_of(file), name=name_of(file), source=file.name, conf=settings), output)
-
-
-def contents(path: Path) -> bytes:
-    """A plan's bytes; SpecError if it cannot be read or is too large for a plan."""
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise SpecError(
-                f"{path} is not a test plan", f"got {path.stat().st_size} bytes, wanted: at most {MOST_BYTES}"
-            )
-        return path.read_bytes()
-    except OSError as error:
-        raise unreadable(path, error) from error
-
-
-def text_of(path: Path) -> str:
-    """A plan's text."""
-    try:
-        return contents(path).decode()
-    except UnicodeDecodeError as error:
-        raise unreadable(path, error) from None
+        settings = read_conf(read_text(conf, most_bytes=MOST_BYTES), conf.name, known, release)
+    write(
+        out,
+        import_cbt(read_text(file, most_bytes=MOST_BYTES), name=name_of(file), source=file.name, conf=settings),
+        output,
+    )
 
 
 def name_of(path: Path) -> str:

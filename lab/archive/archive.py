@@ -17,7 +17,8 @@ from typing import Any
 from cephlab.lab.archive.schemas import VERSION, WITH_SCHEMA, validate
 from cephlab.lab.archive.signature import sign, signer
 from cephlab.lab.archive.sums import MODE, SIGNATURE, SUMS, altered, files, read_sums, sums_now, write_sums
-from cephlab.lab.base.errors import SpecError, unreadable
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.given import is_file, parse_json, read_text
 from cephlab.lab.base.redaction import without_secrets
 from cephlab.lab.base.runs import make_empty, write_private
 from cephlab.lab.checks import Verdict
@@ -266,15 +267,10 @@ def _parse(directory: Path) -> Archive:
 
 
 def _load(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text())
-    except (FileNotFoundError, NotADirectoryError):
+    if not is_file(path) and not path.is_symlink():
         hint = "give the folder of an archived run"
-        raise SpecError(f"{path.parent} is not an archive", f"it has no {path.name}", hint) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise unreadable(path, error) from error
-    except json.JSONDecodeError as error:
-        raise SpecError(f"{path} is not JSON", str(error), "check whether the file was edited") from error
+        raise SpecError(f"{path.parent} is not an archive", f"it has no {path.name}", hint)
+    value = parse_json(read_text(path, most_bytes=None), path)
     if not isinstance(value, dict):
         raise SpecError(f"{path} is not a JSON object")
     return value
@@ -282,15 +278,9 @@ def _load(path: Path) -> dict[str, Any]:
 
 def _events(path: Path) -> tuple[tuple[Event, ...], tuple[str, ...]]:
     """The events, checked against their schemas, and what of them is lost, in words."""
-    try:
-        lines, rest = whole_lines(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise unreadable(path, error) from error
+    lines, rest = whole_lines(path)
     for number, line in enumerate(lines, 1):
-        try:
-            value = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise SpecError(f"{path}:{number} is not JSON", str(error), "check whether the file was edited") from error
+        value = parse_json(line, f"{path}:{number}")
         validate("event", value, f"{path}:{number}")
         if value["kind"] in WITH_SCHEMA:
             validate(value["kind"], current(value["kind"], value["data"]), f"{path}:{number}")

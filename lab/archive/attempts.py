@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cephlab.lab.archive.archive import Archive, Ending
-from cephlab.lab.base.errors import SpecError, unreadable
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.given import parse_json, read_text
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.base.runs import write_private
 
@@ -93,7 +94,7 @@ def read_kept(path: Path) -> list[KeptRun]:
     runs = []
     for number, line in enumerate(_text(path).splitlines(), 1):
         try:
-            raw = json.loads(line)
+            raw = parse_json(line, f"{path}:{number}")
             runs.append(KeptRun(**{**raw, "endings": {str(k): str(Ending(v)) for k, v in raw["endings"].items()}}))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise SpecError(f"{path}:{number} is not a run", str(error), "check whether the file was edited") from None
@@ -102,10 +103,7 @@ def read_kept(path: Path) -> list[KeptRun]:
 
 def _text(path: Path) -> str:
     """The text of a file; SpecError if it cannot be read as text."""
-    try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise unreadable(path, error, "check the name of the file") from error
+    return read_text(path, "check the name of the file", most_bytes=None)
 
 
 def keep(path: Path, runs: Iterable[KeptRun]) -> list[KeptRun]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
+from cephlab.lab.base.given import is_file, read_text
 from cephlab.lab.base.runs import write_private
 
 SUMS = "SHA256SUMS"
@@ -25,7 +26,7 @@ def sums_now(directory: Path) -> dict[str, str]:
 
 def read_sums(directory: Path) -> dict[str, str]:
     """Name -> checksum of every file, as it was when the archive was sealed."""
-    lines = (directory / SUMS).read_text().splitlines()
+    lines = read_text(directory / SUMS, most_bytes=None).splitlines()
     return {name: value for value, _, name in (line.partition("  ") for line in lines)}
 
 
@@ -37,10 +38,9 @@ def write_sums(directory: Path, sums: Mapping[str, str]) -> None:
 
 def altered(directory: Path) -> list[str]:
     """What does not match the checksums, in words: changed, missing and added files."""
-    try:
-        sealed = read_sums(directory)
-    except FileNotFoundError:
+    if not is_file(directory / SUMS):
         return [f"{SUMS} is missing: the run was not sealed"]
+    sealed = read_sums(directory)
     now = sums_now(directory)
     return [
         *(f"{name} is missing" for name in sorted(sealed.keys() - now.keys())),

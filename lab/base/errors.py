@@ -159,8 +159,13 @@ def unwritable(path: object, error: OSError) -> LabBroken:
 
 def unreadable(path: object, error: OSError | UnicodeDecodeError, hint: str = "") -> SpecError:
     """The error to raise when a file that the user named cannot be read."""
-    why = error.strerror if isinstance(error, OSError) else f"it is not text: {error}"
+    why = error.strerror if isinstance(error, OSError) else not_text(error)
     return SpecError(f"{path} cannot be read", why or str(error), hint)
+
+
+def not_text(error: UnicodeDecodeError) -> str:
+    """Where the content of a file is no text, in words."""
+    return f"it is not text: byte 0x{error.object[error.start]:02x} at position {error.start} is not UTF-8"
 
 
 class CephTrouble(LabError):

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.given import parse_json, read_text
 from cephlab.lab.base.redaction import remember
 from cephlab.lab.base.runs import write_private
 from cephlab.lab.ceph import conf
@@ -87,14 +88,14 @@ class Endpoint:
 
 def load_keys(path: Path) -> tuple[str, str]:
     """A user's keys from JSON with access_key and secret_key, e.g. `client/s3.json`; SpecError if one is missing."""
-    try:
-        raw = json.loads(path.read_text())
-        keys = str(raw["access_key"]), str(raw["secret_key"])
-    except (ValueError, TypeError, KeyError) as error:
-        wanted = "wanted: JSON with access_key and secret_key"
-        raise SpecError(f"{path} has no S3 keys", f"{type(error).__name__}; {wanted}", "see client/s3.json") from None
-    remember(*keys)
-    return keys
+    raw = parse_json(read_text(path, "see client/s3.json"), path, "see client/s3.json")
+    known = raw if isinstance(raw, dict) else {}
+    access, secret = known.get("access_key"), known.get("secret_key")
+    if not (isinstance(access, str) and isinstance(secret, str) and access.strip() and secret.strip()):
+        wanted = "wanted: JSON with access_key and secret_key, each a text"
+        raise SpecError(f"{path} has no S3 keys", wanted, "see client/s3.json")
+    remember(access, secret)
+    return access, secret
 
 
 def speaking_s3(cluster: Cluster, kind: str = RGW.kind) -> list[Gateway]:

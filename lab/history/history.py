@@ -17,6 +17,7 @@ from typing import Any
 
 from cephlab.lab.base.clock import SYSTEM, Clock
 from cephlab.lab.base.errors import SpecError, unwritable
+from cephlab.lab.base.given import read_text
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.base.redaction import without_secrets
 from cephlab.lab.history.sources import refuse_same_source
@@ -243,7 +244,7 @@ def load_events(path: Path) -> tuple[Event, ...]:
 
 def whole_lines(path: Path) -> tuple[list[str], str]:
     """The complete lines of a history file, and the incomplete last line that a killed run or a full disk left."""
-    *lines, rest = path.read_text().split("\n")
+    *lines, rest = read_text(path, most_bytes=None).split("\n")
     return lines, rest
 
 

@@ -25,6 +25,8 @@ _FIRST_WITH_A_POOL = 15
 DEFAULT_DISK_BYTES = 10 * GIB
 MIN_DISK_BYTES = GIB
 """The smallest disk that `up` gives an OSD. Tests of machines without Ceph use smaller ones."""
+MAX_DISK_BYTES = (16 << 40) - (4 << 10)  # a disk is a sparse file, and ext4 has none that is larger
+MIN_LIMITS = {"cores": 0.01, "memory_bytes": 6 << 20}  # below these Docker starts no container
 MIN_DB_BYTES = 3 * GIB
 """The smallest separate db. RocksDB's logs alone may take 1 GiB (max_total_wal_size in bluestore_rocksdb_options). If
 they do not fit, BlueFS spills over to the slow device, and the cluster warns of it (BLUEFS_SPILLOVER)."""
@@ -38,6 +40,7 @@ PAGE_BYTES = {Arch.X86_64: (4 << 10,), Arch.AARCH64: (4 << 10, 16 << 10, 64 << 1
 MAX_DISK_NAME = 60
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
+_OPTION = re.compile(r"[a-z][a-z0-9_]*")
 _SERVICE = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})?")
 
 
@@ -265,10 +268,10 @@ def _misfits(spec: ClusterSpec) -> Iterator[Misfit]:
         yield from _bad_names(kind, names, longest)
         yield from _duplicates(kind, names)
     for key, disk in disks.items():
-        if disk.size_bytes <= 0:
+        if not 0 < disk.size_bytes <= MAX_DISK_BYTES:
             yield Misfit(
-                f"disk {disk.name} has no size",
-                f"size_bytes is {disk.size_bytes}",
+                f"disk {disk.name} cannot be a file of {disk.size_bytes} bytes",
+                f"got {disk.size_bytes}, wanted: 1 to {MAX_DISK_BYTES}",
                 "leave it out for 10 GiB",
                 key=f"{key}.size_bytes",
             )
@@ -285,12 +288,14 @@ def _misfits(spec: ClusterSpec) -> Iterator[Misfit]:
 
 
 def _no_room(owner: str, table: str, limits: Mapping[str, float | None]) -> Iterator[Misfit]:
-    """Limits that are not above 0. limits: key of the table -> figure."""
+    """Limits that are not above 0, or less than a node needs. limits: key of the table -> figure."""
     for name, figure in limits.items():
-        if figure is not None and not 0 < figure < math.inf:
+        least = MIN_LIMITS.get(name, 0.0)
+        if figure is not None and not max(least, math.ulp(0)) <= figure < math.inf:
+            wanted = f"{least} or more" if figure > 0 and math.isfinite(figure) else "a number above 0"
             yield Misfit(
                 f"{owner} cannot have {name} = {figure:g}",
-                f"got {figure:g}, wanted: a number above 0",
+                f"got {figure:g}, wanted: {wanted}",
                 "leave it out for no limit",
                 key=f"{table}.{name}",
             )
@@ -311,6 +316,14 @@ def _bad_counts(spec: ClusterSpec) -> Iterator[Misfit]:
     hosts = sum(1 for node in spec.nodes if node.osds)
     # Ceph treats spaces and dashes in an option's name as underscores.
     options = {re.sub(r"[ -]", "_", key): value for key, value in spec.options.items()}
+    for name, value in options.items():
+        if not _OPTION.fullmatch(name) or not value.isprintable():
+            yield Misfit(
+                f"{name!r} is not a setting of ceph.conf with a value in one line",
+                f"got {value!r}, wanted: a name of a-z, 0-9 and _, and a value without control characters",
+                "write for example osd_pool_default_size=2",
+                key=f"options.{name}",
+            )
     size = options.get("osd_pool_default_size", "")
     if size.isdigit() and hosts and int(size) > hosts:
         yield Misfit(
@@ -327,7 +340,7 @@ def _bad_osd_disks(key: str, node: Node) -> Iterator[Misfit]:
         f"{key}.osds.{index}.{part}": name
         for index, osd in enumerate(node.osds)
         for part, name in (("block", osd.block), ("db", osd.db), ("wal", osd.wal))
-        if name
+        if name is not None
     }
     yield from _duplicates(f"OSD disk on {node.name}", used)
     for place, name in used.items():

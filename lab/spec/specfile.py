@@ -5,13 +5,15 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import date, time
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from cephlab.lab.base.errors import SpecError, unreadable
+from cephlab.lab.base.errors import SpecError, not_text, unreadable
+from cephlab.lab.base.given import outsize, refuse_endless
 from cephlab.lab.base.nearest import did_you_mean
 from cephlab.lab.spec.clusterspec import (
     MIN_DISK_BYTES,
@@ -26,7 +28,8 @@ from cephlab.lab.spec.clusterspec import (
 from cephlab.lab.spec.keys import keys_at
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-Count = Annotated[int, Field(ge=1, strict=True)]
+Count = Annotated[int, Field(ge=1, le=10_000_000, strict=True)]
+"""Of machines, their parts and their clients: more is a typing error."""
 
 
 class TomlTable(BaseModel):
@@ -55,14 +58,19 @@ _Model = TypeVar("_Model")
 
 def load_toml(path: Path, hint: str = "") -> dict[str, Any]:
     """The tables of a TOML file; SpecError when it cannot be read or is not TOML."""
+    refuse_endless(path, hint)
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors put a mark before UTF-8
     except OSError as error:
         raise unreadable(path, error, hint) from error
     except UnicodeDecodeError as error:
-        raise SpecError(f"{path} is not TOML", f"it is not text: {error}", "is that the file you mean?") from error
+        raise SpecError(f"{path} is not TOML", not_text(error), "is that the file you mean?") from error
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"{path} is not TOML", str(error), "fix the line that is named") from error
+    except RecursionError:
+        raise SpecError(f"{path} is not TOML", "its lists and tables are nested too deeply", hint) from None
+    except ValueError:
+        raise SpecError(f"{path} is not TOML", "a number has thousands of digits", "write a smaller number") from None
 
 
 def load_model(path: Path, model: type[_Model], *, what: str, hint: str) -> _Model:
@@ -75,6 +83,8 @@ def load_model(path: Path, model: type[_Model], *, what: str, hint: str) -> _Mod
 
 def as_model(raw: Any, model: type[_Model], *, source: object, what: str, hint: str) -> _Model:
     """Values that were read from `source` as a model; see `load_model`."""
+    if wrong := outsize(raw):
+        raise SpecError(f"{source} is not {what}", wrong, hint)
     try:
         return TypeAdapter(model).validate_python(raw)
     except ValidationError as error:
@@ -88,6 +98,8 @@ def spec_to_json(spec: ClusterSpec) -> dict[str, Any]:
 
 def spec_from_json(raw: Mapping[str, Any], source: str = "spec") -> ClusterSpec:
     """A spec from JSON values; SpecError names source and each key that does not fit, with the value got and wanted."""
+    if wrong := outsize(raw):
+        raise SpecError(f"{source} is not a cluster spec", wrong, _KEYS)
     try:
         return _ADAPTER.validate_python(raw)
     except ValidationError as error:
@@ -174,7 +186,14 @@ _PLAINLY = {
     r"^less than or equal to (.*)": r"\1 or less",
     r"^greater than (.*)": r"more than \1",
     r"^less than (.*)": r"less than \1",
+    r"^a valid (tuple|list|set|frozenset)\b.*": "a list",
+    r"^a (valid )?dictionary\b.*": "a table",
+    r"^(?:Tuple|List|Set|Frozenset|Dictionary) should have at least (\d+) items?\b.*": r"\1 or more entries",
+    r"^String should have at least (\d+) characters?": r"text of \1 or more characters",
+    r"^String should have at most (\d+) characters?": r"text of at most \1 characters",
+    r"^String should match pattern '(.*)'": r"text of the form \1",
 }
+_SHOWN_CHARS = 200
 
 
 def plainly(wanted: str) -> str:
@@ -214,4 +233,10 @@ def _line(problem: ErrorDetails, model: Any) -> str:
         return f"{key}: got a table, wanted: a list of tables, each under [[{tables}]]"
     if isinstance(given, Mapping | list | tuple):
         return f"{key}: {wanted}" if key else wanted
-    return f"{key}: got {given!r}, wanted: {wanted}"
+    return f"{key}: got {_shown(given)}, wanted: {wanted}"
+
+
+def _shown(given: Any) -> str:
+    """A value as an error shows it: a date as TOML writes it, and of a long text its beginning."""
+    text = str(given) if isinstance(given, date | time) else repr(given)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."

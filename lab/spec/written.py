@@ -3,16 +3,18 @@
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Strict
+from pydantic import AllowInfNan, BeforeValidator, Strict
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?B)?", re.IGNORECASE)
+_MOST_BYTES = 1 << 63
+_SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([KMGT]?)(i?B)?", re.IGNORECASE)
 
 
 def size_bytes(text: str) -> int | None:
-    """Bytes from `4k`, `10GiB` or a plain number; None for any other text. Units are powers of 1024."""
+    """Bytes from `4k`, `10GiB` or a plain number; None for any other text, and from 8 EiB. Units are powers of 1024."""
     match = _SIZE.fullmatch(text.strip())
-    return int(float(match[1]) * _UNITS[match[2].upper()]) if match else None
+    size = int(float(match[1]) * _UNITS[match[2].upper()]) if match else None
+    return size if size is not None and size < _MOST_BYTES else None
 
 
 def size_text(number_bytes: int) -> str:
@@ -29,7 +31,7 @@ def _size(given: Any) -> int:
     else:
         size = given if isinstance(given, int) and not isinstance(given, bool) else None
     if size is None:
-        raise ValueError('bytes, as a number or with a unit such as "10GiB"')
+        raise ValueError('bytes, as a number or with a unit such as "10GiB", below 8 EiB')
     return size
 
 
@@ -52,3 +54,4 @@ OptionText = Annotated[str, BeforeValidator(_option)]
 Flag = Annotated[bool, Strict()]
 Whole = Annotated[int, Strict()]
 Real = Annotated[float, Strict()]
+Finite = Annotated[float, Strict(), AllowInfNan(False)]

@@ -1,6 +1,5 @@
 """Demand files: measured demands and their batches as versioned JSON. Baselines are demand files too."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,7 +7,8 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from cephlab.lab.base.errors import SpecError, unreadable
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.given import parse_json, read_text
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import write_json
 from cephlab.lab.history.history import Event
@@ -101,12 +101,8 @@ def load(path: Path) -> tuple[Demand, ...]:
 
 def load_measurements(path: Path) -> tuple[Measurement, ...]:
     """Read a demand file; SpecError if it is missing, has another kind or schema, or an unknown key."""
-    try:
-        raw = json.loads(path.read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        raise unreadable(path, error, "make one with `cephlab measure`") from error
-    except json.JSONDecodeError as error:
-        raise SpecError(f"{path} is not JSON", str(error), "make one with `cephlab measure`") from error
+    hint = "make one with `cephlab measure`"
+    raw = parse_json(read_text(path, hint), path, hint)
     if not isinstance(raw, dict) or raw.get("kind") != KIND:
         got = raw.get("kind") if isinstance(raw, dict) else type(raw).__name__
         raise SpecError(f"{path} is not a demand file", f"kind: got {got!r}, wanted {KIND!r}")

@@ -79,10 +79,12 @@ def test_keys_of_a_user_are_read_from_what_the_lab_writes(tmp_path: Path) -> Non
     assert load_keys(path) == (KEYS["access_key"], KEYS["secret_key"])
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"access_key": "a"}', "access_key = 1"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"access_key": "a"}', "access_key = 1", '{"access_key": "a", "secret_key": null}']
+)
 def test_a_file_without_keys_is_refused_and_not_shown(tmp_path: Path, text: str) -> None:
     path = tmp_path / "s3.json"
     path.write_text(text)
-    with pytest.raises(SpecError, match="has no S3 keys") as caught:
+    with pytest.raises(SpecError, match=r"has no S3 keys|is not JSON") as caught:
         load_keys(path)
     assert text == "" or text not in str(caught.value)
