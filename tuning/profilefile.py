@@ -14,6 +14,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.nearest import did_you_mean
 from cephlab.lab.spec.specfile import Count, Text, TomlTable, as_model, load_toml, refuse_twice
+from cephlab.lab.spec.written import Flag
 from cephlab.tuning.changes import changed
 from cephlab.tuning.profile import DiskRole, Figure, MachineClass, Name, Profile, RateFigure, Threads, TimeFigure
 from cephlab.tuning.requirements import RecoveryRequirement, Requirement
@@ -36,7 +37,7 @@ class _Profile(TomlTable):
     title: Text
     nodes: Annotated[tuple[MachineClass, ...], Field(min_length=1)]
     clients: tuple[MachineClass, ...] = ()
-    clients_on_nodes: bool = False
+    clients_on_nodes: Flag = False
     network: _NetworkTable
     threads: Threads = Threads()
     max_backfills: Count = 1

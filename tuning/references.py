@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, KNOWN_RELEASES
 from cephlab.lab.spec.specfile import Count, Text, TomlTable, load_model
+from cephlab.lab.spec.written import Finite
 from cephlab.tuning.profile import DiskRole, MachineClass, Profile
 from cephlab.tuning.units import UNITS, Measure, parse, scale_of
 from cephlab.tuning.workload import Shape, parse_block, parse_ec
@@ -67,8 +68,8 @@ class _Load(TomlTable):
     depth: Count
     replicas: Count = 3
     ec: str = ""
-    hit_ratio: Annotated[float, Field(ge=0, le=1)] = 0.0
-    span: Annotated[float, Field(gt=0, le=1)] = 1.0
+    hit_ratio: Annotated[float, Field(ge=0, le=1, strict=True)] = 0.0
+    span: Annotated[float, Field(gt=0, le=1, strict=True)] = 1.0
     assumed: tuple[Literal["clients", "depth", "replicas", "hit_ratio", "span"], ...] = ()
 
     @property
@@ -98,7 +99,7 @@ class Rebuild(TomlTable):
     bytes: Annotated[Text, AfterValidator(_is_amount)]
     nodes_lost: Count = 1
     nodes: Count | None = None
-    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    share: Annotated[float, Field(gt=0, le=1, strict=True)] = 1.0
     assumed: tuple[Literal["bytes", "share"], ...] = ()
 
     @property
@@ -142,7 +143,7 @@ class Published(TomlTable):
 
     name: Text
     kind: FigureKind
-    value: float
+    value: Finite
     unit: Text
     where: Text
     load: _Load | None = None

@@ -90,8 +90,8 @@ def _read_block(raw: Any) -> int:
 
 
 Protected = Annotated[Protection, BeforeValidator(_read_protection)]
-Share = Annotated[float, Field(gt=0, le=1)]
-Fill = Annotated[float, Field(gt=0, le=0.95)]
+Share = Annotated[float, Field(gt=0, le=1, strict=True)]
+Fill = Annotated[float, Field(gt=0, le=0.95, strict=True)]
 """Of the disks; 0.95 is mon_osd_full_ratio, at which Ceph stops writes."""
 
 
@@ -109,7 +109,7 @@ class LoadRequirement(TomlTable):
     clients: Count
     depth: Count
     protection: Protected
-    hit_ratio: Annotated[float, Field(ge=0, le=1)] = 0.0
+    hit_ratio: Annotated[float, Field(ge=0, le=1, strict=True)] = 0.0
     span: Share = 1.0
     at_least: Rate | None = None
     mean_at_most: Seconds | None = None

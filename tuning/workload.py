@@ -163,16 +163,20 @@ class Shape:
         )
 
 
-_BLOCK = re.compile(r"([1-9][0-9]*)\s*([kKmM]?)(?:i?[bB])?")
+MOST_BLOCK_BYTES = 5 << 40
+"""The largest object of S3."""
+
+_BLOCK = re.compile(r"([1-9][0-9]{0,14})\s*([kKmM]?)(?:i?[bB])?")
 _EC = re.compile(r"([1-9][0-9]?)\+([1-9][0-9]?)")
 
 
 def parse_block(text: str, what: str = "the block size") -> int:
     """Bytes of "4k", "64KiB", "4M" or "4096", in powers of two as fio has them; SpecError otherwise. what: its name."""
     match = _BLOCK.fullmatch(text.strip())
-    if not match:
-        raise SpecError(f"{what} does not fit", f"got {text!r}, wanted e.g. 4k, 64k or 4M")
-    return int(match[1]) << {"": 0, "k": 10, "m": 20}[match[2].lower()]
+    size = int(match[1]) << {"": 0, "k": 10, "m": 20}[match[2].lower()] if match else 0
+    if not 0 < size <= MOST_BLOCK_BYTES:
+        raise SpecError(f"{what} does not fit", f"got {text!r}, wanted e.g. 4k, 64k or 4M; at most 5 TiB")
+    return size
 
 
 def parse_ec(text: str, what: str = "the erasure code") -> tuple[int, int]:

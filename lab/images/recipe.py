@@ -18,6 +18,7 @@ from cephlab.lab.base.nearest import did_you_mean
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import PAGE_BYTES
 from cephlab.lab.spec.specfile import load_model
+from cephlab.lab.spec.written import Flag, Whole
 
 RECIPES = Path(__file__).with_name("recipes.toml")
 CEPH = "ceph"
@@ -41,7 +42,7 @@ class _Release(_Part):
     """Packages that those of this release need but do not declare."""
     lacks: tuple[_Program, ...] = ()
     """Packages and programs of the role sets that its suite does not have."""
-    supported: bool = True
+    supported: Flag = True
     """False if the suite has no security support any more: a mirror may then list updates whose files are gone."""
 
 
@@ -55,7 +56,7 @@ class _Contents(_Part):
 class _Kernel(_Part):
     suite: Annotated[str, StringConstraints(pattern=r"^[a-z]+$")]
     packages: Annotated[dict[Arch, tuple[_Package, ...]], Field(min_length=1)]
-    page_bytes: int = 4 << 10
+    page_bytes: Whole = 4 << 10
     config: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+\.config$")] | None = None
     """Name of a kernel configuration file next to the recipe file, to build from the source in the packages."""
 

@@ -10,7 +10,7 @@ from pydantic import Field, StringConstraints, model_validator
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.cluster.pools import REPLICATED, PoolKind
 from cephlab.lab.spec.specfile import Count, Text, TomlTable, as_model, load_model, refuse_twice
-from cephlab.lab.spec.written import OptionText, Size, Whole
+from cephlab.lab.spec.written import Finite, Flag, OptionText, Size, Whole
 from cephlab.lab.workloads.s3_load_program import CLEAN, FILL
 from cephlab.lab.workloads.s3load import KINDS
 
@@ -22,10 +22,22 @@ _ROWS = re.compile(r"\[\s*((?:\[[^\]\n]*\],\s*)+)\]")
 """Arrays written over several lines: of plain values, and of arrays."""
 
 Named = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=40)]
-Seconds = Annotated[float, Field(ge=0)]
-Range = tuple[Count, Count, Annotated[float, Field(gt=0)]]
+LONGEST_S = 30 * 86400
+"""The longest load. A longer one is a typing error, and nobody would wait for it."""
+
+Seconds = Annotated[Finite, Field(ge=0, le=LONGEST_S)]
+Duration = Annotated[Finite, Field(gt=0, le=LONGEST_S)]
+Many = Annotated[Whole, Field(ge=1)]
+AtOnce = Annotated[Count, Field(le=100_000)]
+"""How many of something run at the same time."""
+
+Weight = Annotated[Finite, Field(gt=0)]
+Range = tuple[Many, Many, Weight]
 """First, last, weight."""
-SizeRange = tuple[Annotated[Size, Field(ge=0)], Annotated[Size, Field(ge=0)], Annotated[float, Field(gt=0)]]
+SizeRange = tuple[Annotated[Size, Field(ge=0)], Annotated[Size, Field(ge=0)], Weight]
+MOST_PGS = 65536
+"""mon_max_pool_pg_num, Ceph's default."""
+_MOST_SHARDS = 32
 _EVERY: tuple[Range, ...] = ()
 
 
@@ -37,7 +49,7 @@ class Over(TomlTable):
 
     buckets: tuple[Range, ...] = _EVERY
     objects: tuple[Range, ...] = _EVERY
-    in_order: bool = False
+    in_order: Flag = False
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -57,13 +69,13 @@ class ObjectLoad(TomlTable):
     """
 
     name: Named
-    objects: Count
+    objects: Many
     sizes: tuple[SizeRange, ...] = Field(min_length=1)
-    workers: Count
+    workers: AtOnce
     buckets: Count = 1
-    mix: Mapping[Literal["delete", "get", "head", "list", "multipart", "put"], Annotated[float, Field(gt=0)]] = {}
+    mix: Mapping[Literal["delete", "get", "head", "list", "multipart", "put"], Weight] = {}
     over: Mapping[str, Over] = {}
-    phases: tuple[Literal["fill", "run", "final", "clean"], ...] = ("fill", "run")
+    phases: tuple[Literal["fill", "run", "final", "clean"], ...] = Field(("fill", "run"), min_length=1)
     runtime_s: Seconds = 0.0
     operations: Annotated[Whole, Field(ge=0)] = 0
     rampup_s: Seconds = 0.0
@@ -91,10 +103,16 @@ class JobPool(TomlTable):
     """A pool. copies: of replicated data; k, m: shards of erasure-coded data."""
 
     name: Named
-    pg_num: Count = 32
+    pg_num: Annotated[Count, Field(le=MOST_PGS)] = 32
     copies: Annotated[Whole, Field(ge=1, le=10)] = 3
-    k: Annotated[Whole, Field(ge=0)] = 0
-    m: Annotated[Whole, Field(ge=0)] = 0
+    k: Annotated[Whole, Field(ge=0, le=_MOST_SHARDS)] = 0
+    m: Annotated[Whole, Field(ge=0, le=_MOST_SHARDS)] = 0
+
+    @model_validator(mode="after")
+    def _coded(self) -> Self:
+        if bool(self.k) != bool(self.m):
+            raise ValueError(f"k, m: got {self.k} and {self.m}, wanted: both above 0 for an erasure code, or neither")
+        return self
 
     @property
     def kind(self) -> PoolKind:
@@ -114,11 +132,11 @@ class BlockLoad(TomlTable):
     name: Named
     pattern: tuple[Literal["read", "write", "randread", "randwrite", "rw", "randrw"], ...] = Field(min_length=1)
     block_bytes: tuple[Annotated[Size, Field(ge=512)], ...] = Field(min_length=1)
-    depth: tuple[Count, ...] = (1,)
-    jobs: tuple[Count, ...] = (1,)
-    volumes: tuple[Count, ...] = (1,)
+    depth: tuple[AtOnce, ...] = Field((1,), min_length=1)
+    jobs: tuple[AtOnce, ...] = Field((1,), min_length=1)
+    volumes: tuple[AtOnce, ...] = Field((1,), min_length=1)
     volume_bytes: Annotated[Size, Field(ge=1 << 20)]
-    runtime_s: Annotated[float, Field(gt=0)]
+    runtime_s: Duration
     read_percent: Annotated[Whole, Field(ge=0, le=100)] = 50
     pool: str = ""
 
@@ -128,10 +146,10 @@ class BenchLoad(TomlTable):
 
     name: Named
     block_bytes: tuple[Annotated[Size, Field(ge=1)], ...] = Field(min_length=1)
-    threads: tuple[Count, ...] = (16,)
-    processes: tuple[Count, ...] = (1,)
-    modes: tuple[Literal["write", "seq", "rand"], ...] = ("write", "seq")
-    runtime_s: Annotated[float, Field(gt=0)]
+    threads: tuple[AtOnce, ...] = Field((16,), min_length=1)
+    processes: tuple[AtOnce, ...] = Field((1,), min_length=1)
+    modes: tuple[Literal["write", "seq", "rand"], ...] = Field(("write", "seq"), min_length=1)
+    runtime_s: Duration
     pool: str = ""
 
 
@@ -139,9 +157,9 @@ class DatabaseLoad(TomlTable):
     """OLTP transactions of sysbench on a MariaDB that stores its data on an image. Lists mean every combination."""
 
     name: Named
-    threads: tuple[Count, ...] = Field(min_length=1)
-    rows: tuple[Count, ...] = Field(min_length=1)
-    runtime_s: Annotated[float, Field(gt=0)]
+    threads: tuple[AtOnce, ...] = Field(min_length=1)
+    rows: tuple[Many, ...] = Field(min_length=1)
+    runtime_s: Duration
 
 
 class Job(TomlTable):

@@ -13,6 +13,7 @@ from cephlab.lab.archive.archive import Archive
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.nearest import did_you_mean
 from cephlab.lab.spec.specfile import TomlTable, load_model, refuse_twice
+from cephlab.lab.spec.written import Flag
 
 SUITE = "defects"
 """The suite whose scenarios look for them. The reasons of its passes are shown too, because they may be news."""
@@ -45,12 +46,12 @@ class Defect(TomlTable):
     tracker: Words
     there: Annotated[tuple[Version, ...], Field(min_length=1)]
     gone: tuple[Version, ...] = ()
-    seen: Annotated[int, Field(ge=1)] = 1
-    of: Annotated[int, Field(ge=1)] = 1
+    seen: Annotated[int, Field(ge=1, strict=True)] = 1
+    of: Annotated[int, Field(ge=1, strict=True)] = 1
     on: Literal["Ceph", "Debian's packages"] = "Ceph"
     releases: tuple[str, ...] = ()
-    program: bool = True
-    scenario: bool = True
+    program: Flag = True
+    scenario: Flag = True
 
     @model_validator(mode="after")
     def _consistent(self) -> "Defect":

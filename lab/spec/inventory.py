@@ -10,9 +10,11 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, model_validator
 
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.given import is_file, read_text
 from cephlab.lab.spec.arch import Arch, parse_arch
 from cephlab.lab.spec.clusterspec import MAX_NODE_NAME
-from cephlab.lab.spec.specfile import TomlTable, load_model
+from cephlab.lab.spec.specfile import Text, TomlTable, load_model
+from cephlab.lab.spec.written import Flag
 
 INVENTORY_VARIABLE = "CEPHLAB_INVENTORY"
 """Environment variable with the path of the inventory, unless `--inventory` gives it."""
@@ -158,6 +160,12 @@ def _arch(value: str) -> str:
         raise ValueError(error.detail) from None
 
 
+def _with_a_port(endpoint: str) -> str:
+    if not 0 < int(endpoint.rpartition(":")[2]) < 1 << 16:
+        raise ValueError("ADDRESS:PORT, with a port from 1 to 65535")
+    return endpoint
+
+
 _Name = Annotated[
     str,
     matching(
@@ -166,7 +174,9 @@ _Name = Annotated[
     ),
 ]
 _Address = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9.:_-]*", "a name or an address")]
-_Endpoint = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]*:\d{1,5}", "ADDRESS:PORT")]
+_Endpoint = Annotated[
+    str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]*:[0-9]{1,5}", "ADDRESS:PORT"), AfterValidator(_with_a_port)
+]
 _User = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_.-]*", "a user's name")]
 _Port = Annotated[int, Field(ge=1, le=65535, strict=True)]
 _Arch = Annotated[str, AfterValidator(_arch)]
@@ -187,7 +197,7 @@ class _Defaults(TomlTable):
     architecture: _Arch | None = None
     directory: _Directory | None = None
     python: _Program | None = None
-    sudo: bool | None = None
+    sudo: Flag | None = None
     path: _Path | None = None
     exporter: _Port | None = None
 
@@ -211,7 +221,7 @@ class _S3(TomlTable):
 
 
 class _Nvmeof(TomlTable):
-    pool: str
+    pool: Text
     port: _Port = NVMEOF_PORT
     server_cert: str | None = None
     client_cert: str | None = None
@@ -233,7 +243,7 @@ class _InventoryFile(_Defaults):
     ceph: _Ceph | None = None
     s3: _S3 | None = None
     nvmeof: _Nvmeof | None = None
-    profile: str | None = None
+    profile: Text | None = None
 
 
 def _inventory(path: Path, written: _InventoryFile) -> Inventory:
@@ -282,12 +292,15 @@ def _refuse(inventory: Inventory) -> None:
     if inventory.s3 is not None:
         files += [("s3.keys", inventory.s3.keys)]
     if inventory.nvmeof is not None:
-        files += [("nvmeof", file) for file in inventory.nvmeof.certificates or ()]
+        names = ("server_cert", "client_cert", "client_key")
+        certificates = inventory.nvmeof.certificates or ()
+        files += [(f"nvmeof.{name}", file) for name, file in zip(names, certificates, strict=False)]
     if (inventory.nvmeof is None) is bool(inventory.with_role(Role.NVMEOF)):
         wrong += ["nvmeof: wanted: a table [nvmeof] and the role nvmeof for each machine with a gateway, or neither"]
-    wrong += [
-        f"{key}: got {path}, wanted: an existing file" for key, path in files if path and not Path(path).is_file()
-    ]
+    wrong += [f"{key}: got {path}, wanted: an existing file" for key, path in files if path and not is_file(Path(path))]
+    if inventory.ceph is not None and not wrong:
+        for path in (inventory.ceph.conf, inventory.ceph.keyring):
+            read_text(path, HINT)
     if wrong:
         raise SpecError(f"{inventory.source} is not an inventory", "\n".join(wrong), HINT)
 

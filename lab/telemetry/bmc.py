@@ -9,9 +9,11 @@ from pydantic import Field, model_validator
 
 from cephlab.lab.base import process
 from cephlab.lab.base.errors import CommandFailed, NotInstalled, SpecError, Unavailable
+from cephlab.lab.base.given import is_file
 from cephlab.lab.base.redaction import remember
 from cephlab.lab.spec.inventory import matching
 from cephlab.lab.spec.specfile import TomlTable, load_model, refuse_twice
+from cephlab.lab.spec.written import Flag
 from cephlab.lab.telemetry.power import DCMI_ARGV, dcmi_watts, redfish_watts
 
 BMCS_VARIABLE = "CEPHLAB_BMCS"
@@ -34,13 +36,13 @@ class Bmc(TomlTable):
     node: str
     protocol: Literal["ipmi", "redfish"]
     address: Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9.:_-]*", "a name or an address")]
-    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    port: Annotated[int, Field(ge=1, le=65535, strict=True)] | None = None
     user: Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*", "a user name")]
     password_file: str
-    cipher_suite: Annotated[int, Field(ge=1, le=17)] | None = None
+    cipher_suite: Annotated[int, Field(ge=1, le=17, strict=True)] | None = None
     chassis: str | None = None
     certificate: str | None = None
-    insecure: bool = False
+    insecure: Flag = False
 
     @model_validator(mode="after")
     def _sound(self) -> "Bmc":
@@ -69,7 +71,7 @@ def load_bmcs(path: Path) -> tuple[Bmc, ...]:
         if bmc.certificate:
             files["certificate"] = str(path.parent / Path(bmc.certificate).expanduser())
         for key, file in files.items():
-            if not Path(file).is_file():
+            if not is_file(Path(file)):
                 raise SpecError(f"{path}: {key} of {bmc.node}", f"got {file}, wanted: an existing file")
         if Path(files["password_file"]).stat().st_mode & _PRIVATE:
             raise SpecError(f"{files['password_file']} holds a password", "others may read it", "chmod 600 the file")

@@ -22,6 +22,7 @@ from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import GIB
 from cephlab.lab.spec.specfile import TomlTable, load_model
+from cephlab.lab.spec.written import Flag
 from cephlab.lab.workloads.gtest import Call, CaseResult, GtestRun, list_cases, run_gtest
 from cephlab.suites.interop.matrix import counted_operations, observe_client
 
@@ -37,7 +38,7 @@ class Known(TomlTable):
     program: Annotated[str, Field(pattern="^(ceph_test_|s3|pjdfstest)")]
     case: Annotated[str, Field(pattern=r"^[\w*?/]+\.[\w*?/]+$")]
     reason: Annotated[str, Field(min_length=20)]
-    run: bool = True
+    run: Flag = True
     lab: str = ""
 
     def holds_on(self, lab: str, *, emulated: bool) -> bool:

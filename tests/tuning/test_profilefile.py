@@ -82,7 +82,7 @@ def test_a_profile_is_read_in_the_units_of_the_model(tmp_path: Path) -> None:
         ("cores = 4", "cores = true", "nodes.0.cores", "whole number"),
         ('arch = "x86_64"', 'arch = "sparc"', "nodes.0.arch", "aarch64"),
         ('kind = "nvme"', 'kind = "tape"', "nodes.0.disks.0.kind", "hdd"),
-        ('name = "d"', 'name = "D isk"', "nodes.0.disks.0.name", "pattern"),
+        ('name = "d"', 'name = "D isk"', "nodes.0.disks.0.name", "text of the form"),
         ('name = "c"', 'name = "n"', "nodes.name and clients.name: got", "more than once: n"),
         (CLIENT, CLIENT + DISK.replace("nodes", "clients"), "clients.0: disks", "is a client"),
         ('kind = "nvme"', 'kind = "nvme"\nrole = "cache"', "", "data disk"),

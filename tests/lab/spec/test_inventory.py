@@ -118,7 +118,7 @@ def test_a_machine_goes_through_json(folder: Path) -> None:
         ('"192.0.2.1:7480", "two.example:80"', "", "s3.endpoints"),
         ('keys = "s3.json"', 'keys = "gone.json"', "s3.keys: got"),
         ('keys = "s3.json"', 'secret_key = "x"', "s3.keys: missing"),
-        ('client_key = "client.key"', 'client_key = "gone.key"', "nvmeof: got"),
+        ('client_key = "client.key"', 'client_key = "gone.key"', "nvmeof.client_key: got"),
         ('client_key = "client.key"', "", "wanted: all three for mTLS, or none"),
         (', "nvmeof"]', "]", "a table [nvmeof] and the role nvmeof"),
         ('user = "ceph"', 'usr = "ceph"', "usr: unknown key"),
