@@ -109,9 +109,13 @@ def refuse_unwritable(option: str, path: Path | None, *, folders: bool = False) 
     """
     if path is None:
         return
-    above = path.absolute().parents
-    folder = next(each for each in above if each.exists()) if folders else above[0]
-    if path.is_dir():
+    above = path.absolute().parents or (path,)
+    try:
+        folder = next(each for each in above if each.exists()) if folders else above[0]
+        there = path.is_dir()
+    except OSError as error:  # a name that is too long
+        raise SpecError(f"{option} {path} cannot be written", error.strerror or str(error), "name another") from None
+    if there:
         why, hint = f"{path} is a folder", "name a file"
     elif not folder.is_dir():
         why, hint = f"{folder} is not a folder", "create it, or name another"

@@ -10,6 +10,7 @@ import typer
 
 from cephlab.cli.output import JsonOption, Output, reporting
 from cephlab.cli.world import World, world_of
+from cephlab.lab.base.errors import SpecError
 
 _TELL_OF_HOMES = ("doctor",)
 """Commands that report an unusable home themselves, together with everything else that is missing."""
@@ -39,6 +40,7 @@ def framed(command: Callable[..., int | None]) -> Callable[..., None]:
         for name, group in groups.items():
             given[name] = group(**{option.name: given.pop(option.name) for option in fields(group)})
         with reporting(given["as_json"] if own_json else given.pop("as_json")) as out:
+            _refuse_empty(ctx)
             given |= {name: out for name, kind in hints.items() if kind is Output}
             for name in (name for name, kind in hints.items() if kind is World):
                 given[name] = world_of(ctx)
@@ -50,6 +52,19 @@ def framed(command: Callable[..., int | None]) -> Callable[..., None]:
     vars(called)["__signature__"] = Signature(flat)
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
     return called
+
+
+def _refuse_empty(ctx: typer.Context) -> None:
+    """SpecError for an option that was given without a value, as from a variable of a shell that is not set.
+
+    Read as if it had not been given, the command would do less than was asked for.
+    """
+    for parameter in (each for each in ctx.command.params if each.param_type_name == "option"):
+        source = ctx.get_parameter_source(str(parameter.name))
+        given = ctx.params.get(str(parameter.name))
+        empty = given == "" or (isinstance(given, list | tuple) and "" in given)
+        if empty and source is not None and source.name == "COMMANDLINE":
+            raise SpecError(f"{parameter.opts[-1]} is empty", "got '', wanted: a value", "leave it out, or fill it")
 
 
 def _options(group: Any) -> list[Parameter]:

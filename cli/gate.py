@@ -81,6 +81,7 @@ class Selection:
             "--jobs",
             help="Processes that run scenarios in parallel; 0: as many as cores and memory allow.",
             min=0,
+            max=1000,
         ),
     ] = 0
     on: Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cephlab.lab.base.clock import SYSTEM
-from cephlab.lab.base.errors import LabBroken, LabError, interruption
+from cephlab.lab.base.errors import LabBroken, LabError, SpecError, interruption
 from cephlab.lab.base.home import default_home
 from cephlab.lab.base.progress import Progress
 
@@ -247,7 +248,8 @@ def reporting(as_json: bool) -> Iterator[Output]:
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
-        raise _ended(out, _machine_refused(error), LabBroken.exit_code) from error
+        told = _machine_refused(error)
+        raise _ended(out, told, told.exit_code) from error
 
 
 def _interrupted(out: Output, error: KeyboardInterrupt) -> Exception:
@@ -266,6 +268,8 @@ def _ended(out: Output, error: LabError, code: int) -> Exception:
 
 
 def _machine_refused(error: OSError) -> LabError:
+    if error.errno == errno.ENAMETOOLONG:
+        return SpecError("a path is too long", f"got {error.filename}", "name a shorter one")
     return LabBroken(
         f"the operating system reported: {error.strerror or error}",
         str(error.filename or ""),

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cephlab.tuning.workload import Shape
 
 _CEILINGS_SHOWN = 8
+MOST, MOST_COPIES = 10_000_000, 100
 
 ProfileOption = Annotated[
     str,
@@ -98,11 +99,11 @@ class LoadOptions:
     bs: Annotated[str, typer.Option(help="Size of one operation, e.g. 4k, 64k or 4M.", metavar="SIZE")] = "4k"
     replicas: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of copies of each object.", show_default=str(DEFAULT_COPIES)),
+        typer.Option(min=1, max=MOST_COPIES, help="Number of copies of each object.", show_default=str(DEFAULT_COPIES)),
     ] = None
     ec: Annotated[str, typer.Option(metavar="K+M", help="Erasure code instead of copies.")] = ""
-    clients: Annotated[int, typer.Option(min=1, help="Number of load generators.")] = 16
-    depth: Annotated[int, typer.Option(min=1, help="Operations in flight of each client.")] = 16
+    clients: Annotated[int, typer.Option(min=1, max=MOST, help="Number of load generators.")] = 16
+    depth: Annotated[int, typer.Option(min=1, max=MOST, help="Operations in flight of each client.")] = 16
     hit_ratio: Annotated[
         float, typer.Option(min=0, max=1, help="Hit ratio: share of reads that OSDs answer from memory.")
     ] = 0.0

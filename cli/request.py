@@ -21,7 +21,7 @@ from cephlab.lab.spec.clusterspec import (
     ClusterSpec,
     refuse_image,
 )
-from cephlab.lab.spec.layout import CephSetup, Daemons, build_spec, parse_nodes, with_gateways, with_metrics
+from cephlab.lab.spec.layout import MOST_NODES, CephSetup, Daemons, build_spec, parse_nodes, with_gateways, with_metrics
 from cephlab.lab.spec.written import size_bytes
 
 _LEAST_BYTES = 512
@@ -203,4 +203,6 @@ def _at_least_one(option: str, value: int | None, otherwise: str = "1") -> int:
         return 1
     if value < 1:
         raise SpecError(f"{option} must be 1 or more", f"got {value}", f"leave {option} out for {otherwise}")
+    if value > MOST_NODES:
+        raise SpecError(f"{option} asks for too many", f"got {value}, wanted: at most {MOST_NODES}", "ask for fewer")
     return value

@@ -18,6 +18,9 @@ from cephlab.lab.spec.clusterspec import (
     Osd,
 )
 
+MOST_NODES = 1000
+"""Of one architecture. More is a typing error: one machine has no memory for them."""
+
 
 def parse_nodes(text: str) -> tuple[tuple[Arch, int], ...]:
     """Read `x86_64:2,aarch64:1`; SpecError names the wrong part."""
@@ -32,11 +35,11 @@ def parse_nodes(text: str) -> tuple[tuple[Arch, int], ...]:
             ) from None
         if not arch:
             raise SpecError(f"--nodes: {part!r} is not ARCH:COUNT", "got no architecture", "write x86_64:2,aarch64:1")
-        if number < 1:
+        if not 1 <= number <= MOST_NODES:
             raise SpecError(
                 f"--nodes: {part!r} asks for {how_many(number, 'node')}",
-                "wanted: a count of 1 or more",
-                "leave the part out",
+                "wanted: a count of 1 or more" if number < 1 else f"wanted: at most {MOST_NODES}",
+                "leave the part out" if number < 1 else "ask for fewer",
             )
         groups.append((parse_arch(arch), number))
     return tuple(groups)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cephlab.cli.main import app
+from cephlab.cli.main import app, run
 from cephlab.cli.world import World
 from cephlab.lab.base.home import Home
 from tests.fake_provider import FakeProvider, providers
@@ -56,3 +56,34 @@ def test_a_place_for_the_result_that_cannot_be_is_refused_before_a_cluster(
     assert result.exit_code == 2, result.output
     assert f"--output {place}" in result.stderr
     assert f"{tmp_path / 'file'} is not a folder" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["gate", "--plan", "--profile", ""], "--profile is empty"),
+        (["gate", "--plan", "--set", ""], "--set is empty"),
+        (["predict", "--profile", "incerta-3n", "--release", ""], "--release is empty"),
+        (["up", "--dry-run", "--image", ""], "--image is empty"),
+        (["up", "--dry-run", "--nodes", "x86_64:99999999"], "asks for 99999999 nodes"),
+        (["up", "--dry-run", "--osds-per-node", "99999999999"], "--osds-per-node asks for too many"),
+        (["up", "--dry-run", "--gateways", "99999999999"], "--gateways asks for too many"),
+        (["gate", "--plan", "--shard", "1/99999999999"], "--shard does not name a part"),
+        (["gate", "--plan", "--resume", "x" * 5000], "a path is too long"),
+        (["predict", "--profile", "incerta-3n", "--output", "/"], "--output / cannot be written"),
+        (["predict", "--profile", "incerta-3n", "--output", "x" * 5000], "File name too long"),
+        (["predict", "--profile", "incerta-3n", "--bs", "9" * 30], "--bs does not fit"),
+        (["predict", "--profile", "incerta-3n", "--set", f"nodes.count={'9' * 30}"], "got a number beyond 64 bits"),
+        (["predict", "--profile", "incerta-3n", "--set", "nodes.count=99999999"], "wanted: 10000000 or less"),
+    ],
+)
+def test_values_that_mean_nothing_are_refused_at_once(world: World, arguments: list[str], told: str) -> None:
+    result = CliRunner().invoke(app, arguments, obj=world)
+    assert result.exit_code == 2, result.output
+    assert told in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--clients", "--depth", "--replicas"])
+def test_a_load_of_more_clients_than_there_are_is_wrong_use(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["predict", "--profile", "incerta-3n", option, "9" * 400]) == 2
+    assert option in capsys.readouterr().err
