@@ -12,6 +12,7 @@ import typer
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.given import legible
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.checks.regression import RULE
 from cephlab.lab.checks.verdict import Outcome
@@ -99,7 +100,8 @@ def _runs(out: Output, before: Path, after: Path) -> int:
             f"{run.directory}: {how_many(len(run.records), 'scenario')}, none of them in the other" for run in runs
         )
         raise SpecError("the two runs have no scenario in common", counts, "compare runs of the same suites")
-    compared = compare_runs(*runs)
+    with legible(after):
+        compared = compare_runs(*runs)
     measured = [measured_in(run.events) for run in runs]
     costs = compare_all(*measured) if all(measured) else []
     verdict = merge([compared.verdict, *([overall(costs)] if costs else [])])
@@ -129,7 +131,8 @@ def _architectures(out: Output, directory: Path) -> int:
     from cephlab.lab.archive.archive import read_whole
     from cephlab.lab.archive.runs import parity
 
-    figures = parity(read_whole(directory))
+    with legible(directory):
+        figures = parity(read_whole(directory))
     if not figures:
         raise SpecError(
             f"{directory} has no figure of both architectures",

@@ -16,6 +16,7 @@ from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.given import legible
 from cephlab.lab.base.numbers import how_many
 
 if TYPE_CHECKING:
@@ -118,14 +119,16 @@ def report(
     directory = named_or_newest(out, world, directory)
     archive = read_archive(directory, signers)
     if page.defect is not None:
-        text = developer_report(archive, page.defect)
+        with legible(directory):
+            text = developer_report(archive, page.defect)
         if page.output is not None:
             page.output.write_text(text)
         shown = text if page.output is None else str(page.output.absolute())
         out.result(shown, {"defect": page.defect, "markdown": text, "doubts": list(archive.doubts)})
         return warn_of_doubts(out, archive)
     others = [(other.name, read_whole(other).events) for other in page.beside or ()]
-    html = render_report(archive, compared(together(archive.events, others)))
+    with legible(directory):
+        html = render_report(archive, compared(together(archive.events, others)))
     if page.output is None:
         replace_report(directory, html)
     else:
@@ -164,7 +167,7 @@ def summary(
     from cephlab.lab.report.summary import markdown, notices
 
     archive = read_archive(named_or_newest(out, world, directory), signers)
-    lines = list(notices(archive))
-    text = markdown(archive)
+    with legible(archive.directory):
+        lines, text = list(notices(archive)), markdown(archive)
     out.result("\n".join(lines) if annotate else text, {"markdown": text, "annotations": lines})
     return warn_of_doubts(out, archive)

@@ -15,6 +15,7 @@ from cephlab.cli.conventions import refuse_unwritable
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.world import World
+from cephlab.lab.base.given import legible
 
 PORT = 9095
 
@@ -48,7 +49,8 @@ def series(out: Output, world: World, options: SeriesOptions, directory: Archive
         out.result(str(options.dashboard), {"dashboard": str(options.dashboard)})
         return 0
     archive = named_or_newest(out, world, directory)
-    spans = list(spans_of(read_archive(archive).events))
+    with legible(archive):
+        spans = list(spans_of(read_archive(archive).events))
     with TemporaryDirectory(prefix="cephlab-series-") as name:
         folder = Path(name)
         kept.unpack(archive, folder)

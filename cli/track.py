@@ -15,6 +15,7 @@ from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.given import legible
 from cephlab.lab.base.numbers import how_many
 
 _FAILED = 1
@@ -59,7 +60,10 @@ def track(
     elif kept is not None and not kept.exists():
         raise SpecError(f"--kept {kept} does not exist", "no archive was given to add to it", "name an archive")
     quarantined = read_quarantine(quarantine)
-    added = [run_of(read_whole(directory)) for directory in archives or ()]
+    added = []
+    for directory in archives or ():
+        with legible(directory):
+            added.append(run_of(read_whole(directory)))
     store = kept or (world.home.ensure() if added else world.home).attempts
     runs = keep(store, added) if added else read_kept(store)
     out.note(f"attempts: {store}")

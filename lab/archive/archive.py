@@ -18,7 +18,7 @@ from cephlab.lab.archive.schemas import VERSION, WITH_SCHEMA, validate
 from cephlab.lab.archive.signature import sign, signer
 from cephlab.lab.archive.sums import MODE, SIGNATURE, SUMS, altered, files, read_sums, sums_now, write_sums
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.base.given import is_file, parse_json, read_text
+from cephlab.lab.base.given import is_file, legible, parse_json, read_text
 from cephlab.lab.base.redaction import without_secrets
 from cephlab.lab.base.runs import make_empty, write_private
 from cephlab.lab.checks import Verdict
@@ -218,7 +218,8 @@ def read_archive(directory: Path, signers: Path | None = None) -> Archive:
 
     signers: file that lists who may have signed it; without it, no signature is required.
     """
-    archive = _parse(directory)
+    with legible(directory):
+        archive = _parse(directory)
     wrong = altered(directory)
     if archive.manifest["state"] == _RUNNING and not (directory / SUMS).exists():
         # A killed run was never sealed, so missing checksums are no sign of a change.
@@ -365,7 +366,8 @@ class JudgedAgain:
 
 def judge(archive: Archive) -> list[JudgedAgain]:
     """Judge the history of a run with the checks of this cephlab."""
-    return [_judge(archive, record) for record in archive.records]
+    with legible(archive.directory):
+        return [_judge(archive, record) for record in archive.records]
 
 
 def _judge(archive: Archive, record: Record) -> JudgedAgain:

@@ -41,6 +41,8 @@ def altered(directory: Path) -> list[str]:
     if not is_file(directory / SUMS):
         return [f"{SUMS} is missing: the run was not sealed"]
     sealed = read_sums(directory)
+    if "" in sealed:
+        return [f"{SUMS} has a line that is no checksum"]
     now = sums_now(directory)
     return [
         *(f"{name} is missing" for name in sorted(sealed.keys() - now.keys())),

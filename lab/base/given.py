@@ -3,6 +3,8 @@
 import json
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,19 @@ def parse_json(text: str, source: object, hint: str = _EDITED) -> Any:
     except ValueError as error:
         raise SpecError(f"{source} is not JSON", str(error), hint) from error
     return value
+
+
+@contextmanager
+def legible(archive: Path) -> Iterator[None]:
+    """Inside the block, an event whose data lacks what is read in it is a SpecError, not an error of Python."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise SpecError(
+            f"{archive} has an event that this cephlab cannot read",
+            f"{type(error).__name__}: {error}",
+            "check whether its history was edited; CEPHLAB_DEBUG=1 shows where it is read",
+        ) from error
 
 
 def outsize(raw: Any) -> str:

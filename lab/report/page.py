@@ -165,13 +165,24 @@ def _events(archive: Archive, kind: str) -> list[Mapping[str, Any]]:
     return [event.data for event in archive.events if event.kind == kind]
 
 
+class _Lacking(jinja2.UndefinedError, LookupError):
+    """A template reads what a value does not have; as in Python, it is a LookupError."""
+
+
+class _Missing(jinja2.StrictUndefined):
+    """Stands for what a value does not have."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **{"exc": _Lacking, **given})
+
+
 @cache
 def template(name: str) -> jinja2.Template:
     """A page of this folder. Tables and charts of all of them look the same."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("cephlab.lab.report", ""),
         autoescape=True,
-        undefined=jinja2.StrictUndefined,
+        undefined=_Missing,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -292,9 +292,9 @@ def _refuse(inventory: Inventory) -> None:
     if inventory.s3 is not None:
         files += [("s3.keys", inventory.s3.keys)]
     if inventory.nvmeof is not None:
-        names = ("server_cert", "client_cert", "client_key")
+        written = ("server_cert", "client_cert", "client_key")
         certificates = inventory.nvmeof.certificates or ()
-        files += [(f"nvmeof.{name}", file) for name, file in zip(names, certificates, strict=False)]
+        files += [(f"nvmeof.{name}", file) for name, file in zip(written, certificates, strict=False)]
     if (inventory.nvmeof is None) is bool(inventory.with_role(Role.NVMEOF)):
         wrong += ["nvmeof: wanted: a table [nvmeof] and the role nvmeof for each machine with a gateway, or neither"]
     wrong += [f"{key}: got {path}, wanted: an existing file" for key, path in files if path and not is_file(Path(path))]

@@ -138,3 +138,24 @@ def test_the_page_names_only_the_files_that_the_archive_has(two: tuple[Path, Pat
     assert "junit.xml" not in (two[0] / "report.html").read_text()
     (two[0] / "junit.xml").touch()
     assert "junit.xml" in render_report(read_archive(two[0]))
+
+
+@pytest.mark.parametrize("kind", ["began", "observation", "aftermath", "raised"])
+def test_an_event_without_its_data_is_told_with_the_archive_and_no_traceback(
+    world: World, tmp_path: Path, kind: str
+) -> None:
+    folder = tmp_path / "a"
+    write(folder, GOOD).seal(render_report)
+    lines = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+    lines.insert(1, {**lines[0], "kind": kind, "data": {}})
+    (folder / "history.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    for command in ("judge", "report", "summary"):
+        result = call(world, command, str(folder))
+        assert result.exit_code == 2, (command, result.output)
+        assert f"error: {folder} has an event that this cephlab cannot read" in result.stderr
+
+
+def test_a_line_that_is_no_checksum_is_named(world: World, two: tuple[Path, Path]) -> None:
+    sums = two[0] / "SHA256SUMS"
+    sums.write_text(sums.read_text() + "null\n")
+    assert "SHA256SUMS has a line that is no checksum" in call(world, "judge", str(two[0])).stderr
