@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,9 @@ from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.given import legible
 from cephlab.lab.base.numbers import how_many
+
+if TYPE_CHECKING:
+    from cephlab.lab.archive.attempts import KeptRun
 
 _FAILED = 1
 _QUARANTINE = Path(cephlab.__file__).parent / "suites" / "quarantine.toml"
@@ -50,8 +53,7 @@ def track(
     Example: cephlab track ARCHIVE --kept attempts.jsonl
     """
     from cephlab.fixtures.selection import read_quarantine
-    from cephlab.lab.archive.archive import read_whole
-    from cephlab.lab.archive.attempts import LIMIT, false_alarms, keep, page, put_into, rates, read_kept, run_of, wanted
+    from cephlab.lab.archive.attempts import LIMIT, false_alarms, keep, page, put_into, rates, read_kept, wanted
     from cephlab.lab.report import defects
 
     refuse_unwritable("--output", output)
@@ -60,10 +62,7 @@ def track(
     elif kept is not None and not kept.exists():
         raise SpecError(f"--kept {kept} does not exist", "no archive was given to add to it", "name an archive")
     quarantined = read_quarantine(quarantine)
-    added = []
-    for directory in archives or ():
-        with legible(directory):
-            added.append(run_of(read_whole(directory)))
+    added = [_attempts(directory) for directory in archives or ()]
     store = kept or (world.home.ensure() if added else world.home).attempts
     runs = keep(store, added) if added else read_kept(store)
     out.note(f"attempts: {store}")
@@ -86,3 +85,12 @@ def track(
         text = f"{output}: " + (f"attempts of {how_many(len(runs), 'run')}, " if runs else "") + "known defects"
     out.result(text, {**value, "suites": [asdict(alarms) for alarms in suites]})
     return _FAILED if missing or any(alarms.above for alarms in suites) else 0
+
+
+def _attempts(directory: Path) -> KeptRun:
+    """What is kept of an archive."""
+    from cephlab.lab.archive.archive import read_whole
+    from cephlab.lab.archive.attempts import run_of
+
+    with legible(directory):
+        return run_of(read_whole(directory))

@@ -249,7 +249,12 @@ def _plan(world: World, out: Output, request: ClusterOptions, lab: str) -> tuple
     from cephlab.lab.providers.select import choose, foreign_runs
 
     spec = request.build(foreign_runs=request.nodes is not None or foreign_runs(lab, world.providers))
-    refuse_unfit(spec, world.home, world.images)
+    try:
+        refuse_unfit(spec, world.home, world.images)
+    except SpecError as error:
+        if request.spec is None:
+            raise
+        raise SpecError(f"{request.spec}: {error.what}", error.detail, error.hint) from error
     try:
         choice = choose(lab, spec, providers=world.providers)
     except NotInstalled as reason:

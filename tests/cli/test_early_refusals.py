@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from cephlab.cli.main import app, run
 from cephlab.cli.world import World
 from cephlab.lab.base.home import Home
+from cephlab.lab.spec.arch import host_arch
 from tests.fake_provider import FakeProvider, providers
 
 
@@ -87,3 +88,17 @@ def test_values_that_mean_nothing_are_refused_at_once(world: World, arguments: l
 def test_a_load_of_more_clients_than_there_are_is_wrong_use(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["predict", "--profile", "incerta-3n", option, "9" * 400]) == 2
     assert option in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", ['release = "hammer"', 'node_services = ["noodle"]'])
+def test_what_no_image_or_node_has_is_told_with_the_file(world: World, tmp_path: Path, line: str) -> None:
+    top, inside = (line, "") if line.startswith("release") else ("", line.removeprefix("node_"))
+    file = tmp_path / "spec.toml"
+    disk = 'disks = [{ name = "d" }]\nosds = [{ block = "d" }]'
+    file.write_text(
+        f'{top}\n[[nodes]]\nname = "n0"\narch = "{host_arch()}"\nmon = true\nmgr = true\n{disk}\n{inside}\n'
+    )
+    for how in ((), ("--dry-run",)):
+        result = CliRunner().invoke(app, ["up", "--spec", str(file), *how], obj=world)
+        assert result.exit_code == 2
+        assert result.stderr.startswith(f"error: {file}: ")
