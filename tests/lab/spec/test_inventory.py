@@ -111,6 +111,9 @@ def test_a_machine_goes_through_json(folder: Path) -> None:
         ('architecture = "aarch64"', 'architecture = "riscv64"', "hosts.1.architecture: got 'riscv64'"),
         ('architecture = "amd64"', "", "hosts.0.architecture: missing"),
         ('key = "id"', 'key = "nokey"', "key of one: got"),
+        ('key = "id"', f'key = "{"x" * 999}"', "key of one: got"),
+        ('key = "id"', 'sudo = "true"', "sudo: got 'true', wanted: true or false"),
+        ('"192.0.2.1:7480"', '"192.0.2.1:70000"', "s3.endpoints.0: got '192.0.2.1:70000', wanted: ADDRESS:PORT, with"),
         ('keyring = "keyring"', 'keyring = "gone"', "ceph.keyring: got"),
         ('keyring = "keyring"', "", "ceph.keyring: missing"),
         ("[ceph]", "[cehp]", "cehp: unknown key"),
@@ -134,6 +137,13 @@ def test_what_is_wrong_is_named(folder: Path, old: str, new: str, named: str) ->
         load(folder, GOOD.replace(old, new))
     assert named in str(caught.value)
     assert "inventory.toml" in caught.value.what
+
+
+def test_files_of_clients_that_are_no_text_are_refused_before_a_run(folder: Path) -> None:
+    (folder / "keyring").write_bytes(b"\xff")
+    with pytest.raises(SpecError, match="keyring cannot be read") as caught:
+        load(folder, GOOD)
+    assert "it is not text" in caught.value.detail
 
 
 def test_one_machine_under_two_names_is_refused(folder: Path) -> None:
