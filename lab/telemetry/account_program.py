@@ -155,6 +155,21 @@ def threads(request: dict[str, Any], proc: Path = PROC) -> dict[str, Any]:
     }
 
 
+def scheduled(request: dict[str, Any], proc: Path = PROC) -> dict[str, Any]:
+    """CPU seconds of each thread of a process, to the nanosecond, as `TID: [name, seconds]`.
+
+    From schedstat: see the kernel's Documentation/scheduler/sched-stats.rst. OSError if the process has ended.
+    """
+    spent = {}
+    for task in (proc / str(request["pid"]) / "task").iterdir():
+        try:
+            name, ran = (task / "comm").read_text().strip(), (task / "schedstat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # a thread may end after it was listed
+        spent[task.name] = [name, int(ran.partition(" ")[0]) / 1e9]
+    return spent
+
+
 def find(request: dict[str, Any]) -> list[int]:
     """Pids of a process and its descendants, found by its pid or by a mark in their environment."""
     if "pid" in request:
@@ -177,7 +192,14 @@ def ask_socket(request: dict[str, Any]) -> Any:
             return json.loads(stream.read(length))
 
 
-ANSWERS = {"read": read, "find": find, "adopt": adopt, "socket": ask_socket, "threads": threads}
+ANSWERS = {
+    "read": read,
+    "find": find,
+    "adopt": adopt,
+    "socket": ask_socket,
+    "threads": threads,
+    "scheduled": scheduled,
+}
 ADOPTED: set[int] = set()
 
 

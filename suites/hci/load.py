@@ -3,17 +3,16 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.process import Result
 from cephlab.lab.base.workers import Workers
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.telemetry import counters
-from cephlab.lab.telemetry.accounting import PROC, thread_kind
+from cephlab.lab.telemetry import account_program, counters
+from cephlab.lab.telemetry.accountants import known_by
+from cephlab.lab.telemetry.accounting import thread_kind
 from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.statistics import interval
 from cephlab.lab.workloads import fio
@@ -40,26 +39,30 @@ class QemuSpent:
         return sum(s for kind, s in self.threads.items() if not kind.startswith(GUEST) and kind not in others)
 
 
-def spent(pid: int, *, proc: Path = PROC) -> QemuSpent:
-    """CPU time of a QEMU process in nanoseconds (schedstat in the kernel's Documentation/scheduler/sched-stats.rst)."""
-    threads: dict[str, float] = defaultdict(float)
-    main = ""
+def spent(guest: HostedGuest) -> QemuSpent:
+    """CPU time of a guest's QEMU so far, as the kernel that runs it counts it."""
+    pid = guest.process.pid
     try:
-        for task in (proc / str(pid) / "task").iterdir():
-            with suppress(FileNotFoundError, ProcessLookupError):  # a thread of QEMU's pool that has just ended
-                kind = thread_kind((task / "comm").read_text().strip())
-                threads[kind] += int((task / "schedstat").read_text().split()[0]) / 1e9
-                if task.name == str(pid):
-                    main = kind
-    except (OSError, IndexError) as error:
-        raise LabBroken(
-            f"the CPU time of process {pid} cannot be read", str(error), "check whether it has ended"
-        ) from error
-    if not main:
-        raise LabBroken(
-            f"the CPU time of process {pid} cannot be read", "it has no main thread", "check whether it has ended"
-        )
-    return QemuSpent(dict(threads), main)
+        if pid:
+            return spent_by(pid, account_program.scheduled({"pid": pid}))
+        [pid, *_] = guest.teller.ask("find", **known_by(guest.process))
+        return spent_by(pid, guest.teller.ask("scheduled", pid=pid))
+    except (OSError, ValueError) as error:
+        raise _unread(pid, str(error)) from error
+
+
+def spent_by(pid: int, told: Mapping[str, tuple[str, float]]) -> QemuSpent:
+    """The CPU time of a process by kind of thread. told: the answer of `account_program.scheduled`."""
+    if str(pid) not in told:
+        raise _unread(pid, "it has no main thread")
+    threads: dict[str, float] = defaultdict(float)
+    for name, seconds in told.values():
+        threads[thread_kind(name)] += seconds
+    return QemuSpent(dict(threads), thread_kind(told[str(pid)][0]))
+
+
+def _unread(pid: int, why: str) -> LabBroken:
+    return LabBroken(f"the CPU time of process {pid} cannot be read", why, "check whether it has ended")
 
 
 BATCH_S = 1.0
@@ -100,7 +103,7 @@ class DiskLook:
 
 
 def look(guest: HostedGuest, number: int) -> DiskLook:
-    return DiskLook(guest.requests(number), spent(guest.process.pid).disk_s, clock.SYSTEM.monotonic())
+    return DiskLook(guest.requests(number), spent(guest).disk_s, clock.SYSTEM.monotonic())
 
 
 def at_rest(guests: Sequence[HostedGuest]) -> list[float]:
@@ -163,13 +166,15 @@ def _watched(
 
 def moved_bytes(cluster: Cluster) -> float:
     """Bytes that clients have written to OSDs and read from them, however requests were split."""
-    return received_bytes(cluster) + _summed(cluster, "osd.op_r_out_bytes")
+    names = ("osd.op_w_in_bytes", "osd.op_r_out_bytes")
+    return sum(dump.get(name, 0.0) for dump in counters.of_osds(cluster).values() for name in names)
 
 
-def received_bytes(cluster: Cluster) -> float:
-    """Bytes that clients have written to OSDs. The metadata updates of librbd are many requests but few bytes."""
-    return _summed(cluster, "osd.op_w_in_bytes")
+def received_bytes(cluster: Cluster, pool: str) -> float:
+    """Bytes that clients have written to a pool, without its copies: other clients of the cluster do not count.
 
-
-def _summed(cluster: Cluster, name: str) -> float:
-    return sum(dump.get(name, 0.0) for dump in counters.of_osds(cluster).values())
+    The metadata updates of librbd are many requests but few bytes.
+    """
+    cluster.settle()
+    known = {found["name"]: found["stats"] for found in cluster.client.mon("df", detail="detail")["pools"]}
+    return float(known[pool]["wr_bytes"])

@@ -15,7 +15,7 @@ from cephlab.suites.hci import claims
 from cephlab.suites.hci.hypervisor.command import CacheMode, device
 from cephlab.suites.hci.hypervisor.guest import HostedGuest
 from cephlab.suites.hci.load import GuestRun, at_rest, received_bytes, run_all
-from cephlab.suites.hci.stand import IMAGE_BYTES, ONE_COPY, TOPOLOGY, disk, hypervisor, images
+from cephlab.suites.hci.stand import IMAGE_BYTES, POOL, TOPOLOGY, copies_on, disk, hypervisor, images, words_on
 from cephlab.tuning.workload import Shape
 
 _PVE = "Proxmox VE Ceph benchmark 2020, appendix"
@@ -96,14 +96,15 @@ def several_guests(stage: Stage, setting: GuestSetting) -> None:
         for cache, drawn in points.items():
             one, most = (claims.rate_of(runs) for _, runs in (drawn[0], drawn[-1]))
             label = f"{how_many(counts[-1], 'guest')}, {how_many(jobs, 'job')}, cache={cache}"
-            alone, together = (load_of(setting, guests, jobs) for guests in (counts[0], counts[-1]))
+            copies = copies_on(stage.cluster).size
+            alone, together = (load_of(setting, guests, jobs, copies) for guests in (counts[0], counts[-1]))
             bound = gains.of_growth(stage, alone, together, claims.SEVERAL)
             claims.note_guests(stage.recorder, label, (most, one), bound, judged=judged)
 
 
-def load_of(setting: GuestSetting, guests: int, jobs: int) -> Shape:
+def load_of(setting: GuestSetting, guests: int, jobs: int, copies: int) -> Shape:
     """The load of `guests` guests on the cluster: with psync each job has one operation in flight."""
-    return Shape(setting.pattern, setting.block_bytes, guests, jobs, replicas=ONE_COPY.size)
+    return Shape(setting.pattern, setting.block_bytes, guests, jobs, replicas=copies)
 
 
 def claim_cache(stage: Stage, setting: GuestSetting, points: Points, place: int, label: str, jobs: int) -> None:
@@ -152,15 +153,15 @@ def loaded(
 ) -> list[GuestRun]:
     """Run the command in these guests together, and record the results. idle: the result of `at_rest` for each."""
     cluster, seconds, number = stage.cluster, SECONDS[stage.tier], CACHES.index(cache)
-    before = received_bytes(cluster)
+    before = received_bytes(cluster, POOL) if setting.writes else 0.0
     argv = setting.argv(device(number), jobs, seconds)
     runs = run_all(guests, idle, number, argv, (seconds + END_S) * cluster.patience)
-    reached = received_bytes(cluster) - before
     label = f"cache={cache}, {how_many(len(guests), 'guest')}, {how_many(jobs, 'job')}"
     for index, run in enumerate(runs):
         note_run(stage, f"{label}, guest {index + 1}", run)
-    written = sum(run.result.write.bytes for run in runs)
     if setting.writes:
+        reached = received_bytes(cluster, POOL) - before
+        written = sum(run.result.write.bytes for run in runs)
         note_reached(stage, label, reached / written if written else 0.0, alone=jobs == 1)
     return runs
 
@@ -203,8 +204,8 @@ def draw(stage: Stage, title: str, drawn: Points, axis: str) -> None:
         lines += [Line(RATE, cache.value, rate), Line(LATENCY, cache.value, latency)]
         cpu = [(at, [run.cpu.mean for run in runs if run.cpu is not None]) for at, runs in points]
         lines.append(Line(CPU, cache.value, tuple((at, sum(each) / len(each)) for at, each in cpu if each)))
-    words = "throughput and latency are from emulated guests" if not hypervisor(stage.cluster).parts.kvm else ""
-    record_series(stage.recorder, title, lines, axis=axis, marks={}, words=words)
+    emulated = () if hypervisor(stage.cluster).parts.kvm else ("throughput and latency are from emulated guests",)
+    record_series(stage.recorder, title, lines, axis=axis, marks={}, words=words_on(stage.cluster, *emulated))
 
 
 def _vm(setting: GuestSetting) -> Scenario:

@@ -10,15 +10,15 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from cephlab.lab.base import clock
-from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.cluster.attach.cluster import AttachedCluster
+from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
-from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.suites.hci.hypervisor.command import CacheMode, device
 from cephlab.suites.hci.hypervisor.guest import GuestGone, HostedGuest, not_in_time
 from cephlab.suites.hci.hypervisor.inside import BLOCK_BYTES, content, place
-from cephlab.suites.hci.stand import ROLE_SETS, disk, hypervisor, images
+from cephlab.suites.hci.stand import ROLE_SETS, TWO_COPIES, GuestTopology, disk, guest_node, hypervisor, images
 
 MOST_AT_ONCE = 6
 FLUSHED_SHARE = 0.3
@@ -108,13 +108,12 @@ class BlockLedger:
             self.flushed = self.begun
 
 
-TOPOLOGY = Topology(native=1, foreign=1, clients=True, role_sets=ROLE_SETS)
+TOPOLOGY = GuestTopology(native=1, foreign=1, clients=True, role_sets=ROLE_SETS, any_arch=True)
 """Machines of both architectures store the data and read it back."""
 scenario_on_both = partial(Scenario, check="witnessed", topology=TOPOLOGY)
 
 READER = "c1"
-"""The client of the other architecture."""
-TWO_COPIES = PoolKind("replicated", 2)
+"""The client of the other architecture in a lab."""
 IMAGE_BYTES = 16 * MIB
 """A power of two, as the ledger needs."""
 FLUSHED = (40, 80)
@@ -140,6 +139,8 @@ def cut_power(stage: Stage, cache: CacheMode, told: CacheMode | None = None) -> 
     told: the cache mode that decides what is guaranteed, if it is not `cache`.
     """
     recorder, cluster = stage.recorder, stage.cluster
+    reader = reader_of(cluster)
+    cluster.tool(reader, "rbd", "--version")  # if its machine may not be used, that is known before a guest is booted
     with images(cluster, 1, kind=TWO_COPIES, size_bytes=IMAGE_BYTES, written=False) as (image,):
         wanted = disk(image, cache, **HOLDS_BACK)
         with hypervisor(cluster).guests([[wanted]]) as (guest,):
@@ -156,7 +157,7 @@ def cut_power(stage: Stage, cache: CacheMode, told: CacheMode | None = None) -> 
         promised = ledger.written if (told or cache) is CacheMode.NONE else ledger.flushed
         recorder.record("ledger", begun=ledger.begun, written=ledger.written, flushed=ledger.flushed, promised=promised)
         wrong = compare(read_back(stage, image), ledger.seed, ledger.begun, promised)
-    recorder.record("read-back", by=READER, unacknowledged=wrong.unacknowledged)
+    recorder.record("read-back", by=reader, unacknowledged=wrong.unacknowledged)
     recorder.observe("guaranteed blocks that are lost", got=list(wrong.lost[:_SHOWN]), wanted=[], of=promised)
     recorder.observe(
         "blocks with content that was never written", got=list(wrong.made_up[:_SHOWN]), wanted=[], of=promised
@@ -171,20 +172,34 @@ def _wait(reached: Callable[[], bool], what: str, within_s: float) -> None:
     clock.wait(reached, bool, what=f"the guest's {what}", timeout_s=within_s, timed_out=not_in_time)
 
 
+def reader_of(cluster: Cluster) -> str:
+    """The machine of the other client.
+
+    On an attached cluster it has the other architecture if a client machine has; else it is another machine; else the
+    same one.
+    """
+    if not isinstance(cluster, AttachedCluster):
+        return READER
+    own = guest_node(cluster)
+    hosts = {name: cluster.hosts[name] for name in cluster.load_nodes()}
+    return max(hosts, key=lambda name: (hosts[name].arch is not hosts[own].arch, name != own))
+
+
 def read_back(stage: Stage, image: BlockImage) -> bytes:
-    """The content of the image, read by a librbd client of the other architecture."""
+    """The content of the image, read by the other client."""
     cluster = stage.cluster
+    reader = reader_of(cluster)
     with exported(stage) as path:
-        cluster.tool(READER, "rbd", "export", "--no-progress", image.spec, str(path))
+        cluster.tool(reader, "rbd", "export", "--no-progress", image.spec, str(path))
         target = Path(stage.scratch) / "read-back"
-        cluster.hosts[READER].pull(path, target)
+        cluster.hosts[reader].pull(path, target)
         return target.read_bytes()
 
 
 @contextmanager
 def exported(stage: Stage) -> Iterator[PurePosixPath]:
     """A file on the reading client, removed at the end of the block."""
-    host = stage.cluster.hosts[READER]
+    host = stage.cluster.hosts[reader_of(stage.cluster)]
     path = host.directory / "exported"
     host.remove(path)
     try:
@@ -194,14 +209,15 @@ def exported(stage: Stage) -> Iterator[PurePosixPath]:
 
 
 def both_sides(stage: Stage, cache: CacheMode) -> None:
-    """Read on a client of the other architecture what a guest wrote before its shutdown, and the reverse."""
+    """Read through the other client what a guest wrote before its shutdown, and the reverse."""
     recorder, cluster = stage.recorder, stage.cluster
+    reader = reader_of(cluster)
     theirs = stage.rng.randbytes(IMAGE_BYTES)
     with images(cluster, 1, kind=TWO_COPIES, size_bytes=IMAGE_BYTES, written=False) as (image,):
         given = BlockImage(image.pool, "given", IMAGE_BYTES)
         with exported(stage) as path:
-            cluster.hosts[READER].push(theirs, path)
-            cluster.tool(READER, "rbd", "import", "--no-progress", str(path), given.spec)
+            cluster.hosts[reader].push(theirs, path)
+            cluster.tool(reader, "rbd", "import", "--no-progress", str(path), given.spec)
         with hypervisor(cluster).guests([[disk(image, cache, **HOLDS_BACK), disk(given, cache)]]) as (guest,):
             ledger = BlockLedger(guest, device(0), IMAGE_BYTES, stage.rng)
             while ledger.written < FLUSHED[0]:
@@ -227,7 +243,8 @@ SCENARIOS = (
     scenario_on_both(
         name="hci.power-cut[cache=none]",
         goal="With cache=none, every acknowledged write of a guest survives a power cut of its host.",
-        method="A guest writes numbered blocks; its QEMU is killed; the client of the other architecture reads back.",
+        method="A guest writes numbered blocks; its QEMU is killed; a client reads back, in a lab of the other "
+        "architecture.",
         run=partial(cut_power, cache=CacheMode.NONE),
     ),
     scenario_on_both(
@@ -239,7 +256,7 @@ SCENARIOS = (
     *(
         scenario_on_both(
             name=f"hci.both-sides[cache={cache}]",
-            goal="A guest and a librbd client of the other architecture each read what the other wrote.",
+            goal="A guest and another librbd client, in a lab of the other architecture, read what the other wrote.",
             method="A guest writes numbered blocks and reads an imported image; it shuts down, and the client reads.",
             run=partial(both_sides, cache=cache),
             tier=Tier.QUICK if cache is CacheMode.WRITEBACK else Tier.FULL,

@@ -1,18 +1,21 @@
-"""What the HCI scenarios share: a node that runs guests, the files that they boot from, and images as disks."""
+"""What the HCI scenarios share: a machine that runs guests, the files that they boot from, and images as disks."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base import process
+from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.process import Result
 from cephlab.lab.base.progress import quiet
 from cephlab.lab.base.workers import Workers
+from cephlab.lab.ceph import conf
 from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.cluster.pools import REPLICATED, PoolKind
 from cephlab.lab.images.cache import Cache
 from cephlab.lab.images.export import export_image
 from cephlab.lab.images.image import Image
@@ -20,10 +23,9 @@ from cephlab.lab.images.kernels import Kernel, KernelStore
 from cephlab.lab.images.store import ImageStore
 from cephlab.lab.images.tools import SystemTools
 from cephlab.lab.providers.guest.boot import packed
-from cephlab.lab.providers.guest.qemu import PROBE_S, PROBED, remembered_kvm
+from cephlab.lab.providers.guest.qemu import BOOT_ID, PROBE_S, PROBED, program, remembered_kvm
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.topology import Topology
-from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.workloads import image
 from cephlab.lab.workloads.image import BlockImage
@@ -75,16 +77,24 @@ def supply(home: Home, host: Host, image: Image) -> GuestFiles:
     """Copy the files to a host. Files that the host sees under the same path as this machine are used in place."""
     kernel = KernelStore(home).get(KERNEL, image.arch)
     root = export_image(home, Cache(home), SystemTools(), image, "ext4", quiet)
-    executable, first = _held(host, kernel.executable), _held(host, initramfs(home, kernel))
-    return GuestFiles(executable, first, _held(host, root), _kvm(home, host, kernel, executable, first))
+    executable, first = _held(home, host, kernel.executable), _held(home, host, initramfs(home, kernel))
+    return GuestFiles(executable, first, _held(home, host, root), _kvm(home, host, kernel, executable, first))
 
 
-def _held(host: Host, path: Path) -> PurePosixPath:
+def _held(home: Home, host: Host, path: Path) -> PurePosixPath:
+    """A file's path on a host. It is sent as a tar, without its holes: most of a root's disk is one."""
     if host.exists(PurePosixPath(path)):
         return PurePosixPath(path)
     target = host.directory / "guests" / path.name
     if not host.exists(target):
-        host.push(path, target)
+        packed = target.with_name("packed.tar")
+        with Cache(home).scratch(f"sent-{host.name}") as scratch:
+            words = ("--create", "--sparse", f"--file={scratch / packed.name}", f"--directory={path.parent}", path.name)
+            process.run(("tar", *words), timeout_s=_SENT_S)
+            host.push(scratch / packed.name, packed)
+        words = ("--extract", "--no-same-owner", f"--file={packed}", f"--directory={target.parent}")
+        host.run(("tar", *words), timeout_s=_SENT_S)
+        host.remove(packed)
     return target
 
 
@@ -96,7 +106,7 @@ def initramfs(home: Home, kernel: Kernel) -> Path:
 
 def _kvm(home: Home, host: Host, kernel: Kernel, executable: PurePosixPath, start: PurePosixPath) -> bool:
     """Whether KVM boots the guest's kernel on the host; the presence of /dev/kvm does not prove it."""
-    if not host.exists(PurePosixPath("/dev/kvm")):
+    if host.run(("test", "-r", "/dev/kvm", "-a", "-w", "/dev/kvm"), check=False).code != 0:
         return False
 
     def boots() -> Result:
@@ -104,21 +114,78 @@ def _kvm(home: Home, host: Host, kernel: Kernel, executable: PurePosixPath, star
         argv += booted(host.arch, executable, start, ("cephlab.probe=1",))
         return host.run(argv, timeout_s=PROBE_S, check=False)
 
-    return remembered_kvm(home, kernel, boots)
+    boot_id = host.run(("cat", str(BOOT_ID))).stdout.strip()
+    return remembered_kvm(home, kernel, boots, boot_id=boot_id)
 
 
 NODE = "c0"
-"""The node that runs the guests."""
+"""The node of a lab that runs the guests."""
 POOL = "hci"
 PG_NUM = 16
 ROLE_SETS = ("ceph", "hypervisor")
 IMAGE_BYTES = 64 * MIB
-ONE_COPY = PoolKind("replicated", 1)
+ONE_COPY, TWO_COPIES = PoolKind("replicated", 1), PoolKind("replicated", 2)
+_SENT_S = 600.0
+_UNKNOWN = "Unknown driver"
+"""QEMU says this of a driver that it cannot load; of the rbd driver otherwise, that the name of a pool is missing."""
 
-TOPOLOGY = Topology(
+
+@dataclass(frozen=True)
+class GuestTopology(Topology):
+    """Machines whose image has QEMU. An existing cluster serves as well: its client machine may have QEMU of its own.
+
+    Its pools have more than one copy, so options are not needed there; see `guest_node` and `copies_on`.
+    """
+
+    @property
+    def made(self) -> str:
+        return ""
+
+
+TOPOLOGY = GuestTopology(
     native=1, foreign=0, lone_client=True, options=(("mon_allow_pool_size_one", "true"),), role_sets=ROLE_SETS
 )
 """For measurements of the client side only."""
+
+
+def guest_node(cluster: Cluster) -> str:
+    """The machine that runs guests: on an attached cluster the first client machine without daemons."""
+    if not isinstance(cluster, AttachedCluster):
+        return NODE
+    busy = {node.name for node in cluster.spec.nodes if node.has_daemons}
+    return next(name for name in cluster.load_nodes() if name not in busy)
+
+
+def require_qemu(cluster: Cluster) -> None:
+    """Unavailable if the guests' machine of an attached cluster lacks QEMU or its rbd driver, or is not on the list."""
+    if not isinstance(cluster, AttachedCluster):
+        return
+    host = cluster.hosts[guest_node(cluster)]
+    host.run((program(host.arch), "--version"))
+    told = host.run(("qemu-img", "info", "--image-opts", "driver=rbd"), check=False).stderr
+    if _UNKNOWN in told:
+        what = f"the QEMU on {host.name} of the attached cluster has no rbd driver"
+        raise Unavailable(what, told.strip(), f"install it on {host.name}: in Debian it is in qemu-block-extra")
+
+
+def copies_on(cluster: Cluster) -> PoolKind:
+    """One copy, so that the client side is measured. An attached cluster does not allow that: there as many as usual.
+
+    Unavailable if a pool there can have only one.
+    """
+    if not isinstance(cluster, AttachedCluster):
+        return ONE_COPY
+    machines = sum(bool(node.osds) for node in cluster.spec.nodes)
+    if machines < TWO_COPIES.size:
+        hint = "run it with another --lab"
+        raise Unavailable("the attached cluster cannot have two copies", "one machine has OSDs", hint)
+    return REPLICATED if machines >= REPLICATED.size else TWO_COPIES
+
+
+def words_on(cluster: Cluster, *told: str) -> str:
+    """The words of a drawing: what is told, and that it includes replication if there is more than one copy."""
+    size = copies_on(cluster).size
+    return ", ".join((*told, f"with replication to {size} copies") if size > 1 else told)
 
 
 @dataclass(frozen=True)
@@ -159,12 +226,9 @@ class GuestNode:
 
 
 def hypervisor(cluster: Cluster) -> GuestNode:
-    """The node that runs guests, with the files that they boot from. LabBroken if its image is not cached."""
-    home = cluster.run.home
-    built = ImageStore(home).cached(cluster.spec.release, host_arch(), ROLE_SETS)
-    if built is None:
-        raise LabBroken("the hypervisor image is no longer in the cache", f"role sets {', '.join(ROLE_SETS)}")
-    host = cluster.hosts[NODE]
+    """The machine that runs guests, with the files that they boot from. A lab has built the guests' image before."""
+    home, host = cluster.run.home, cluster.hosts[guest_node(cluster)]
+    built = ImageStore(home).get(cluster.spec.release, host.arch, ROLE_SETS)
     return GuestNode(cluster, host, supply(home, host, built))
 
 
@@ -173,28 +237,30 @@ def images(
     cluster: Cluster,
     count: int,
     *more: str,
-    kind: PoolKind = ONE_COPY,
+    kind: PoolKind | None = None,
     size_bytes: int = IMAGE_BYTES,
     written: bool = True,
 ) -> Iterator[list[BlockImage]]:
-    """A pool with images. more: options of `rbd create`.
+    """A pool with images. more: options of `rbd create`; kind: see `copies_on`.
 
     written: each image is fully written twice, so that every read has to fetch data.
     """
-    with pools.pool(cluster, POOL, kind, pg_num=PG_NUM) as pool:
+    require_qemu(cluster)
+    node = guest_node(cluster)
+    with pools.pool(cluster, POOL, kind or copies_on(cluster), pg_num=PG_NUM) as pool:
         disks = [BlockImage(pool, f"disk{number}", size_bytes) for number in range(count)]
         for target in disks:
-            image.create(cluster, NODE, target, *more)
+            image.create(cluster, node, target, *more)
             if written:
-                image.precondition(cluster, NODE, target)
-                image.require_written(cluster, NODE, target)
+                image.precondition(cluster, node, target)
+                image.require_written(cluster, node, target)
         yield disks
 
 
 def through_librbd(cluster: Cluster, image: BlockImage) -> str:
     """The name of an image for QEMU's rbd driver. The key stays in the keyring that the conf of the node names."""
     user = cluster.client_name.removeprefix("client.")
-    return f"rbd:{image.spec}:id={user}:conf={cluster.hosts[NODE].directory / 'ceph.conf'}"
+    return f"rbd:{image.spec}:id={user}:conf={conf.conf_path(cluster.hosts[guest_node(cluster)])}"
 
 
 def disk(of: BlockImage, cache: CacheMode, **options: str) -> RbdDisk:

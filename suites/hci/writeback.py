@@ -15,7 +15,7 @@ from cephlab.lab.workloads.image import BlockImage
 from cephlab.suites.hci import claims
 from cephlab.suites.hci.hypervisor.command import CacheMode, drivers
 from cephlab.suites.hci.papers import CACHES
-from cephlab.suites.hci.stand import NODE, TOPOLOGY, images, through_librbd
+from cephlab.suites.hci.stand import TOPOLOGY, guest_node, images, through_librbd, words_on
 
 ROUNDS = 16
 """Runs in each cache mode, alternately. The rate of a run is one value, so the interval holds what runs differ by."""
@@ -77,12 +77,12 @@ def compared(stage: Stage, loads: Sequence[BenchLoad]) -> None:
                 for cache in CACHES[:: -1 if number % 2 else 1]:
                     of_load[cache].append(rate(cluster, image, load, cache))
     for load, of_load in rates.items():
-        note_ratio(stage, load, of_load, why_not=claims.EMULATED if cluster.hosts[NODE].emulated else "")
+        note_ratio(stage, load, of_load, why_not=claims.EMULATED if cluster.hosts[guest_node(cluster)].emulated else "")
 
 
 def rate(cluster: Cluster, image: BlockImage, load: BenchLoad, cache: CacheMode) -> float:
     """Operations per second of one run, by its own clock: opening the image does not count."""
-    host = cluster.hosts[NODE]
+    host = cluster.hosts[guest_node(cluster)]
     argv = load.argv(cache, through_librbd(cluster, image))
     said = host.run(argv, env=drivers(host.root, host.arch), timeout_s=_RUN_S * cluster.patience).stdout
     took = _TOOK.search(said)
@@ -103,7 +103,7 @@ def note_ratio(stage: Stage, load: BenchLoad, rates: Mapping[CacheMode, Sequence
         Line(panel, cache.value, tuple((float(at), value) for at, value in enumerate(rates[cache], 1)))
         for cache in CACHES
     ]
-    words = f"4 KiB, {DEPTH} in flight, through QEMU's rbd driver without a guest"
+    words = words_on(stage.cluster, f"4 KiB, {DEPTH} in flight, through QEMU's rbd driver without a guest")
     record_series(recorder, f"qemu-img bench: {load.what}", lines, axis="round", marks={}, words=words)
 
 

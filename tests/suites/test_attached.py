@@ -57,14 +57,14 @@ def test_one_architecture_is_refused_only_to_what_is_about_two(arch: Arch) -> No
     assert {each.suite if each.suite in ABOUT_TWO else each.name for each in refused} == ABOUT_TWO.keys()
     assert not [each for each in alike.values() if each.suite in ABOUT_TWO]
     suites = {each.suite for each in alike.values()}
-    assert {"baseline", "block", "job", "nvmeof", "resilience", "standing", "stress"} <= suites
+    assert {"baseline", "block", "hci", "job", "nvmeof", "resilience", "standing", "stress"} <= suites
 
 
 @pytest.mark.slow
 def test_what_one_architecture_serves_is_mixed_in_a_lab() -> None:
     """Otherwise `any_arch` would say nothing."""
     free = [scenario for scenario in scenarios() if scenario.topology.any_arch and scenario.topology.foreign]
-    assert {"baseline", "nvmeof", "powerloss", "resilience", "stress"} <= {scenario.suite for scenario in free}
+    assert {"baseline", "hci", "nvmeof", "powerloss", "resilience", "stress"} <= {scenario.suite for scenario in free}
     for scenario in free:
         spec = scenario.topology.spec(DEFAULT_RELEASE)
         assert {node.arch for node in spec.nodes if node.osds} == set(Arch), scenario.name

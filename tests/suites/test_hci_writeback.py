@@ -106,7 +106,7 @@ def rated(gain: Sequence[float]) -> dict[CacheMode, list[float]]:
 def test_the_ratio_of_both_modes_is_judged_by_its_whole_interval(
     load: writeback.BenchLoad, gain: Sequence[float], outcome: Outcome, why_not: str
 ) -> None:
-    stage, rates = stage_of(None), rated(gain)
+    stage, rates = stage_of(SimpleNamespace()), rated(gain)
     writeback.note_ratio(stage, load, rates, why_not=why_not)
     [figure] = figures(stage).values()
     ratio = ratio_of_means(rates[CacheMode.WRITEBACK], rates[CacheMode.NONE])

@@ -6,20 +6,25 @@ import os
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.spec.arch import Arch
+from cephlab.lab.telemetry import account_program
 from cephlab.suites.hci.hypervisor import inside, relay
 from cephlab.suites.hci.hypervisor.command import CacheMode, GuestOrder, RbdDisk, device, disk_id
-from cephlab.suites.hci.hypervisor.guest import Requests
+from cephlab.suites.hci.hypervisor.guest import HostedGuest, Requests
 from cephlab.suites.hci.hypervisor.inside import BLOCK_BYTES, content, place
-from cephlab.suites.hci.load import spent
+from cephlab.suites.hci.load import QemuSpent, spent, spent_by
 from cephlab.suites.hci.power import compare
 
 SEED, BLOCKS = 7, 64
+FIRMWARE = ("/image/usr/share/qemu", "/image/usr/share/seabios")
 
 
 def order(*caches: CacheMode) -> GuestOrder:
@@ -65,6 +70,14 @@ def test_drivers_and_firmware_are_the_images_own() -> None:
     wanted = order(CacheMode.NONE)
     assert wanted.env() == {"QEMU_MODULE_DIR": "/image/usr/lib/x86_64-linux-gnu/qemu"}
     assert "/image/usr/share/seabios" in wanted.argv()
+
+
+def test_a_machines_own_qemu_finds_its_files_itself() -> None:
+    """A distribution may have them anywhere."""
+    wanted = replace(order(CacheMode.NONE), image_root=PurePosixPath("/"))
+    assert wanted.env() == {}
+    assert "-L" not in wanted.argv()
+    assert [word for word in order(CacheMode.NONE).argv() if word not in ("-L", *FIRMWARE)] == wanted.argv()
 
 
 def test_kvm_is_asked_for_only_where_it_is_known_to_boot() -> None:
@@ -127,27 +140,52 @@ def task(folder: Path, tid: int, name: str, seconds: float) -> None:
     (folder / "task" / str(tid) / "schedstat").write_text(f"{int(seconds * 1e9)} 0 1\n")
 
 
+def spent_below(folder: Path) -> QemuSpent:
+    return spent_by(40, account_program.scheduled({"pid": 40}, folder))
+
+
 def test_a_disks_share_of_qemu_is_neither_the_guests_nor_the_machines(tmp_path: Path) -> None:
     names = ("qemu-system-x86", "CPU 0/TCG", "IO disk", "msgr-worker-0", "msgr-worker-1", "worker", "IO mon_iothread")
     for offset, name in enumerate(names):
         task(tmp_path / "40", 40 + offset, name, 10.0**offset / 100)
-    found = spent(40, proc=tmp_path)
-    assert found.disk_s == pytest.approx(1 + 10 + 100)
+    assert spent_below(tmp_path).disk_s == pytest.approx(1 + 10 + 100)
 
 
 def test_a_thread_that_ends_while_it_is_looked_at_is_left_out_and_the_first_one_is_not(tmp_path: Path) -> None:
     task(tmp_path / "40", 40, "qemu-system-x86", 1.0)
     task(tmp_path / "40", 41, "IO disk", 2.0)
     (tmp_path / "40/task/42").mkdir()
-    assert spent(40, proc=tmp_path).disk_s == pytest.approx(2)
+    assert spent_below(tmp_path).disk_s == pytest.approx(2)
     (tmp_path / "40/task/40/comm").unlink()
     with pytest.raises(LabBroken, match="the CPU time of process 40 cannot be read"):
-        spent(40, proc=tmp_path)
+        spent_below(tmp_path)
 
 
-def test_a_qemu_that_has_ended_cannot_be_accounted_for(tmp_path: Path) -> None:
-    with pytest.raises(LabBroken, match="the CPU time of process 40 cannot be read"):
-        spent(40, proc=tmp_path)
+class Ending:
+    """A guest whose QEMU is a process of this machine, or of another one if the pid is 0."""
+
+    def __init__(self, pid: int, *answers: object) -> None:
+        self.process = SimpleNamespace(pid=pid, ref={"pid": 40})
+        self.answers = list(answers)
+        self.asked: list[tuple[str, dict[str, int]]] = []
+        self.teller = self
+
+    def ask(self, what: str, **more: int) -> object:
+        self.asked.append((what, more))
+        return self.answers.pop(0)
+
+
+def test_a_qemu_that_has_ended_cannot_be_accounted_for() -> None:
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    with pytest.raises(LabBroken, match=f"the CPU time of process {ended.pid} cannot be read"):
+        spent(cast("HostedGuest", Ending(ended.pid)))
+
+
+def test_a_qemu_elsewhere_is_accounted_for_by_the_kernel_there() -> None:
+    guest = Ending(0, [40, 44], {"40": ["qemu-system-x86", 5.0], "41": ["IO disk", 2.0], "42": ["tp_librbd", 0.5]})
+    assert spent(cast("HostedGuest", guest)).disk_s == pytest.approx(2.5)
+    assert guest.asked == [("find", {"pid": 40}), ("scheduled", {"pid": 40})]
 
 
 def test_requests_are_counted_from_a_moment_on() -> None:

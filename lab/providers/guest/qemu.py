@@ -23,6 +23,7 @@ from cephlab.lab.spec.arch import Arch, host_arch
 _EMULATED_CORES = 2
 _SOCKET = "qmp"
 _ANSWER_S = 20.0
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 PROBE_S = 20.0
 PROBED = "cephlab: the kernel runs"
 
@@ -191,14 +192,16 @@ def known_kvm(home: Home) -> bool | None:
     return any(booted) if booted else None
 
 
-def _record_of(key: str) -> str:
-    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"kvm-{boot_id}-{key}.json"
+def _record_of(key: str, boot_id: str = "") -> str:
+    return f"kvm-{boot_id or BOOT_ID.read_text().strip()}-{key}.json"
 
 
-def remembered_kvm(home: Home, kernel: Kernel, attempt: Callable[[], Result]) -> bool:
-    """Whether KVM boots a kernel: as recorded since this machine was booted, else as an attempt shows."""
-    record = home.images / _record_of(kernel.key[:12])
+def remembered_kvm(home: Home, kernel: Kernel, attempt: Callable[[], Result], *, boot_id: str = "") -> bool:
+    """Whether KVM boots a kernel: as recorded since a machine was booted, else as an attempt shows.
+
+    boot_id: of that machine, empty for this one.
+    """
+    record = home.images / _record_of(kernel.key[:12], boot_id)
     if record.is_file():
         return bool(json.loads(record.read_text())["boots"])
     try:

@@ -94,8 +94,14 @@ class GuestOrder:
         return argv
 
 
+_ROOT = PurePosixPath("/")
+"""Below it QEMU finds its own files, wherever its distribution has them."""
+
+
 def drivers(image_root: PurePosixPath, arch: Arch) -> dict[str, str]:
     """Where QEMU and its tools find their drivers, as environment: their image may not be the root of the host."""
+    if image_root == _ROOT:
+        return {}
     return {"QEMU_MODULE_DIR": str(image_root / "usr/lib" / arch.triplet / "qemu")}
 
 
@@ -113,7 +119,7 @@ def machine(arch: Arch, image_root: PurePosixPath, *, kvm: bool) -> list[str]:
     """A minimal machine with its console on standard output."""
     accel = ["-accel", "kvm", "-cpu", "host"] if kvm else ["-accel", "tcg,thread=multi", "-cpu", CPU[arch]]
     argv = [program(arch), "-nodefaults", "-no-user-config", "-display", "none", "-M", BOARD[arch], *accel]
-    for folder in ("qemu", "seabios"):
+    for folder in ("qemu", "seabios") if image_root != _ROOT else ():
         argv += ["-L", str(image_root / "usr/share" / folder)]
     return [*argv, "-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]
 

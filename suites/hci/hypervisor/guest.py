@@ -15,6 +15,7 @@ from cephlab.lab.base.errors import CommandFailed, CommandTimedOut, LabBroken
 from cephlab.lab.base.process import Result
 from cephlab.lab.ceph import conf
 from cephlab.lab.providers.host import Channel, Host, HostProcess
+from cephlab.lab.telemetry.accountants import Teller
 from cephlab.suites.hci.hypervisor import relay
 from cephlab.suites.hci.hypervisor.command import GuestOrder, disk_id
 
@@ -52,13 +53,17 @@ class Requests:
 
 @dataclass(frozen=True)
 class HostedGuest:
-    """A guest whose agent has answered. process: of QEMU; channel: to the agent; monitor: to QEMU."""
+    """A guest whose agent has answered. process: of QEMU; channel: to the agent; monitor: to QEMU.
+
+    teller: reads the CPU time of QEMU on a host with a kernel of its own.
+    """
 
     order: GuestOrder
     host: Host
     process: HostProcess
     channel: Channel
     monitor: Channel
+    teller: Teller
 
     def ask(self, operation: str, *, timeout_s: float, **arguments: Any) -> Any:
         """Send the agent a request. GuestGone if the guest ends meanwhile, LabBroken if the agent refuses."""
@@ -94,6 +99,7 @@ class HostedGuest:
             self.cut_power()
         self.channel.close()
         self.monitor.close()
+        self.teller.close()
 
 
 def _ask(channel: Channel, host: Host, order: GuestOrder, request: Mapping[str, Any], timeout_s: float) -> Any:
@@ -158,7 +164,7 @@ def _connect(host: Host, order: GuestOrder, process: HostProcess, patience: floa
         monitor = undo.enter_context(closing(_channel(host, order, order.monitor, "monitor")))
         _ask(monitor, host, order, {"execute": "qmp_capabilities"}, _MONITOR_S)
         undo.pop_all()
-    return HostedGuest(order, host, process, channel, monitor)
+    return HostedGuest(order, host, process, channel, monitor, Teller(host))
 
 
 def _channel(host: Host, order: GuestOrder, socket: PurePosixPath, *more: str) -> Channel:

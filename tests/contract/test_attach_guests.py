@@ -1,0 +1,102 @@
+"""Guests on a client machine of a cluster that exists: they run through its own QEMU, and nothing of them stays."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cephlab.lab.archive.archive import Archive, read_archive
+from cephlab.lab.base.home import Home
+from cephlab.lab.images.store import ImageStore
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
+from cephlab.suites.hci.stand import POOL, ROLE_SETS
+from tests.contract.standing import Standing, standing
+from tests.contract.test_attach import everything, gate
+from tests.contract.yard import SSH_VARIABLE, Kind
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(3600)]
+
+TWO_AND_CLIENT = Topology(native=2, foreign=0, lone_client=True)
+CUT, WRITES = "hci.power-cut[cache=writeback]", "hci.writeback[op=write]"
+
+
+@pytest.fixture(scope="module")
+def stands(home: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
+    """Containers, whose programs are their own. Loopback addresses have no QEMU but this machine's."""
+    if os.environ.get(SSH_VARIABLE) != "1":
+        pytest.skip(f"attaching is tried where {SSH_VARIABLE}=1, as `tox -e lab` has it: minutes")
+    images = {host_arch(): ImageStore(home).get(DEFAULT_RELEASE, host_arch(), ROLE_SETS)}
+    with standing(Kind.CONTAINERS, home, images, tmp_path_factory.mktemp("guests"), TWO_AND_CLIENT) as found:
+        yield found
+
+
+def ran(stands: Standing, home: Home, folder: Path, which: str, allowed: str) -> tuple[int, Archive, str]:
+    words = ("--suite", "hci", "--tier", "full", "-k", which, "--may-break", allowed)
+    code, _, said = gate(stands, home, folder, *words)
+    return code, read_archive(folder), said
+
+
+@contextmanager
+def lacking(stands: Standing, path: str) -> Iterator[None]:
+    """The client machine without a file."""
+    aside = f"{path}.aside"
+    assert stands.yard.look("c0", "mv", path, aside).code == 0
+    try:
+        yield
+    finally:
+        assert stands.yard.look("c0", "mv", aside, path).code == 0
+
+
+def test_guests_run_there_and_nothing_of_them_stays(stands: Standing, home: Home, tmp_path: Path) -> None:
+    before = everything(stands)
+    which = "(power-cut and writeback) or (hci.writeback and write]) or (krbd and qemu-img and size=4K)"
+    code, archive, said = ran(stands, home, tmp_path / "archive", which, f"pool:{POOL},host:c0")
+    endings = {one.scenario: one.ending.value for one in archive.records}
+    assert code == 0, said
+    assert {name for name, ending in endings.items() if ending == "pass"} == {CUT, WRITES}, said
+    assert {one.reason for one in archive.records if "krbd" in one.scenario} == {
+        "not on the attached cluster: it has no own-kernel"
+    }
+    [drawn] = [event.data for event in archive.events if event.kind == "series" and "64 writes" in event.data["title"]]
+    assert drawn["words"].endswith("with replication to 2 copies")
+    left = stands.yard.look("c0", "pgrep", "--list-full", "qemu")
+    assert (left.code, left.stdout) == (1, "")
+    assert not stands.yard.look("c0", "find", "/var/tmp", "-name", "cephlab-*").stdout
+    # What was created is gone; the map has a newer epoch.
+    after = everything(stands)
+    assert after["map"]["pools"] == before["map"]["pools"]  # type: ignore[index]
+    assert {**after, "map": None} == {**before, "map": None}
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed", "reason"),
+    [
+        ("/usr/bin/qemu-img", f"pool:{POOL},host:c0", "c0 of the attached cluster has no program qemu-img"),
+        (
+            f"/usr/bin/qemu-system-{host_arch()}",
+            f"pool:{POOL},host:c0",
+            f"c0 of the attached cluster has no program qemu-system-{host_arch()}",
+        ),
+        (
+            f"/usr/lib/{host_arch().triplet}/qemu/block-rbd.so",
+            f"pool:{POOL},host:c0",
+            "the QEMU on c0 of the attached cluster has no rbd driver",
+        ),
+        ("/etc/motd.absent", "pool:other,host:c0", f"not permitted on the attached cluster: pool '{POOL}'"),
+        ("/etc/motd.absent", f"pool:{POOL}", "which is not on the list"),
+    ],
+    ids=["tools", "machines", "driver", "pool", "host"],
+)
+def test_what_is_missing_is_said(
+    stands: Standing, home: Home, tmp_path: Path, path: str, allowed: str, reason: str
+) -> None:
+    if path.endswith("absent"):
+        stands.yard.look("c0", "touch", path)
+    with lacking(stands, path):
+        _, archive, said = ran(stands, home, tmp_path / "archive", "hci.writeback and write]", allowed)
+    [record] = archive.records
+    assert (record.ending.value, reason in record.reason) == ("skip", True), said
