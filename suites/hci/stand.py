@@ -77,11 +77,11 @@ def supply(home: Home, host: Host, image: Image) -> GuestFiles:
     """Copy the files to a host. Files that the host sees under the same path as this machine are used in place."""
     kernel = KernelStore(home).get(KERNEL, image.arch)
     root = export_image(home, Cache(home), SystemTools(), image, "ext4", quiet)
-    executable, first = _held(home, host, kernel.executable), _held(home, host, initramfs(home, kernel))
-    return GuestFiles(executable, first, _held(home, host, root), _kvm(home, host, kernel, executable, first))
+    executable, first = held(home, host, kernel.executable), held(home, host, initramfs(home, kernel))
+    return GuestFiles(executable, first, held(home, host, root), _kvm(home, host, kernel, executable, first))
 
 
-def _held(home: Home, host: Host, path: Path) -> PurePosixPath:
+def held(home: Home, host: Host, path: Path) -> PurePosixPath:
     """A file's path on a host. It is sent as a tar, without its holes: most of a root's disk is one."""
     if host.exists(PurePosixPath(path)):
         return PurePosixPath(path)
@@ -89,11 +89,12 @@ def _held(home: Home, host: Host, path: Path) -> PurePosixPath:
     if not host.exists(target):
         packed = target.with_name("packed.tar")
         with Cache(home).scratch(f"sent-{host.name}") as scratch:
-            words = ("--create", "--sparse", f"--file={scratch / packed.name}", f"--directory={path.parent}", path.name)
-            process.run(("tar", *words), timeout_s=_SENT_S)
-            host.push(scratch / packed.name, packed)
-        words = ("--extract", "--no-same-owner", f"--file={packed}", f"--directory={target.parent}")
-        host.run(("tar", *words), timeout_s=_SENT_S)
+            made = scratch / packed.name
+            words = ["tar", "--create", "--sparse", f"--file={made}", f"--directory={path.parent}", path.name]
+            process.run(words, timeout_s=_SENT_S)
+            host.push(made, packed)
+        words = ["tar", "--extract", "--no-same-owner", f"--file={packed}", f"--directory={target.parent}"]
+        host.run(words, timeout_s=_SENT_S)
         host.remove(packed)
     return target
 

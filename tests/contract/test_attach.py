@@ -239,19 +239,17 @@ def test_a_program_that_calls_ceph_is_the_runs_own_entity(stands: Standing, home
         pools.delete(stands.cluster, "standing")
 
 
+def gate_argv(inventory: Path, folder: Path, *words: str) -> list[str]:
+    program = str(Path(sys.executable).with_name("cephlab"))
+    argv = [program, "gate", "--lab", "ssh", "--inventory", str(inventory)]
+    return [*argv, "--archive", str(folder), "--seed", "7", *words]
+
+
 def gate(
     stands: Standing, home: Home, folder: Path, *words: str, inventory: Path | None = None
 ) -> tuple[int, dict[str, str], str]:
     """Exit code, scenario -> ending, and all that was printed. inventory: another one than its own."""
-    argv = [
-        str(Path(sys.executable).with_name("cephlab")),
-        "gate",
-        "--lab",
-        "ssh",
-        "--inventory",
-        str(inventory or stands.inventory),
-    ]
-    argv += ["--archive", str(folder), "--seed", "7", *words]
+    argv = gate_argv(inventory or stands.inventory, folder, *words)
     done = subprocess.run(
         argv, cwd=ROOT, env={**os.environ, "CEPHLAB_HOME": str(home.path)}, capture_output=True, text=True, check=False
     )

@@ -1,6 +1,8 @@
 """Guests on a client machine of a cluster that exists: they run through its own QEMU, and nothing of them stays."""
 
 import os
+import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cephlab.lab.archive.archive import Archive, read_archive
+from cephlab.lab.base import clock
 from cephlab.lab.base.home import Home
 from cephlab.lab.images.store import ImageStore
 from cephlab.lab.scenario.topology import Topology
@@ -15,7 +18,7 @@ from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
 from cephlab.suites.hci.stand import POOL, ROLE_SETS
 from tests.contract.standing import Standing, standing
-from tests.contract.test_attach import everything, gate
+from tests.contract.test_attach import ROOT, everything, gate, gate_argv
 from tests.contract.yard import SSH_VARIABLE, Kind
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(3600)]
@@ -53,7 +56,7 @@ def lacking(stands: Standing, path: str) -> Iterator[None]:
 
 def test_guests_run_there_and_nothing_of_them_stays(stands: Standing, home: Home, tmp_path: Path) -> None:
     before = everything(stands)
-    which = "(power-cut and writeback) or (hci.writeback and write]) or (krbd and qemu-img and size=4K)"
+    which = "(power-cut and writeback) or (hci.writeback and write]) or (krbd and img and 4K)"
     code, archive, said = ran(stands, home, tmp_path / "archive", which, f"pool:{POOL},host:c0")
     endings = {one.scenario: one.ending.value for one in archive.records}
     assert code == 0, said
@@ -63,13 +66,33 @@ def test_guests_run_there_and_nothing_of_them_stays(stands: Standing, home: Home
     }
     [drawn] = [event.data for event in archive.events if event.kind == "series" and "64 writes" in event.data["title"]]
     assert drawn["words"].endswith("with replication to 2 copies")
-    left = stands.yard.look("c0", "pgrep", "--list-full", "qemu")
-    assert (left.code, left.stdout) == (1, "")
-    assert not stands.yard.look("c0", "find", "/var/tmp", "-name", "cephlab-*").stdout
-    # What was created is gone; the map has a newer epoch.
+    nothing_stays(stands, before)
+
+
+def qemu_there(stands: Standing) -> str:
+    """Command lines of guests on the client machine."""
+    return stands.yard.look("c0", "pgrep", "--list-full", "qemu").stdout
+
+
+def nothing_stays(stands: Standing, before: dict[str, object]) -> None:
+    assert qemu_there(stands) == ""
+    assert stands.yard.look("c0", "find", "/var/tmp", "-name", "cephlab-*").stdout == ""
     after = everything(stands)
     assert after["map"]["pools"] == before["map"]["pools"]  # type: ignore[index]
     assert {**after, "map": None} == {**before, "map": None}
+
+
+def test_nothing_of_them_stays_after_an_interrupt(stands: Standing, home: Home, tmp_path: Path) -> None:
+    before = everything(stands)
+    words = ("--suite", "hci", "-k", "power-cut and none", "--may-break", f"pool:{POOL},host:c0")
+    argv = gate_argv(stands.inventory, tmp_path / "archive", *words)
+    environment = {**os.environ, "CEPHLAB_HOME": str(home.path)}
+    with subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
+        clock.wait(lambda: qemu_there(stands), bool, what="a guest", timeout_s=600)
+        running.send_signal(signal.SIGINT)
+        said, _ = running.communicate(timeout=300)
+        assert running.returncode not in (0, None), said
+    nothing_stays(stands, before)
 
 
 @pytest.mark.parametrize(

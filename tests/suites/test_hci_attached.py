@@ -1,6 +1,8 @@
 """Guests on a cluster that exists: which machine runs them, with which copies, and what is said if something lacks."""
 
 import errno
+import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
@@ -170,6 +172,44 @@ def test_guests_need_a_client_machine_without_daemons() -> None:
     for scenario in SCENARIOS:
         if not scenario.needs:
             assert unfit(scenario.topology, scenario.needs, spec, busy) == "every client machine has daemons"
+
+
+class Elsewhere:
+    """A machine that has only the files that were sent to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.name, self.directory = "a", PurePosixPath(folder)
+        self.sent: list[int] = []
+
+    def exists(self, path: PurePosixPath) -> bool:
+        return path.is_relative_to(self.directory) and Path(path).exists()
+
+    def push(self, source: Path, target: PurePosixPath) -> None:
+        self.sent.append(source.stat().st_size)
+        Path(target).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+
+    def run(self, argv: list[str], *, timeout_s: float) -> None:
+        subprocess.run(argv, check=True, timeout=timeout_s)
+
+    def remove(self, path: PurePosixPath) -> None:
+        Path(path).unlink()
+
+
+def test_a_roots_disk_is_sent_once_and_without_its_holes(tmp_path: Path) -> None:
+    home, disk = Home(tmp_path / "home"), tmp_path / "root.ext4"
+    home.images.mkdir(parents=True)
+    with disk.open("wb") as file:
+        file.write(b"first")
+        file.seek(64 << 20)
+        file.write(b"last")
+    there = Elsewhere(tmp_path / "there")
+    held, again = (Path(stand.held(home, cast("Host", there), disk)) for _ in range(2))
+    assert held.read_bytes() == disk.read_bytes()
+    assert (again, len(there.sent)) == (held, 1)
+    assert there.sent[0] < 1 << 20
+    assert held.stat().st_blocks * 512 < 1 << 20
+    assert [path.name for path in held.parent.iterdir()] == [disk.name]
 
 
 @pytest.mark.parametrize("boots", [True, False])
