@@ -31,7 +31,7 @@ LEAST_OPERATIONS = 30
 """For one run of one guest: an emulated guest on a busy machine does few large operations per second."""
 
 RATE, LATENCY, CPU = "operations per second", "mean latency, seconds", "host's CPU for one operation, seconds"
-SPEED = "recorded only: the speed of an emulated guest on a shared machine"
+SPEED = "recorded only: it depends on the machine, and on whether the guest is emulated"
 COST = "recorded only: for comparing runs on this machine; native code even if the guest is emulated"
 
 

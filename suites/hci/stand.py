@@ -87,15 +87,16 @@ def held(home: Home, host: Host, path: Path) -> PurePosixPath:
         return PurePosixPath(path)
     target = host.directory / "guests" / path.name
     if not host.exists(target):
-        packed = target.with_name("packed.tar")
+        packed = target.with_name("packed") / "disk.tar"  # what an error leaves has another place than the target
         with Cache(home).scratch(f"sent-{host.name}") as scratch:
             made = scratch / packed.name
             words = ["tar", "--create", "--sparse", f"--file={made}", f"--directory={path.parent}", path.name]
             process.run(words, timeout_s=_SENT_S)
             host.push(made, packed)
-        words = ["tar", "--extract", "--no-same-owner", f"--file={packed}", f"--directory={target.parent}"]
+        words = ["tar", "--extract", "--no-same-owner", f"--file={packed}", f"--directory={packed.parent}"]
         host.run(words, timeout_s=_SENT_S)
-        host.remove(packed)
+        host.run(["mv", str(packed.with_name(path.name)), str(target)])
+        host.remove(packed.parent)
     return target
 
 

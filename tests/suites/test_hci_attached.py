@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from cephlab.fixtures.attaching import unfit
-from cephlab.lab.base.errors import CommandTimedOut, LabBroken, Unavailable
+from cephlab.lab.base.errors import CommandFailed, CommandTimedOut, LabBroken, Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.process import Result
 from cephlab.lab.cluster import pools
@@ -30,7 +30,9 @@ from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import ClusterSpec, Disk, Node, Osd
 from cephlab.lab.spec.inventory import Inventory, Machine, Role
 from cephlab.suites.hci import SCENARIOS, power, stand
+from cephlab.suites.hci.hypervisor.command import CacheMode
 from cephlab.suites.hci.load import received_bytes
+from tests.fake_stage import stage_of
 
 HERE, OTHER = host_arch(), host_arch().other
 QEMU, IMG = f"qemu-system-{HERE}", "qemu-img"
@@ -143,6 +145,13 @@ def test_a_machine_with_all_of_it_is_used() -> None:
     stand.require_qemu(attached(Reached("a", said=POOL_MISSING)))
 
 
+def test_a_reader_that_is_not_on_the_list_is_refused_before_a_guest_is_booted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(power, "images", lambda *_, **__: pytest.fail("a pool was made"))
+    cluster = attached(Reached("a"), Reached("b"), hosts=frozenset({"a"}))
+    with pytest.raises(NotPermitted, match="rbd on b, which is not on the list"):
+        power.cut_power(stage_of(cluster), CacheMode.NONE)
+
+
 def existing(archs: tuple[Arch, ...], clients: tuple[Arch, ...]) -> tuple[ClusterSpec, Inventory]:
     nodes = [node(f"n{number}", arch) for number, arch in enumerate(archs)]
     spec = ClusterSpec((Node("m", HERE, mon=True, mgr=True), *nodes))
@@ -180,6 +189,7 @@ class Elsewhere:
     def __init__(self, folder: Path) -> None:
         self.name, self.directory = "a", PurePosixPath(folder)
         self.sent: list[int] = []
+        self.full = False
 
     def exists(self, path: PurePosixPath) -> bool:
         return path.is_relative_to(self.directory) and Path(path).exists()
@@ -189,11 +199,13 @@ class Elsewhere:
         Path(target).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
 
-    def run(self, argv: list[str], *, timeout_s: float) -> None:
-        subprocess.run(argv, check=True, timeout=timeout_s)
+    def run(self, argv: list[str], **_options: float) -> None:
+        subprocess.run(argv, check=True)
+        if self.full and argv[0] == "tar":
+            raise CommandFailed(argv, 2, b"", b"no space left", self.name)
 
     def remove(self, path: PurePosixPath) -> None:
-        Path(path).unlink()
+        shutil.rmtree(path)
 
 
 def test_a_roots_disk_is_sent_once_and_without_its_holes(tmp_path: Path) -> None:
@@ -201,7 +213,7 @@ def test_a_roots_disk_is_sent_once_and_without_its_holes(tmp_path: Path) -> None
     home.images.mkdir(parents=True)
     with disk.open("wb") as file:
         file.write(b"first")
-        file.seek(64 << 20)
+        file.seek(8 << 20)
         file.write(b"last")
     there = Elsewhere(tmp_path / "there")
     held, again = (Path(stand.held(home, cast("Host", there), disk)) for _ in range(2))
@@ -210,6 +222,19 @@ def test_a_roots_disk_is_sent_once_and_without_its_holes(tmp_path: Path) -> None
     assert there.sent[0] < 1 << 20
     assert held.stat().st_blocks * 512 < 1 << 20
     assert [path.name for path in held.parent.iterdir()] == [disk.name]
+
+
+def test_a_disk_that_was_sent_in_part_is_sent_again(tmp_path: Path) -> None:
+    home, disk = Home(tmp_path / "home"), tmp_path / "root.ext4"
+    home.images.mkdir(parents=True)
+    disk.write_bytes(b"all")
+    there = Elsewhere(tmp_path / "there")
+    there.full = True
+    with pytest.raises(CommandFailed):
+        stand.held(home, cast("Host", there), disk)
+    there.full = False
+    assert Path(stand.held(home, cast("Host", there), disk)).read_bytes() == b"all"
+    assert len(there.sent) == 2
 
 
 @pytest.mark.parametrize("boots", [True, False])
