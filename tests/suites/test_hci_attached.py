@@ -202,7 +202,7 @@ class Elsewhere:
     def run(self, argv: list[str], **_options: float) -> None:
         subprocess.run(argv, check=True)
         if self.full and argv[0] == "tar":
-            raise CommandFailed(argv, 2, b"", b"no space left", self.name)
+            raise CommandFailed(argv, 2, "", "no space left", self.name)
 
     def remove(self, path: PurePosixPath) -> None:
         shutil.rmtree(path)
