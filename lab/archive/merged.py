@@ -41,7 +41,7 @@ class Part:
 
     directory: Path
     later_s: float
-    machine: str = ""
+    machine: str
     running: str | None = None
 
 
