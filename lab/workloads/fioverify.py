@@ -6,11 +6,13 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Recorder
+from cephlab.lab.providers.host import Host
 from cephlab.lab.workloads import fio
 from cephlab.lab.workloads.fio import FioJob, RunningFio
 
@@ -37,7 +39,7 @@ class Witness:
     rate_iops: int = 100
     data_pool: str | None = None
 
-    def job(self, folder: str, **more: str) -> FioJob:
+    def job(self, folder: PurePosixPath, **more: str) -> FioJob:
         """The job of both passes: fio finds the blocks again by repeating its random choices."""
         return FioJob(
             name=self.image,
@@ -49,7 +51,7 @@ class Witness:
             size_bytes=self.size_bytes,
             seed=self.seed,
             options={"rbd_cache": "false", "rados_osd_op_timeout": "0", "rados_mon_op_timeout": "0"},
-            more={"verify": "crc32c", "verify_fatal": "1", "verify_state_save": "1", "aux-path": folder, **more},
+            more={"verify": "crc32c", "verify_fatal": "1", "verify_state_save": "1", "aux-path": str(folder), **more},
         )
 
 
@@ -63,23 +65,25 @@ class FioVerify:
     written: int = 0
 
     @property
-    def _folder(self) -> str:
-        return str(self.cluster.hosts[self.witness.node].directory / "fioverify")
+    def _host(self) -> Host:
+        return self.cluster.hosts[self.witness.node]
+
+    @property
+    def _folder(self) -> PurePosixPath:
+        return self._host.directory / "fioverify"
 
     def prepare(self) -> None:
         """Create the image, and the folder for fio's state."""
         witness = self.witness
-        host = self.cluster.hosts[witness.node]
-        host.make_directory(host.directory / "fioverify")
+        self._host.make_directory(self._folder)
         self.cluster.client.rbd_create(witness.pool, witness.image, witness.size_bytes, data_pool=witness.data_pool)
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Let fio write during the block; its result is in the history afterwards."""
-        host = self.cluster.hosts[self.witness.node]
         job = self.witness.job(self._folder, do_verify="0", rate_iops=str(self.witness.rate_iops))
         before = self._objects()
-        with fio.start(host, job).killed_on_error() as running:
+        with fio.start(self._host, job).killed_on_error() as running:
             # fio covers only events after its first write.
             clock.wait(
                 self._objects,
@@ -88,20 +92,18 @@ class FioVerify:
                 timeout_s=_FIRST_S * self.cluster.patience,
             )
             yield
-        if not running.process.alive():
-            self._note("writing", read_tally(self._output(running, _STOP_S)), running)
-            raise LabBroken(f"fio ended by itself on {host.name}", running.words())
+        lasted = running.process.alive()
         running.process.signal(signal.SIGINT)
-        self.written = self._note("writing", read_tally(self._output(running, _STOP_S)), running).written
+        self.written = self._ended("writing", running, _STOP_S).written
+        if not lasted:
+            raise LabBroken(f"fio ended by itself on {self._host.name}", running.words())
 
     def verify(self) -> None:
         """Read back every block that fio wrote, and observe that each one is intact."""
-        host = self.cluster.hosts[self.witness.node]
         # When told to stop, fio 3.41 has chosen blocks that it did not write, and would read those back too.
         count = str(max(1, self.written))
         job = self.witness.job(self._folder, verify_only="1", verify_state_load="1", number_ios=count)
-        running = fio.start(host, job)
-        tally = self._note("reading back", read_tally(self._output(running, _VERIFY_S)), running)
+        tally = self._ended("reading back", fio.start(self._host, job), _VERIFY_S)
         # fio stops during up to _DEPTH operations. Its state marks those as possibly not written.
         least = max(1, self.written - _DEPTH)
         self.recorder.witness("blocks that fio read back", got=tally.read, least=least)
@@ -113,11 +115,10 @@ class FioVerify:
         names = self.cluster.client.list_objects(self.witness.data_pool or self.witness.pool)
         return sum(name.startswith("rbd_data.") for name in names)
 
-    def _output(self, running: RunningFio, timeout_s: float) -> bytes:
+    def _ended(self, what: str, running: RunningFio, timeout_s: float) -> Tally:
+        """Wait for fio to end, and observe that it found nothing wrong."""
         running.await_end(timeout_s * self.cluster.patience, "fio")
-        return running.host.read(running.output) if running.host.exists(running.output) else b""
-
-    def _note(self, what: str, tally: Tally, running: RunningFio) -> Tally:
+        tally = read_tally(running.host.read(running.output) if running.host.exists(running.output) else b"")
         words = "" if tally.error == 0 else running.words()
         self.recorder.observe(f"error that fio ended {what} with", got=tally.error, wanted=0, said=words)
         return tally
