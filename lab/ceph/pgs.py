@@ -15,8 +15,8 @@ class Pg:
     pgid: str
     state: str
     epoch: int
-    acting: tuple[int, ...] = ()
-    acting_primary: int = -1
+    acting: tuple[int, ...]
+    acting_primary: int
 
     def clean_at(self, epoch: int) -> bool:
         """Whether it is active+clean with that map or a newer one, scrubbing or not."""
@@ -29,7 +29,7 @@ class Placement:
 
     epoch: int
     pgs: tuple[Pg, ...]
-    waiting_for: tuple[str, ...] = ()
+    waiting_for: tuple[str, ...]
 
     @property
     def clean(self) -> bool:

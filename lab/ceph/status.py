@@ -65,7 +65,7 @@ class Status:
 
 def parse_status(raw: Mapping[str, Any]) -> Status:
     """Read the JSON of `ceph status` (nautilus to tentacle)."""
-    pgmap = raw.get("pgmap", {})
+    pgmap, monmap = raw.get("pgmap", {}), raw.get("monmap", {})
     osdmap = raw["osdmap"]
     # Before Octopus, and in some later releases, the counts are nested one level deeper.
     osdmap = osdmap.get("osdmap", osdmap)
@@ -76,7 +76,8 @@ def parse_status(raw: Mapping[str, Any]) -> Status:
             for code, check in sorted(raw["health"].get("checks", {}).items())
         ),
         quorum=tuple(raw.get("quorum_names", ())),
-        mons=int(raw.get("monmap", {}).get("num_mons", len(raw.get("quorum_names", ())))),
+        # Nautilus before 14.2.17 lists them and gives no count.
+        mons=int(monmap.get("num_mons", len(monmap.get("mons", ())))),
         mgr_available=bool(raw.get("mgrmap", {}).get("available")),
         osds=int(osdmap["num_osds"]),
         osds_up=int(osdmap["num_up_osds"]),

@@ -184,7 +184,7 @@ def _placement(cluster: Cluster) -> Placement:
     waiting = tuple(_absent(cluster, dump)) or tuple(_behind(cluster, dump, epoch))
     if waiting:
         return Placement(epoch, (), waiting)
-    return Placement(epoch, cluster.client.pgs([pgid for pool in dump["pools"] for pgid in pgids(pool)]))
+    return Placement(epoch, cluster.client.pgs([pgid for pool in dump["pools"] for pgid in pgids(pool)]), ())
 
 
 def _absent(cluster: Cluster, dump: Mapping[str, Any]) -> Iterator[str]:

@@ -113,7 +113,7 @@ def _fitted(
 
     doubt: additional variance of the coefficient that the values cannot show.
     """
-    fitted, _, rank, _ = np.linalg.lstsq(design, target, rcond=None)
+    fitted, _, rank, _ = np.linalg.lstsq(design, target)
     step, left = float(fitted[column]), len(target) - int(rank)
     if left <= 0:
         return step, -math.inf, math.inf

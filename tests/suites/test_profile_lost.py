@@ -221,7 +221,7 @@ def test_what_was_not_stopped_is_not_started(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_pgs_are_placed_with_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = machines(3, pg_ls_by_pool=None)
-    found = (Pg("1.0", "", 1, (2, NO_OSD, 0)), Pg("1.1", "", 1, (1, 2, 0)))
+    found = (Pg("1.0", "", 1, (2, NO_OSD, 0), 2), Pg("1.1", "", 1, (1, 2, 0), 1))
 
     def pgs_of(*given: object) -> Sequence[Pg]:
         assert given == (cluster, "wanted")

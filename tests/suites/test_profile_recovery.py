@@ -96,7 +96,7 @@ def image_there(monkeypatch: pytest.MonkeyPatch, did: list[str]) -> None:
 
     monkeypatch.setattr(losing, "images", made)
     there = {False: (2, 3), True: (2, 0)}
-    monkeypatch.setattr(pools, "pgs_of", lambda _cluster, _name: (Pg("1.0", "", 1, there["osd out 3" in did]),))
+    monkeypatch.setattr(pools, "pgs_of", lambda _cluster, _name: (Pg("1.0", "", 1, there["osd out 3" in did], 0),))
     monkeypatch.setattr(
         losing, "statistics", lambda _cluster, _pool: [{"pgid": "1.0", "stat_sum": {"num_bytes": 1000}}]
     )
@@ -171,7 +171,7 @@ def test_a_recovery_is_followed_until_all_is_clean_or_its_time_is_over(monkeypat
 
 
 def test_a_shard_that_no_osd_has_has_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools, "pgs_of", lambda _cluster, _name: (Pg("1.0", "", 1, (2, NO_OSD)),))
+    monkeypatch.setattr(pools, "pgs_of", lambda _cluster, _name: (Pg("1.0", "", 1, (2, NO_OSD), 2),))
     monkeypatch.setattr(losing, "statistics", lambda _cluster, _pool: [])
     [placed] = losing.where(cast("Any", None), "wanted", 2)
     assert placed.stores == ("2", "")

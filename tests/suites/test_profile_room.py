@@ -65,7 +65,7 @@ def test_a_pool_is_made_and_what_it_shows_is_recorded(monkeypatch: pytest.Monkey
 
     def pgs_of(on: object, name: str) -> tuple[Pg, ...]:
         assert (on, name) == (cluster, "wanted")
-        return Pg("1.0", "", 1, (0, 1)), Pg("1.1", "", 1, (0, 2))
+        return Pg("1.0", "", 1, (0, 1), 0), Pg("1.1", "", 1, (0, 2), 0)
 
     monkeypatch.setattr(room, "data_pool", data_pool)
     monkeypatch.setattr(pools, "pgs_of", pgs_of)
@@ -95,7 +95,7 @@ def test_a_pool_needs_a_machine_for_each_copy(monkeypatch: pytest.MonkeyPatch, c
         yield "wanted"
 
     monkeypatch.setattr(room, "data_pool", data_pool)
-    monkeypatch.setattr(pools, "pgs_of", lambda *_: (Pg("1.0", "", 1, (0, 1, 2, 3)),))
+    monkeypatch.setattr(pools, "pgs_of", lambda *_: (Pg("1.0", "", 1, (0, 1, 2, 3), 0),))
     stage = stage_of(cluster_of(4, {"osd df": OSD_DF, "df": DF}, []))
     wanted = ROOM.model_copy(update={"protection": Protection(copies)})
     found = room.room(stage, find(ALTRA), wanted)

@@ -311,7 +311,7 @@ DF = {"pools": [{"name": "wanted", "stats": {"max_avail": 1.9e12, "stored": 0}}]
 
 
 def test_room_is_read_from_the_clusters_own_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool_there(monkeypatch, [Pg("1.0", "", 1, (0, 1)), Pg("1.1", "", 1, (2, 3)), Pg("1.2", "", 1, (0, 2))])
+    pool_there(monkeypatch, [Pg("1.0", "", 1, (0, 1), 0), Pg("1.1", "", 1, (2, 3), 2), Pg("1.2", "", 1, (0, 2), 0)])
     known = {"osd df": OSD_DF, "df": {"pools": []}}
     cluster = cluster_of(4, known, [])
     cluster.settle = lambda: known.update(df=DF)
@@ -325,7 +325,7 @@ def test_room_is_read_from_the_clusters_own_figures(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_pool_that_lacks_shards_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool_there(monkeypatch, [Pg("1.0", "", 1, (0, 1)), Pg("1.1", "", 1, (2,))])
+    pool_there(monkeypatch, [Pg("1.0", "", 1, (0, 1), 0), Pg("1.1", "", 1, (2,), 2)])
     stage = stage_of(cluster_of(4, {"osd df": OSD_DF, "df": DF}, []))
     room.room(stage, find(ALTRA), ROOM)
     [witness] = [event.data for event in stage.recorder.events() if event.kind == "witness"]

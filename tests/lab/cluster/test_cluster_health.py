@@ -69,7 +69,9 @@ class Growing(OwnCluster):
 
 
 def test_a_pool_that_comes_while_it_is_waited_for_is_counted() -> None:
-    Growing().settle(timeout_s=5)
+    cluster = Growing()
+    cluster.settle(timeout_s=5)
+    assert cluster.dumps > 3
 
 
 class Idle(OwnCluster):

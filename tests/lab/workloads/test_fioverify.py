@@ -11,11 +11,12 @@ from typing import cast
 
 import pytest
 
+from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import History
 from cephlab.lab.providers.host import Host, HostProcess
-from cephlab.lab.workloads import fio, fioverify
+from cephlab.lab.workloads import fio
 from cephlab.lab.workloads.fio import FioJob, RunningFio
 from cephlab.lab.workloads.fioverify import FioVerify, Tally, Witness, read_tally
 
@@ -109,7 +110,7 @@ def verified(
 ) -> tuple[FioVerify, FakeImages, History]:
     """A load of a cluster that takes twice as long as others, at a clock that nobody waits for."""
     monkeypatch.setattr(fio, "start", ran.start)
-    monkeypatch.setattr(fioverify.clock, "wait", partial(waited, ran))
+    monkeypatch.setattr(clock, "wait", partial(waited, ran))
     images, history = FakeImages(list(looks)), History()
     cluster = cast("Cluster", SimpleNamespace(hosts={"c0": ran}, client=images, patience=2.0))
     return FioVerify(cluster, history.recorder("a.b"), witness), images, history
