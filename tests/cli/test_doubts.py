@@ -261,7 +261,8 @@ def test_openssh_alone_verifies_it_too(archive: Path, tmp_path: Path) -> None:
     add_signature(archive, key)
     run(["sha256sum", "--check", "--strict", SUMS], cwd=archive)
     who = ["-n", "cephlab-archive", "-I", "ann@example.com", "-f", str(signers), "-s", f"{SUMS}.sig"]
-    run(["ssh-keygen", "-Y", "verify", *who], cwd=archive, stdin=(archive / SUMS).read_bytes())
+    said = run(["ssh-keygen", "-Y", "verify", *who], cwd=archive, stdin=(archive / SUMS).read_bytes()).stdout
+    assert said.startswith('Good "cephlab-archive" signature for ann@example.com')
 
 
 @needs_openssh

@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 import psutil
@@ -120,15 +120,28 @@ def test_a_killed_daemon_comes_back_with_its_data(cluster: OwnCluster) -> None:
 
 def test_a_manager_that_fails_over_begins_anew(cluster: OwnCluster) -> None:
     """It executes itself, as every Ceph release's does when it is told to stand down."""
-    before = cluster.client.mon("mgr dump")["active_gid"]
+    begun = [active_manager(cluster)]
     cluster.client.mon("mgr fail", who="n0")
-    cluster.wait(
-        lambda status: status.mgr_available and cluster.client.mon("mgr dump")["active_gid"] != before,
-        what="the manager active again",
-    )
+    begun.append(next_manager(cluster, begun))
+    assert cluster.daemon("mgr.n0").alive(), "it is the same process"
     cluster.stop("mgr.n0")
+    assert not cluster.daemon("mgr.n0").alive()
     cluster.start("mgr.n0")
-    cluster.wait(lambda status: status.mgr_available, what="the manager active after a restart")
+    begun.append(next_manager(cluster, begun))
+    assert len(set(begun)) == 3
+
+
+def active_manager(cluster: OwnCluster) -> int:
+    """The monitors' number of the active manager: another one each time that it begins."""
+    return int(cluster.client.mon("mgr dump")["active_gid"])
+
+
+def next_manager(cluster: OwnCluster, begun: Sequence[int]) -> int:
+    """Wait until a manager serves that began after those."""
+    cluster.wait(
+        lambda status: status.mgr_available and active_manager(cluster) not in begun, what="the manager active again"
+    )
+    return active_manager(cluster)
 
 
 def test_another_process_finds_the_cluster(cluster: OwnCluster, provider: Provider) -> None:

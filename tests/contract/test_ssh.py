@@ -50,15 +50,15 @@ def quirks(
         yield found
 
 
-def launch_on(machine: str, inventory: Inventory, home: Home, **changes: object) -> None:
-    """Raise one node on one machine of the inventory, changed as said."""
+def launch_on(machine: str, inventory: Inventory, home: Home, **changes: object) -> str:
+    """Raise one node on one machine of the inventory, changed as said; what a program there printed."""
     chosen = next(one for one in inventory.machines if one.name == machine)
     only = replace(inventory, machines=(replace(chosen, **changes),))  # type: ignore[arg-type]
     runs = Runs(home)
     run = runs.create("ssh")
     try:
         with SshProvider(lambda: only).launch(spec_of(node("n0", only.machines[0].arch)), {}, run) as lab:
-            assert lab.hosts["n0"].run(("true",)).code == 0
+            return lab.hosts["n0"].run(("echo", "entered")).stdout
     finally:
         runs.forget(run)
 
@@ -73,7 +73,7 @@ def home_in(folder: Path) -> Home:
 
 
 def test_a_machine_that_is_known_is_entered(inventory: Inventory, tmp_path: Path) -> None:
-    launch_on("good", inventory, home_in(tmp_path))
+    assert launch_on("good", inventory, home_in(tmp_path)) == "entered\n"
 
 
 def test_nothing_of_the_users_settings_is_forwarded(

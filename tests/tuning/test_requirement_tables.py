@@ -100,7 +100,8 @@ def test_what_is_left_out_has_its_usual_value() -> None:
     ],
 )
 def test_the_edge_of_what_fits_is_taken(table: dict[str, Any], changes: dict[str, Any]) -> None:
-    read(table, **changes)
+    taken = read(table, **changes)
+    assert {key for key, value in changes.items() if value is not None} <= taken.model_fields_set
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,15 @@ ALLOWED: list[tuple[Sequence[str], Mapping[str, str]]] = [
 
 @pytest.mark.parametrize(("argv", "env"), ALLOWED, ids=lambda words: " ".join(words) or "-")
 def test_the_runs_own_entity_and_what_asks_nothing_of_ceph_pass(argv: Sequence[str], env: Mapping[str, str]) -> None:
-    OFFERED.judge(argv, env)
+    assert offers(argv, env)
+
+
+def offers(argv: Sequence[str], env: Mapping[str, str]) -> bool:
+    try:
+        OFFERED.judge(argv, env)
+    except OtherEntity:
+        return False
+    return True
 
 
 def test_without_a_pool_on_the_list_nobody_is_offered() -> None:

@@ -122,16 +122,23 @@ OFF_THE_LIST = [
 ]
 
 
+def permits(by: Guard, request: Mapping[str, Any]) -> bool:
+    try:
+        by.request(request)
+    except NotPermitted:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("request_", READS, ids=json.dumps)
 def test_looking_is_permitted_without_a_list(request_: Mapping[str, Any]) -> None:
-    guard(Permit()).request(request_)
+    assert permits(guard(Permit()), request_)
 
 
 @pytest.mark.parametrize("request_", ON_THE_LIST, ids=json.dumps)
 def test_what_is_on_the_list_is_permitted_and_nothing_else(request_: Mapping[str, Any]) -> None:
-    guard().request(request_)
-    with pytest.raises(NotPermitted):
-        guard(Permit()).request(request_)
+    assert permits(guard(), request_)
+    assert not permits(guard(Permit()), request_)
 
 
 @pytest.mark.parametrize("request_", OFF_THE_LIST, ids=json.dumps)

@@ -6,6 +6,7 @@ import pytest
 
 from cephlab.lab.cluster.attach.guard import Existing, Guard, NotPermitted
 from cephlab.lab.cluster.attach.permit import Permit
+from tests.lab.cluster.test_attach_guard import permits
 
 PERMIT = Permit(pools=frozenset({"rule", "profile", "free", "None"}), daemons=frozenset({"osd.3"}))
 EXISTING = Existing(profiles=frozenset({"profile-profile"}), rules=frozenset({"rule", "rule-profile"}))
@@ -49,14 +50,14 @@ def test_it_is_refused_by_its_name(request_: dict[str, Any], said: str) -> None:
     ],
 )
 def test_what_is_new_and_on_the_list_is_free(request_: dict[str, Any]) -> None:
-    GUARD.request(request_)
+    assert permits(GUARD, request_)
 
 
 @pytest.mark.parametrize(
     "request_", [to_mon("osd erasure-code-profile set", name="free-profile"), to_mon("osd crush rule rm", name="free")]
 )
 def test_on_a_cluster_that_had_nothing_the_list_alone_decides(request_: dict[str, Any]) -> None:
-    Guard(PERMIT, Existing(), dict).request(request_)
+    assert permits(Guard(PERMIT, Existing(), dict), request_)
 
 
 def test_the_hint_names_the_key_that_would_allow_it_or_another_cluster() -> None:

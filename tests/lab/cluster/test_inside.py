@@ -64,7 +64,16 @@ def test_what_is_looked_at_is_what_runs_and_what_it_loads(tmp_path: Path) -> Non
         "usr/lib/python3/dist-packages/rados.cpython-313-x86_64-linux-gnu.so",
         "usr/bin/python3.13",
     ]
-    require_copies(cluster)
+    assert copied(cluster)
+
+
+def copied(cluster: Any) -> bool:
+    """Whether what is compared is what the image noted."""
+    try:
+        require_copies(cluster)
+    except LabBroken:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("program", ["usr/bin/ceph-osd", "usr/bin/python3.13", "usr/lib/x86_64-linux-gnu/libc.so.6"])
@@ -76,7 +85,9 @@ def test_another_program_breaks_the_lab_by_name(tmp_path: Path, program: str, he
 
 
 def test_processes_of_this_machine_and_pulled_images_are_not_compared_here(tmp_path: Path) -> None:
-    require_copies(cluster_of(tmp_path, frozenset(), other={"usr/bin/ceph-osd": "f" * 64}))
-    pulled = cluster_of(tmp_path, other={"usr/bin/ceph-osd": "f" * 64})
+    other = {"usr/bin/ceph-osd": "f" * 64}
+    assert copied(cluster_of(tmp_path, frozenset(), other))
+    pulled = cluster_of(tmp_path, other=other)
+    assert not copied(pulled)
     (tmp_path / "contents.json").unlink()
-    require_copies(pulled)
+    assert copied(pulled)

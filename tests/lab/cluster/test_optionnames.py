@@ -48,7 +48,9 @@ def refuse(image: Image, options: dict[str, str], programs: Any) -> None:
 
 @pytest.mark.parametrize("name", ["osd_memory_target", "osd memory target", "osd-memory-target", "mgr/balancer/active"])
 def test_what_the_image_lists_is_taken(image: Image, name: str) -> None:
-    refuse(image, {name: "1"}, Programs())
+    programs = Programs()
+    refuse(image, {name: "1"}, programs)
+    assert programs.called == (not name.startswith("mgr/")), "a name of a manager's module is in no list"
 
 
 def test_a_name_with_a_typing_error_is_refused_with_the_nearest(image: Image) -> None:

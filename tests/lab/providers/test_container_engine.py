@@ -98,6 +98,7 @@ def test_an_engine_that_systemd_starts_at_the_first_call_is_waited_for(short: Pa
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
             connect(f"unix://{path}", {}).close()
+            assert not StartingEngine.coming_up_s, "nobody waited for it"
         finally:
             server.shutdown()
 

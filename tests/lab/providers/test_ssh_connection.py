@@ -33,7 +33,8 @@ def test_a_connection_that_has_just_been_lost_is_made_again(tmp_path: Path) -> N
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "live"))
         listening.listen()
-        Forwarding(tmp_path, tmp_path / "live").socket_to("/there").close()
+        with Forwarding(tmp_path, tmp_path / "live").socket_to("/there") as made:
+            assert made.getpeername() == str(tmp_path / "live")
 
 
 def test_it_is_tried_once_more_and_not_for_ever(tmp_path: Path) -> None:

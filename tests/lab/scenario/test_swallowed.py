@@ -52,9 +52,16 @@ def test_a_broad_error_that_is_dropped_is_refused(tmp_path: Path, handler: str) 
     ],
 )
 def test_an_error_that_is_meant_or_answered_may_be_caught(tmp_path: Path, handler: str) -> None:
-    refuse_swallowing(suite(tmp_path, handler))
+    assert not swallows(suite(tmp_path, handler))
 
 
 def test_the_projects_own_suites_swallow_nothing() -> None:
-    for scenario in SCENARIOS:
-        refuse_swallowing(scenario.run)
+    assert not [scenario.name for scenario in SCENARIOS if swallows(scenario.run)]
+
+
+def swallows(run: Callable[..., Any]) -> bool:
+    try:
+        refuse_swallowing(run)
+    except SpecError:
+        return True
+    return False
