@@ -42,10 +42,6 @@ class LedgerFaults:
     made_up: tuple[str, ...]
     unacknowledged: int
 
-    @property
-    def whole(self) -> bool:
-        return not (self.lost or self.half or self.made_up)
-
 
 def compare(begun: int, acknowledged: Sequence[int], tables: Sequence[Sequence[Sequence[str]]]) -> LedgerFaults:
     """Compare acknowledgements with the tables. begun: transactions sent; tables: rows (number, value) of each."""
@@ -74,8 +70,8 @@ class Ledger:
     clients: Sequence[Host]
     acknowledged: list[int] = field(default_factory=list)
     begun: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    _stop: threading.Event = field(default_factory=threading.Event, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _stop: threading.Event = field(default_factory=threading.Event)
 
     def prepare(self) -> None:
         self.database.listen_to(USER)
@@ -125,15 +121,10 @@ class Ledger:
         recorder.record(
             "ledger", begun=self.begun, acknowledged=len(self.acknowledged), unacknowledged=outcome.unacknowledged
         )
-        recorder.observe(
-            "committed transactions that are gone",
-            got=list(outcome.lost[:_SHOWN]),
-            wanted=[],
-            of=len(self.acknowledged),
-        )
-        recorder.observe(
-            "transactions that are half there", got=list(outcome.half[:_SHOWN]), wanted=[], of=len(self.acknowledged)
-        )
-        recorder.observe(
-            "rows that nobody wrote", got=list(outcome.made_up[:_SHOWN]), wanted=[], of=len(self.acknowledged)
-        )
+        wrong = {
+            "committed transactions that are gone": outcome.lost,
+            "transactions that are half there": outcome.half,
+            "rows that nobody wrote": outcome.made_up,
+        }
+        for what, found in wrong.items():
+            recorder.observe(what, got=list(found[:_SHOWN]), wanted=[], of=len(self.acknowledged))

@@ -23,7 +23,6 @@ from cephlab.lab.providers.select import provider
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.telemetry.demand import Interval
-from cephlab.lab.workloads.committed import TABLES, compare, statement, value_of
 from cephlab.suites.dmcache import SCENARIOS
 from cephlab.suites.dmcache.benefit import GAIN, note_gain
 from cephlab.suites.dmcache.findings import judged_by, note_findings, thread_counts
@@ -33,40 +32,6 @@ from cephlab.suites.dmcache.stand import TOPOLOGY, Stand
 from cephlab.tuning.comparison import PAPER, Held, load_findings
 from tests.lab.blockstack.test_blockstack import STATUS
 from tests.tuning.test_comparison import oltp
-
-
-def rows(*numbers: int) -> list[list[str]]:
-    return [[str(number), value_of(number)] for number in numbers]
-
-
-def test_a_ledger_that_is_whole_has_every_acknowledged_transaction_and_maybe_more() -> None:
-    found = compare(4, [0, 2], [rows(0, 1, 2), rows(0, 1, 2)])
-    assert found.whole
-    assert found.unacknowledged == 1
-
-
-@pytest.mark.parametrize(
-    ("tables", "lost", "half", "made_up"),
-    [
-        ([rows(0), rows(0)], (2,), (), 0),
-        ([rows(0, 2), rows(0)], (), (2,), 0),
-        ([rows(0, 2, 9), rows(0, 2, 9)], (), (), 2),
-        ([[["0", "x"], ["2", value_of(2)]], rows(0, 2)], (), (), 1),
-    ],
-)
-def test_what_is_wrong_with_a_ledger_is_told_apart(
-    tables: list[list[list[str]]], lost: tuple[int, ...], half: tuple[int, ...], made_up: int
-) -> None:
-    found = compare(4, [0, 2], tables)
-    assert (found.lost, found.half, len(found.made_up)) == (lost, half, made_up)
-    assert not found.whole
-
-
-def test_a_transaction_is_one_line_that_answers_with_its_number() -> None:
-    text = statement(7)
-    assert "\n" not in text
-    assert all(table in text for table in TABLES)
-    assert text.index("COMMIT") < text.index("SELECT 7;")
 
 
 @pytest.mark.parametrize(
