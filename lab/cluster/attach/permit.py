@@ -1,7 +1,7 @@
 """The list of what a run may touch on an existing cluster: a file or a few words, checked before connecting."""
 
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 from cephlab.lab.base.errors import SpecError
@@ -22,7 +22,7 @@ class PermittedDisk:
     @property
     def name(self) -> str:
         """The name that scenarios use: the last part of the path."""
-        return self.path.rsplit("/", 1)[-1]
+        return PurePosixPath(self.path).name
 
     def __str__(self) -> str:
         return f"{self.host}:{self.path}"

@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import pytest
 
-from cephlab.lab.base.errors import SpecError, Unavailable
+from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.base.process import Result
 from cephlab.lab.cluster.attach.guard import Existing, Guard, NotPermitted
 from cephlab.lab.cluster.attach.guarded import GuardedHost
-from cephlab.lab.cluster.attach.permit import Permit, PermittedDisk, read_permit
+from cephlab.lab.cluster.attach.permit import Permit, PermittedDisk
 from cephlab.lab.providers.host import Host
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.inventory import Inventory, Machine, Role
@@ -319,22 +319,6 @@ INVENTORY = Inventory(
     (Machine("client", "192.0.2.1", "192.0.2.1", host_arch(), frozenset({Role.CLIENT})),),
 )
 
-WRITTEN = """
-pools = ["mine"]
-daemons = ["osd.3", "mon.b"]
-hosts = ["client"]
-disks = ["client:/dev/sdx"]
-buckets = ["my-bucket"]
-"""
-
-
-def test_the_list_is_read_from_a_file_or_from_words(tmp_path: Path) -> None:
-    path = tmp_path / "may-break.toml"
-    path.write_text(WRITTEN)
-    words = "pool:mine,daemon:osd.3,daemon:mon.b, host:client,disk:client:/dev/sdx,bucket:my-bucket"
-    assert read_permit(str(path), INVENTORY) == read_permit(words, INVENTORY) == PERMIT
-    assert read_permit(None, INVENTORY).read_only
-
 
 def test_a_bucket_that_is_not_on_the_list_is_refused() -> None:
     guard().bucket("my-bucket")
@@ -342,43 +326,6 @@ def test_a_bucket_that_is_not_on_the_list_is_refused() -> None:
         guard().bucket("theirs")
     with pytest.raises(NotPermitted):
         guard(Permit()).bucket("my-bucket")
-
-
-def test_the_list_is_told_as_a_whole() -> None:
-    told = "\n".join(PERMIT.describe())
-    for name in ("mine", "osd.3", "mon.b", "client", "client:/dev/sdx", "my-bucket"):
-        assert name in told
-    assert "read-only" in Permit().describe()[0]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "named"),
-    [
-        ('"mine"', '"*"', "pools.0: got '*'"),
-        ('"mine"', '"a, allow rwx pool=b"', "pools.0"),
-        ('"osd.3"', '"osd.*"', "daemons.0: got 'osd.*'"),
-        ('hosts = ["client"]', 'hosts = ["nobody"]', "hosts: got 'nobody', wanted: one of client"),
-        ('"client:/dev/sdx"', '"nobody:/dev/sdx"', "disks: got 'nobody'"),
-        ('"client:/dev/sdx"', '"/dev/sdx"', "disks.0"),
-        ('"my-bucket"', '"my-*"', "buckets.0: got 'my-*'"),
-        ('"my-bucket"', '"ab"', "buckets.0: got 'ab'"),
-        ("pools", "pool", "pool: unknown key"),
-        ("pools", "pools = [", "is not TOML"),
-    ],
-)
-def test_what_is_wrong_with_the_list_is_named(tmp_path: Path, old: str, new: str, named: str) -> None:
-    path = tmp_path / "may-break.toml"
-    path.write_text(WRITTEN.replace(old, new))
-    with pytest.raises(SpecError) as caught:
-        read_permit(str(path), INVENTORY)
-    assert named in str(caught.value)
-    assert "may-break.toml" in caught.value.what
-
-
-@pytest.mark.parametrize("words", ["pool:", "everything:x", "pool:a,", "pool:*"])
-def test_words_that_name_nothing_are_refused(words: str) -> None:
-    with pytest.raises(SpecError):
-        read_permit(words, INVENTORY)
 
 
 def test_sockets_reach_between_machines_of_the_list_alone() -> None:

@@ -13,7 +13,6 @@ from cephlab.lab.base.errors import LabBroken, SpecError
 from cephlab.lab.cluster.gateway import Endpoint
 from cephlab.lab.providers.host import Host
 from cephlab.lab.workloads import s3_load_program, s3load
-from cephlab.lab.workloads.s3_ledger import BLOCK_BYTES, Ledger, ObjectBytes
 from cephlab.lab.workloads.s3_load_program import FILL, FINAL, RUN, WRONG, Due, each_once, plan
 from cephlab.lab.workloads.s3_program import S3Answer, S3Connection
 from cephlab.lab.workloads.s3load import S3Load, S3Result, merged, parse
@@ -114,36 +113,6 @@ def test_two_loads_on_a_host_have_folders_of_their_own() -> None:
     assert {f"{each.base}/config" for each in (first, second)} <= files.keys()
 
 
-def test_bodies_follow_from_seed_name_version_and_length() -> None:
-    bodies = ObjectBytes(7)
-    assert bodies.of("/b/o", 3, 20_000) == ObjectBytes(7).of("/b/o", 3, 20_000)
-    assert bodies.of("/b/o", 3, 20_000).startswith(b"/b/o 3 20000\n")
-    assert [len(bodies.of("/b/o", 1, length)) for length in (0, 1, BLOCK_BYTES, 3 * BLOCK_BYTES)] == [
-        0,
-        1,
-        BLOCK_BYTES,
-        3 * BLOCK_BYTES,
-    ]
-    others = (bodies.of("/b/o", 4, 500), bodies.of("/b/p", 3, 500), ObjectBytes(8).of("/b/o", 3, 500))
-    assert len({bodies.of("/b/o", 3, 500), *others}) == 4
-
-
-def test_parts_of_a_body_never_look_alike() -> None:
-    body = ObjectBytes(7).of("/b/o", 1, 4 * s3load.PART_BYTES)
-    parts = {body[first : first + s3load.PART_BYTES] for first in range(0, len(body), s3load.PART_BYTES)}
-    assert len(parts) == 4
-
-
-def test_lengths_have_their_ranges_and_weights() -> None:
-    ledger = Ledger({**CONFIG, "sizes": ((10, 20, 1.0), (1000, 1000, 3.0))})
-    lengths = [ledger.length(ledger.keys[0], version) for version in range(400)]
-    small = [length for length in lengths if length <= 20]
-    assert 60 < len(small) < 140
-    assert {length for length in lengths if length > 20} == {1000}
-    assert len(set(small)) > 5
-    assert lengths == [ledger.length(ledger.keys[0], version) for version in range(400)]
-
-
 def test_an_open_load_is_a_poisson_process_of_its_seed() -> None:
     def first(seed: int) -> list[Due]:
         planned = plan({**CONFIG, "mix": {"get": 9.0, "put": 1.0}, "rate": 50.0, "seed": seed}, 100.0)
@@ -200,18 +169,6 @@ def test_errors_are_counted_by_their_code_and_end_nothing(monkeypatch: pytest.Mo
     assert result.errors == {"SlowDown": 2, "ServiceUnavailable": 1}
     assert len(result.of(RUN)) > 50
     assert result.wrong == ()
-
-
-def test_a_write_that_failed_may_be_there_or_not() -> None:
-    ledger = Ledger({**CONFIG, "filled": True})
-    key = ledger.keys[0]
-    write = ledger.take(key, "put")
-    assert ledger.take(key, "delete").kind == "get"  # nobody else writes it meanwhile
-    ledger.end(write, failed=True)
-    assert ledger.possible(ledger.take(key, "get")) == {1, 2}
-    assert key.name not in ledger.settled(key.bucket)
-    ledger.end(ledger.take(key, "put"), failed=False)
-    assert ledger.possible(ledger.take(key, "get")) == {2, 3}
 
 
 def pair(monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
