@@ -96,7 +96,7 @@ _ROUNDING = 1e-6
 
 def _empty(began_s: float, ended_s: float, window_s: float) -> list[Window]:
     """Windows without an operation: as many whole ones as fit."""
-    count = math.floor((ended_s - began_s) / window_s + _ROUNDING) if ended_s > began_s else 0
+    count = math.floor((ended_s - began_s) / window_s + _ROUNDING)
     return [Window(began_s + i * window_s, began_s + (i + 1) * window_s, 0) for i in range(count)]
 
 

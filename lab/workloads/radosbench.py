@@ -50,7 +50,7 @@ class BenchResult:
     seconds: float
     block_bytes: int
     latency_mean_s: float
-    iops_stddev: float = 0.0
+    iops_stddev: float
 
     @property
     def iops(self) -> float:

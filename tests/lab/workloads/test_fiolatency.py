@@ -25,13 +25,14 @@ def test_bins_rise_and_end_beyond_ten_seconds() -> None:
     middles = [bin_ns(index) for index in range(BINS)]
     assert middles == sorted(middles)
     assert middles[-1] > 10e9
+    assert BINS == 1856
 
 
 def test_a_window_has_its_rate_mean_and_percentiles() -> None:
     (window,) = windows(line(102_000, {100: 98, 127: 2}), 100.0, 102.0, 2.0)
     assert (window.began_s, window.ended_s, window.operations, window.rate) == (100.0, 102.0, 100, 50.0)
-    assert window.mean_s == pytest.approx((98 * 100 + 2 * 127) / 100 / 1e9)
-    assert (window.p50_s, window.p99_s) == pytest.approx((100e-9, 127e-9))
+    assert window.mean_s == pytest.approx((98 * 100 + 2 * 127) / 100 / 1e9, rel=1e-12, abs=0)
+    assert (window.p50_s, window.p99_s) == pytest.approx((100e-9, 127e-9), rel=1e-12, abs=0)
 
 
 def test_windows_that_last_a_little_longer_follow_each_other() -> None:
@@ -53,12 +54,20 @@ def test_time_without_operations_is_windows_without_operations() -> None:
     """fio logs nothing while nothing ends: a client that stops would be one that is not looked at."""
     made = windows(line(101_000, {50: 10}) + line(106_000, {50: 10}), 100.0, 110.0, 1.0)
     assert [each.operations for each in made] == [10, 0, 0, 0, 0, 10, 0, 0, 0, 0]
-    assert math.isnan(made[1].mean_s)
+    assert all(map(math.isnan, (made[1].mean_s, made[1].p50_s, made[1].p99_s)))
     assert made[-1].ended_s == 110.0
 
 
 def test_a_job_that_did_nothing_has_empty_windows() -> None:
     assert [each.operations for each in windows("", 100.0, 103.0, 1.0)] == [0, 0, 0]
+    assert repr(windows(line(102_000, {}), 100.0, 102.0, 2.0)) == repr((Window(100.0, 102.0, 0),))
+
+
+def test_a_line_that_was_cut_is_refused_with_its_beginning() -> None:
+    cut = line(102_000, {}).rpartition(",")[0]
+    with pytest.raises(LabBroken, match="format of fio's histogram log") as caught:
+        windows(cut, 100.0, 102.0, 2.0)
+    assert caught.value.detail == f"{BINS + 2} fields, {BINS + 3} wanted: {cut[:200]}"
 
 
 @pytest.mark.parametrize("text", ["1, 2, 3\n", "fio: a warning\n"])
@@ -69,8 +78,13 @@ def test_another_form_is_refused(text: str) -> None:
 
 def test_fio_is_told_where_and_how_often() -> None:
     base = PurePosixPath("/n/fio/job")
-    assert options(base, 1.5)["log_hist_msec"] == "1500"
-    assert str(log_of(base)).startswith(options(base, 1.5)["write_hist_log"])
+    assert options(base, 1.5) == {
+        "write_hist_log": "/n/fio/job/latency",
+        "log_hist_msec": "1500",
+        "log_unix_epoch": "1",
+        "per_job_logs": "0",
+    }
+    assert log_of(base) == base / "latency_clat_hist.log"
 
 
 def test_where_no_window_is_known_there_was_no_operation() -> None:
