@@ -174,16 +174,14 @@ class GuardedHost:
     def remove(self, path: PurePosixPath) -> None:
         # Removing a link does not remove its target.
         self._file(path.parent, f"removing {path}")
-        self._file(PurePosixPath(posixpath.normpath(path)), f"removing {path}", follow=False)
+        self._place(PurePosixPath(posixpath.normpath(path)), self.directory, f"removing {path}")
         self._host.remove(path)
 
-    def _file(self, path: PurePosixPath, what: str, *, follow: bool = True) -> None:
+    def _file(self, path: PurePosixPath, what: str) -> None:
         """Judge a file. Files in the scenarios' folder are allowed, unless a link leads out of it."""
-        plain = PurePosixPath(posixpath.normpath(path))
-        self._place(plain, self.directory, what)
-        if follow:
-            own, real = self._real(self.directory, path)
-            self._place(real, own, f"{what}, which is {real}")
+        self._place(PurePosixPath(posixpath.normpath(path)), self.directory, what)
+        own, real = self._real(self.directory, path)
+        self._place(real, own, f"{what}, which is {real}")
 
     def _place(self, path: PurePosixPath, own: PurePosixPath, what: str) -> None:
         self._offered.place(path, what, own)
