@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -51,13 +52,11 @@ class Asked(SshHost):
         self.asked.append((verb, given, options))
         if self.error is not None:
             raise self.error
-        return self
+        return SimpleNamespace(ask=self.line, close=partial(self.note, "close"))
 
-    def ask(self, line: bytes, *, timeout_s: float) -> bytes:
-        return self.note("ask", line, timeout_s) and b"answer"
-
-    def close(self) -> None:
-        self.note("close")
+    def line(self, line: bytes, *, timeout_s: float) -> bytes:
+        self.note("ask", line, timeout_s)
+        return b"answer"
 
     @contextmanager
     def reaching(self, other: Host, path: PurePosixPath, near: PurePosixPath) -> Iterator[None]:
