@@ -55,6 +55,7 @@ def test_a_folder_that_is_no_archive_does_not_hide_the_others(world: World, two:
 @pytest.mark.parametrize(
     ("name", "state"),
     [(archive_name("quick"), "running"), ("20260101-000000-quick-4194305", "killed"), ("mine-4194305", "running")],
+    ids=["its process runs", "its process is gone", "a name of the user's own"],
 )
 def test_a_run_whose_process_is_gone_is_shown_as_killed(world: World, name: str, state: str) -> None:
     write(world.home.archive / name, GOOD, manifest={"state": "running"})
