@@ -47,7 +47,7 @@ def machine(
 
 
 def profile(
-    *nodes: MachineClass, clients_on_nodes: bool = False, rtt_s: float = 0.0001, pgs: int | None = 10**16
+    *nodes: MachineClass, clients_on_nodes: bool = False, rtt_s: float = 0.0001, pgs: int | None = 10_000_000
 ) -> Profile:
     """pgs: so many that every OSD has its exact share, unless the test is about that."""
     return Profile(

@@ -40,7 +40,7 @@ PAGE_BYTES = {Arch.X86_64: (4 << 10,), Arch.AARCH64: (4 << 10, 16 << 10, 64 << 1
 MAX_DISK_NAME = 60
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
-_OPTION = re.compile(r"[a-z][a-z0-9_]*")
+_OPTION = re.compile(r"[a-z][a-z0-9_/]*")
 _SERVICE = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})?")
 
 
@@ -320,7 +320,7 @@ def _bad_counts(spec: ClusterSpec) -> Iterator[Misfit]:
         if not _OPTION.fullmatch(name) or not value.isprintable():
             yield Misfit(
                 f"{name!r} is not a setting of ceph.conf with a value in one line",
-                f"got {value!r}, wanted: a name of a-z, 0-9 and _, and a value without control characters",
+                f"got {value!r}, wanted: a name of a-z, 0-9, _ and /, and a value without control characters",
                 "write for example osd_pool_default_size=2",
                 key=f"options.{name}",
             )

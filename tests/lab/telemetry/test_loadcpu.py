@@ -185,6 +185,6 @@ def test_the_threads_of_a_running_program_are_seen_where_it_runs(tmp_path: Path)
             time.sleep(1.0)
         process.signal(signal.SIGKILL)
     [used] = meter.used().values()
-    assert 0.1 < used.busiest < 1.2
+    assert 0.02 < used.busiest < 1.2, "others may need the CPUs too"
     assert used.load >= used.busiest
     assert used.whole >= used.busiest - 0.1
