@@ -101,9 +101,14 @@ def _log_bytes(cluster: Cluster, daemon: Daemon) -> int:
 
 
 def _path_of(cluster: Cluster, daemon: Daemon, option: str) -> PurePosixPath:
-    """A path in a daemon's options. Only OSDs and monitors are asked; those of others differ in the name."""
+    """A path in a daemon's options. Only OSDs and monitors are asked; those of others differ in the name.
+
+    LabBroken if it is empty, or the same for every daemon.
+    """
     asked = daemon.name if daemon.kind in ("osd", "mon") else next(n for n in cluster.daemons if n.startswith("mon."))
     text = str(cluster.client.tell(asked, "config get", var=option)[option])
+    if not text or (asked != daemon.name and asked not in text):
+        raise LabBroken(f"no {option} of {daemon.name} is known", f"that of {asked} is {text or 'empty'}")
     return PurePosixPath(text.replace(asked, daemon.name))
 
 

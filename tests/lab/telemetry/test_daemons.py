@@ -126,6 +126,22 @@ def test_files_of_a_cluster_that_exists_lie_where_its_daemons_say(monkeypatch: p
     assert sorted(read_daemons(found)) == ["mgr.b", "mon.a"]
 
 
+@pytest.mark.parametrize(
+    ("path", "why"), [("", "that of mon.a is empty"), ("/n/log/all", "that of mon.a is /n/log/all")]
+)
+def test_a_log_that_is_not_known_is_not_taken_for_one_that_does_not_grow(
+    path: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty path would mean the folder of the program, whose size never changes."""
+    monkeypatch.setitem(TOLD, ("mon.a", "log_file"), path)
+    monkeypatch.setitem(SIZES, path or ".", 4096)
+    found = Attached(*(daemon(name, Host(data="/m"), os.getpid()) for name in ("mgr.b", "mon.a")))
+    with pytest.raises(Unavailable, match=r"mgr\.b of the attached .*: no log_file of mgr\.b is known") as refused:
+        require_read(found, found.daemons.values())
+    assert refused.value.detail == why
+    assert set(read_daemons(found)) == ({"mon.a"} if path else set())
+
+
 def test_a_process_that_hides_its_files_is_not_taken_for_one_without(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Attached(daemon("osd.0", Host(), os.getpid()))
     monkeypatch.setattr(daemons, "footprint", lambda _daemon: Footprint(1 << 20, 3, 0))
