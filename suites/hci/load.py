@@ -11,7 +11,7 @@ from cephlab.lab.base.process import Result
 from cephlab.lab.base.workers import Workers
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.telemetry import account_program, counters
-from cephlab.lab.telemetry.accountants import known_by
+from cephlab.lab.telemetry.accountants import There
 from cephlab.lab.telemetry.accounting import thread_kind
 from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.statistics import interval
@@ -45,7 +45,7 @@ def spent(guest: HostedGuest) -> QemuSpent:
     try:
         if pid:
             return spent_by(pid, account_program.scheduled({"pid": pid}))
-        [pid, *_] = guest.teller.ask("find", **known_by(guest.process))
+        pid, *_ = There(guest.teller).pids(guest.process)
         return spent_by(pid, guest.teller.ask("scheduled", pid=pid))
     except (OSError, ValueError) as error:
         raise _unread(pid, str(error)) from error

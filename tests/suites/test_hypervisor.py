@@ -9,11 +9,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.providers.host import Host
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.telemetry import account_program
 from cephlab.suites.hci.hypervisor import inside, relay
@@ -169,6 +170,7 @@ class Ending:
         self.answers = list(answers)
         self.asked: list[tuple[str, dict[str, int]]] = []
         self.teller = self
+        self.host = SimpleNamespace(name="a")
 
     def ask(self, what: str, **more: int) -> object:
         self.asked.append((what, more))
@@ -186,6 +188,32 @@ def test_a_qemu_elsewhere_is_accounted_for_by_the_kernel_there() -> None:
     guest = Ending(0, [40, 44], {"40": ["qemu-system-x86", 5.0], "41": ["IO disk", 2.0], "42": ["tp_librbd", 0.5]})
     assert spent(cast("HostedGuest", guest)).disk_s == pytest.approx(2.5)
     assert guest.asked == [("find", {"pid": 40}), ("scheduled", {"pid": 40})]
+
+
+def test_a_qemu_that_is_not_found_elsewhere_is_named_with_its_machine() -> None:
+    with pytest.raises(LabBroken, match="a process was not found on a, so it cannot be accounted for"):
+        spent(cast("HostedGuest", Ending(0, [])))
+
+
+class Closed:
+    """A channel, or a process that cannot be reached any more."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+    def signal(self, _number: int) -> None:
+        raise LabBroken("the connection was lost")
+
+
+def test_a_guest_that_cannot_be_reached_any_more_leaves_no_channel_open() -> None:
+    parts = [Closed() for _ in range(4)]
+    guest = HostedGuest(order(), cast("Host", None), *(cast("Any", part) for part in parts))
+    with pytest.raises(LabBroken, match="the connection was lost"):
+        guest.close()
+    assert [part.closed for part in parts] == [False, True, True, True]
 
 
 def test_requests_are_counted_from_a_moment_on() -> None:

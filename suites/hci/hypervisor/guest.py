@@ -94,12 +94,10 @@ class HostedGuest:
 
     def close(self) -> None:
         """End QEMU if it runs, as a host shutdown would: QEMU closes its disks."""
-        self.process.signal(signal.SIGTERM)
-        if not self.process.wait(_END_S):
-            self.cut_power()
-        self.channel.close()
-        self.monitor.close()
-        self.teller.close()
+        with closing(self.channel), closing(self.monitor), closing(self.teller):
+            self.process.signal(signal.SIGTERM)
+            if not self.process.wait(_END_S):
+                self.cut_power()
 
 
 def _ask(channel: Channel, host: Host, order: GuestOrder, request: Mapping[str, Any], timeout_s: float) -> Any:
