@@ -29,6 +29,7 @@ from cephlab.lab.providers.ssh import SshProvider
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import ClusterSpec, Disk, Node, Osd
 from cephlab.lab.spec.inventory import Inventory, Machine, Role
+from cephlab.lab.workloads.image import BlockImage
 from cephlab.suites.hci import SCENARIOS, power, stand
 from cephlab.suites.hci.hypervisor.command import CacheMode
 from cephlab.suites.hci.load import received_bytes
@@ -150,6 +151,15 @@ def test_a_reader_that_is_not_on_the_list_is_refused_before_a_guest_is_booted(mo
     cluster = attached(Reached("a"), Reached("b"), hosts=frozenset({"a"}))
     with pytest.raises(NotPermitted, match="rbd on b, which is not on the list"):
         power.cut_power(stage_of(cluster), CacheMode.NONE)
+
+
+def test_a_policy_in_the_configuration_of_that_cluster_does_not_change_what_is_compared() -> None:
+    image = BlockImage(stand.POOL, "disk0", 1)
+    assert stand.disk(image, CacheMode.WRITEBACK).options == {"rbd_cache_policy": "writearound"}
+    assert stand.disk(image, CacheMode.WRITEBACK, **power.HOLDS_BACK).options == power.HOLDS_BACK
+    name = stand.through_librbd(attached(Reached("a")), image)
+    assert name.startswith(f"rbd:{stand.POOL}/disk0:id=x:conf=/var/tmp/cephlab-x/a/own/ceph.conf:")
+    assert name.endswith(":rbd_cache_policy=writearound")
 
 
 def existing(archs: tuple[Arch, ...], clients: tuple[Arch, ...]) -> tuple[ClusterSpec, Inventory]:

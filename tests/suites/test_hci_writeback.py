@@ -70,7 +70,7 @@ def test_both_modes_take_turns_and_swap_who_is_first(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(writeback, "images", lambda *given: nullcontext([IMAGE] if given == own else []))
     writeback.compared(stage, READS)
     ran = [(argv[argv.index("-t") + 1], argv[-1]) for argv in machine.given]
-    target = "rbd:hci/disk0:id=x:conf=/node/ceph.conf"
+    target = "rbd:hci/disk0:id=x:conf=/node/ceph.conf:rbd_cache_policy=writearound"
     pair = [("none", target), ("writeback", target)]
     assert ran == [one for number in range(rounds) for one in (pair if number % 2 == 0 else pair[::-1])]
     [drawn] = [event.data for event in stage.recorder.events() if event.kind == "series"]
