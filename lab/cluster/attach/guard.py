@@ -222,7 +222,7 @@ class Guard:
         elif target.startswith("pg:"):
             self._pg(prefix, target.removeprefix("pg:"))
         else:
-            self.daemon(target.removeprefix("mon:"), f"the command {prefix!r}")
+            self.daemon(target, f"the command {prefix!r}")
 
     def _to_monitors(self, prefix: str, command: Mapping[str, Any]) -> None:
         if prefix in _MON_READS:

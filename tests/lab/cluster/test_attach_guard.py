@@ -57,7 +57,7 @@ READS = [
     *(tell("osd.0", asked) for asked in ("status", "dump_historic_ops", "dump_ops_in_flight", "dump_watchers")),
     tell("osd.0", "get_latest_osdmap"),
     tell("osd.0", "config get", var="log_file"),
-    *(tell("mon:mon.a", asked) for asked in ("mon_status", "quorum_status")),
+    *(tell("mon.a", asked) for asked in ("mon_status", "quorum_status")),
     *(tell("pg:1.0", asked) for asked in ("query", "list_unfound")),
 ]
 
@@ -72,7 +72,7 @@ ON_THE_LIST = [
     mon("osd down", ids=["osd.3"]),
     mon("pg deep-scrub", pgid="7.1f"),
     tell("osd.3", "config set"),
-    tell("mon:mon.b", "injectargs"),
+    tell("mon.b", "injectargs"),
     tell("pg:7.0", "scrub"),
     {"op": "write_full", "pool": "mine", "name": "o", "data": ""},
     {"op": "rbd_create", "pool": "mine", "image": "i", "size": 1, "data_pool": None},
@@ -111,7 +111,7 @@ OFF_THE_LIST = [
     tell("osd.0", "config set", var="log_file"),
     tell("osd.0", "config get", var="key"),
     tell("osd.33", "config set"),
-    tell("mon:mon.a", "injectargs"),
+    tell("mon.a", "injectargs"),
     tell("pg:1.0", "scrub"),
     tell("pg:7.0", "mark_unfound_lost"),
     {"op": "write_full", "pool": "theirs", "name": "o", "data": ""},
