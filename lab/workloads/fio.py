@@ -1,6 +1,7 @@
 """Runs fio jobs on a host of the lab, against an RBD image, a RADOS pool or a device, and parses their results."""
 
 import json
+import re
 import signal
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,11 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Self
 
-from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.errors import LabBroken, Unavailable
 from cephlab.lab.ceph import conf
 from cephlab.lab.providers.host import Host, HostProcess
 
 _END_S = 60.0
+_LACKS = re.compile(r"fio: engine (\w+) not loadable")
 LOG = "log"
 
 
@@ -256,11 +258,20 @@ class RunningFio(RunningProgram):
     socket: PurePosixPath
 
     def finish(self, *, timeout_s: float = _END_S) -> FioResult:
-        """Wait for it to end and read its result; LabBroken, with its output, if it failed."""
+        """Wait for it to end and read its result; LabBroken, with its output, if it failed.
+
+        Unavailable if it lacks an engine, which some distributions have in packages of their own.
+        """
         self.await_end(timeout_s, "fio")
-        if not self.host.exists(self.output):
-            raise LabBroken(f"fio left no result on {self.host.name}", self.words())
-        return parse(self.host.read(self.output))
+        try:
+            if not self.host.exists(self.output):
+                raise LabBroken(f"fio left no result on {self.host.name}", self.words())
+            return parse(self.host.read(self.output))
+        except LabBroken as error:
+            if lacks := _LACKS.search(f"{error}\n{self.words()}"):
+                what, hint = f"fio on {self.host.name} has no engine {lacks[1]}", f"in Fedora: fio-engine-{lacks[1]}"
+                raise Unavailable(what, lacks[0], f"install it there; {hint}") from error
+            raise
 
     def progress(self) -> Progress:
         """The log of a timed job that has ended."""

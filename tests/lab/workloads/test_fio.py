@@ -2,12 +2,12 @@
 
 import json
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from cephlab.lab.base.errors import LabBroken
-from cephlab.lab.workloads.fio import FioJob, parse, parse_each, parse_progress
+from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.workloads.fio import FioJob, RunningFio, parse, parse_each, parse_progress
 
 JOB = FioJob("one", "rbd", "image", "randwrite", 4096, 16, 1 << 28, runtime_s=30, more={"norandommap": "1"})
 
@@ -66,6 +66,46 @@ def test_jobs_that_fio_reports_apart_are_read_apart() -> None:
 def test_what_is_no_result_is_trouble(text: bytes) -> None:
     with pytest.raises(LabBroken, match="fio"):
         parse(text)
+
+
+class Ended:
+    """A machine, and a process on it that has ended. files: path -> content."""
+
+    name = "c0"
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files = files
+
+    def wait(self, _timeout_s: float) -> bool:
+        return True
+
+    def exists(self, path: PurePosixPath) -> bool:
+        return str(path) in self.files
+
+    def read(self, path: PurePosixPath) -> bytes:
+        return self.files[str(path)]
+
+
+def ended(files: dict[str, bytes]) -> RunningFio:
+    there, paths = cast("Any", Ended(files)), [PurePosixPath(f"/{name}") for name in ("words", "out", "s")]
+    return RunningFio(there, there, *paths)
+
+
+NO_ENGINE = b"fio: engine rbd not loadable\nfio: failed to load engine\n"
+
+
+@pytest.mark.parametrize("files", [{"/words": NO_ENGINE}, {"/words": NO_ENGINE, "/out": b""}, {"/out": NO_ENGINE}])
+def test_an_engine_that_a_machine_lacks_is_named_as_missing(files: dict[str, bytes]) -> None:
+    """fio writes it to its output or to its errors, whichever option it reads first."""
+    with pytest.raises(Unavailable, match="fio on c0 has no engine rbd") as lacking:
+        ended(files).finish()
+    assert "fio-engine-rbd" in lacking.value.hint
+
+
+@pytest.mark.parametrize("files", [{"/words": b"killed"}, {"/words": b"", "/out": report(error=5)}])
+def test_any_other_failure_of_fio_is_trouble(files: dict[str, bytes]) -> None:
+    with pytest.raises(LabBroken, match="fio"):
+        ended(files).finish()
 
 
 LOG = "".join(f"{at_ms}, 1, 1, 4096, 0\n" for at_ms in (1000200, 1000000, 1000100, 1000100))
