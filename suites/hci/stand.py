@@ -128,6 +128,8 @@ ROLE_SETS = ("ceph", "hypervisor")
 IMAGE_BYTES = 64 * MIB
 ONE_COPY, TWO_COPIES = PoolKind("replicated", 1), PoolKind("replicated", 2)
 _SENT_S = 600.0
+FEATURES = ("--image-feature", "layering,exclusive-lock,object-map,fast-diff,deep-flatten")
+"""Ceph's default. It is said because an existing cluster may have another: a journal doubles the bytes of writes."""
 POLICY = {"rbd_cache_policy": "writearound"}
 """librbd's default since Octopus. It is said because the configuration of an existing cluster may say another, and a
 cache that answers reads is several times as fast."""
@@ -246,7 +248,7 @@ def images(
     size_bytes: int = IMAGE_BYTES,
     written: bool = True,
 ) -> Iterator[list[BlockImage]]:
-    """A pool with images. more: options of `rbd create`; kind: see `copies_on`.
+    """A pool with images. more: options of `rbd create`, instead of FEATURES; kind: see `copies_on`.
 
     written: each image is fully written twice, so that every read has to fetch data.
     """
@@ -255,7 +257,7 @@ def images(
     with pools.pool(cluster, POOL, kind or copies_on(cluster), pg_num=PG_NUM) as pool:
         disks = [BlockImage(pool, f"disk{number}", size_bytes) for number in range(count)]
         for target in disks:
-            image.create(cluster, node, target, *more)
+            image.create(cluster, node, target, *(more or FEATURES))
             if written:
                 image.precondition(cluster, node, target)
                 image.require_written(cluster, node, target)

@@ -4,6 +4,7 @@ import errno
 import shutil
 import subprocess
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any, cast
@@ -29,6 +30,7 @@ from cephlab.lab.providers.ssh import SshProvider
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import ClusterSpec, Disk, Node, Osd
 from cephlab.lab.spec.inventory import Inventory, Machine, Role
+from cephlab.lab.workloads import image
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.suites.hci import SCENARIOS, power, stand
 from cephlab.suites.hci.hypervisor.command import CacheMode
@@ -154,12 +156,25 @@ def test_a_reader_that_is_not_on_the_list_is_refused_before_a_guest_is_booted(mo
 
 
 def test_a_policy_in_the_configuration_of_that_cluster_does_not_change_what_is_compared() -> None:
-    image = BlockImage(stand.POOL, "disk0", 1)
-    assert stand.disk(image, CacheMode.WRITEBACK).options == {"rbd_cache_policy": "writearound"}
-    assert stand.disk(image, CacheMode.WRITEBACK, **power.HOLDS_BACK).options == power.HOLDS_BACK
-    name = stand.through_librbd(attached(Reached("a")), image)
+    first = BlockImage(stand.POOL, "disk0", 1)
+    assert stand.disk(first, CacheMode.WRITEBACK).options == {"rbd_cache_policy": "writearound"}
+    assert stand.disk(first, CacheMode.WRITEBACK, **power.HOLDS_BACK).options == power.HOLDS_BACK
+    name = stand.through_librbd(attached(Reached("a")), first)
     assert name.startswith(f"rbd:{stand.POOL}/disk0:id=x:conf=/var/tmp/cephlab-x/a/own/ceph.conf:")
     assert name.endswith(":rbd_cache_policy=writearound")
+
+
+@pytest.mark.parametrize("more", [(), ("--image-feature", "layering")])
+def test_no_image_has_a_journal_whatever_that_cluster_gives_to_new_ones(
+    more: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[str, ...]] = []
+    monkeypatch.setattr(pools, "pool", lambda *_, **__: nullcontext(stand.POOL))
+    monkeypatch.setattr(image, "create", lambda _cluster, _node, _image, *options: made.append(options))
+    with stand.images(attached(Reached("a")), 1, *more, written=False):
+        [(option, features)] = made
+    assert (option, "journaling" in features) == ("--image-feature", False)
+    assert ("exclusive-lock" in features) is (not more)
 
 
 def existing(archs: tuple[Arch, ...], clients: tuple[Arch, ...]) -> tuple[ClusterSpec, Inventory]:
