@@ -59,6 +59,9 @@ def require_read(cluster: Cluster, daemons: Iterable[Daemon]) -> None:
         try:
             if not _read(cluster, daemon).footprint.files:
                 raise LabBroken("its open files are hidden", f"they are shown to root on {daemon.host.name}")
+            asked, logs = _option(cluster, daemon, "log_to_file")
+            if logs == "false":
+                raise LabBroken("its log is not written to a file", f"log_to_file of {asked}: got false, wanted true")
         except (LabBroken, CephTrouble) as error:
             what = f"{daemon.name} of the attached cluster cannot be looked at: {error.what}"
             raise Unavailable(what, error.detail, error.hint) from error
@@ -101,15 +104,17 @@ def _log_bytes(cluster: Cluster, daemon: Daemon) -> int:
 
 
 def _path_of(cluster: Cluster, daemon: Daemon, option: str) -> PurePosixPath:
-    """A path in a daemon's options. Only OSDs and monitors are asked; those of others differ in the name.
-
-    LabBroken if it is empty, or the same for every daemon.
-    """
-    asked = daemon.name if daemon.kind in ("osd", "mon") else next(n for n in cluster.daemons if n.startswith("mon."))
-    text = str(cluster.client.tell(asked, "config get", var=option)[option])
+    """A path in a daemon's options; LabBroken if it is empty, or the same for every daemon."""
+    asked, text = _option(cluster, daemon, option)
     if not text or (asked != daemon.name and asked not in text):
         raise LabBroken(f"no {option} of {daemon.name} is known", f"that of {asked} is {text or 'empty'}")
     return PurePosixPath(text.replace(asked, daemon.name))
+
+
+def _option(cluster: Cluster, daemon: Daemon, option: str) -> tuple[str, str]:
+    """(the daemon that was asked, the value). Only OSDs and monitors are asked; paths of others differ in the name."""
+    asked = daemon.name if daemon.kind in ("osd", "mon") else next(n for n in cluster.daemons if n.startswith("mon."))
+    return asked, str(cluster.client.tell(asked, "config get", var=option)[option])
 
 
 def _store_bytes(cluster: Cluster, daemon: Daemon) -> int:

@@ -100,7 +100,7 @@ _DAEMON_READS = (
 """Commands to one daemon, or to a PG's primary, that change nothing. `flush_pg_stats` only sends statistics earlier,
 and `get_latest_osdmap` only fetches a map earlier."""
 
-_SHOWN_OPTIONS = ("log_file", "mon_data")
+_SHOWN_OPTIONS = ("log_file", "log_to_file", "mon_data")
 """Options whose value a daemon may be asked for. Values of others may be secrets."""
 
 _POOL_COMMANDS = {

@@ -56,7 +56,7 @@ READS = [
     ),
     *(tell("osd.0", asked) for asked in ("status", "dump_historic_ops", "dump_ops_in_flight", "dump_watchers")),
     tell("osd.0", "get_latest_osdmap"),
-    tell("osd.0", "config get", var="log_file"),
+    *(tell("osd.0", "config get", var=option) for option in ("log_file", "log_to_file", "mon_data")),
     *(tell("mon.a", asked) for asked in ("mon_status", "quorum_status")),
     *(tell("pg:1.0", asked) for asked in ("query", "list_unfound")),
 ]

@@ -95,6 +95,8 @@ TOLD = {("osd.0", "log_file"): "/var/log/osd.0", ("mon.a", "log_file"): "/n/log/
 class Attached(AttachedCluster):
     """A cluster that exists. Its daemons tell where their files are, except a manager."""
 
+    log_to_file = "true"
+
     def __init__(self, *members: SimpleNamespace) -> None:
         self.members = {each.name: cast("Daemon", each) for each in members}
 
@@ -110,7 +112,8 @@ class Attached(AttachedCluster):
         return []
 
     def tell(self, name: str, prefix: str, var: str = "") -> Any:
-        return {var: TOLD[name, var]} if prefix == "config get" else DUMPS[prefix]
+        own = {"log_to_file": self.log_to_file}.get(var) or TOLD.get((name, var), "")
+        return {var: own} if prefix == "config get" else DUMPS[prefix]
 
 
 def test_files_of_a_cluster_that_exists_lie_where_its_daemons_say(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,6 +143,13 @@ def test_a_log_that_is_not_known_is_not_taken_for_one_that_does_not_grow(
         require_read(found, found.daemons.values())
     assert refused.value.detail == why
     assert set(read_daemons(found)) == ({"mon.a"} if path else set())
+
+
+def test_a_log_that_goes_elsewhere_is_not_taken_for_one_that_does_not_grow() -> None:
+    found = Attached(daemon("osd.0", Host(), os.getpid()))
+    found.log_to_file = "false"
+    with pytest.raises(Unavailable, match=r"osd\.0 of the attached cluster .*: its log is not written to a file"):
+        require_read(found, found.daemons.values())
 
 
 def test_a_process_that_hides_its_files_is_not_taken_for_one_without(monkeypatch: pytest.MonkeyPatch) -> None:
