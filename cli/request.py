@@ -16,6 +16,7 @@ from cephlab.lab.spec.clusterspec import (
     DEFAULT_DISK_BYTES,
     DEFAULT_RELEASE,
     GIB,
+    MAX_DISK_BYTES,
     MIN_DISK_BYTES,
     UNKNOWN_RELEASE,
     ClusterSpec,
@@ -179,7 +180,7 @@ def parse_bytes(option: str, text: str, example: str = "4k or 4G") -> int:
 
 
 def parse_disk_size(text: str) -> int:
-    """Bytes of an OSD's disk; SpecError if it is not a size, or too small."""
+    """Bytes of an OSD's disk; SpecError if it is not a size, too small, or too large for a file."""
     size = parse_bytes("--disk-size", text, "10GiB")
     if size < MIN_DISK_BYTES:
         raise SpecError(
@@ -187,6 +188,8 @@ def parse_disk_size(text: str) -> int:
             f"wanted: {MIN_DISK_BYTES / GIB:g}GiB or more",
             "disks are sparse: a large one takes no more space than its data",
         )
+    if size > MAX_DISK_BYTES:
+        raise SpecError(f"--disk-size: {text} is too large for a file", "wanted: below 16TiB", "ask for less")
     return size
 
 

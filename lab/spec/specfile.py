@@ -16,6 +16,7 @@ from cephlab.lab.base.errors import SpecError, not_text, unreadable
 from cephlab.lab.base.given import outsize, refuse_endless
 from cephlab.lab.base.nearest import did_you_mean
 from cephlab.lab.spec.clusterspec import (
+    MAX_DISK_BYTES,
     MIN_DISK_BYTES,
     UNKNOWN_RELEASE,
     ClusterSpec,
@@ -151,7 +152,7 @@ def load_spec(path: Path) -> ClusterSpec:
         _refuse_release(path, raw)
         raw["release"] = UNKNOWN_RELEASE
     spec = spec_from_json(raw, str(path))
-    _refuse_small_disks(path, spec)
+    _refuse_disks(path, spec)
     return spec
 
 
@@ -164,15 +165,21 @@ def _refuse_release(path: Path, raw: Mapping[str, Any]) -> None:
         )
 
 
-def _refuse_small_disks(path: Path, spec: ClusterSpec) -> None:
+def _refuse_disks(path: Path, spec: ClusterSpec) -> None:
     for number, node in enumerate(spec.nodes):
         for index, disk in enumerate(node.disks):
+            key = f"nodes.{number}.disks.{index}.size_bytes: got {disk.size_bytes}, wanted:"
             if disk.size_bytes < MIN_DISK_BYTES:
-                wanted = f"got {disk.size_bytes}, wanted: {MIN_DISK_BYTES} (1 GiB) or more"
                 raise SpecError(
                     f"{path}: disk {disk.name} is too small for an OSD",
-                    f"nodes.{number}.disks.{index}.size_bytes: {wanted}",
+                    f"{key} {MIN_DISK_BYTES} (1 GiB) or more",
                     "leave it out for 10 GiB: disks are sparse, a large one takes no more room than its data",
+                )
+            if disk.size_bytes > MAX_DISK_BYTES:
+                raise SpecError(
+                    f"{path}: disk {disk.name} is too large for a file",
+                    f"{key} {MAX_DISK_BYTES} (below 16 TiB) or less",
+                    "leave it out for 10 GiB",
                 )
 
 

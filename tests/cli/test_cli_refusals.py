@@ -67,6 +67,7 @@ def world(tmp_path: Path, fake: FakeProvider) -> World:
         (["--osds-per-node", "1000"], "do not fit into this machine's memory"),
         (["--disk-size", "huge"], "'huge' is not a size"),
         (["--disk-size", "5MiB"], "too small for an OSD"),
+        (["--disk-size", "16TiB"], "too large for a file"),
         (["--option", "osd_pool_default_size"], "is not KEY=VALUE"),
         (["--option", "osd_pool_default_size=4"], "4 replicas need 4 hosts with OSDs"),
         (["--option", "osd pool default size=4"], "4 replicas need 4 hosts with OSDs"),
@@ -177,7 +178,7 @@ def test_an_unknown_key_of_a_spec_file_is_named(world: World, tmp_path: Path) ->
         (f"memory_bytes = {'9' * 5000}", "a number has thousands of digits"),
         (
             'disks = [{ name = "d", size_bytes = "17TiB" }]',
-            "nodes.0.disks.0.size_bytes: got 18691697672192, wanted: 1 to",
+            "nodes.0.disks.0.size_bytes: got 18691697672192, wanted: 17592186040320 (below 16 TiB) or less",
         ),
         ('osds = [{ block = "" }]', "node n0: an OSD names disk '', which the node does not have"),
         ("disks = 5", "nodes.0.disks: got 5, wanted: a list"),

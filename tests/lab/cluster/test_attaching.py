@@ -23,6 +23,7 @@ from cephlab.lab.scenario.topology import ANY_ARCH, PLAIN, Topology
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec
 from cephlab.lab.spec.inventory import Inventory, Machine, Role, S3Access
+from cephlab.lab.spec.specfile import spec_from_json, spec_to_json
 from cephlab.suites.block.stand import MeasuredTopology
 
 HERE = host_arch()
@@ -107,6 +108,12 @@ def test_the_cluster_becomes_a_spec() -> None:
         ("c", OTHER, 1, False),
     ]
     assert spec.release == "reef"
+
+
+def test_real_disks_may_be_larger_than_those_of_a_lab() -> None:
+    spec = spec_of(census((replace(DAEMONS[0], size_bytes=30 << 40), *DAEMONS[1:])), INVENTORY)
+    assert spec.nodes[0].disks[0].size_bytes == 30 << 40
+    assert spec_from_json(spec_to_json(spec)) == spec, "its archive is read again"
 
 
 class FakeClient:
