@@ -5,6 +5,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,11 @@ _BITS_64 = 1 << 63
 _EDITED = "check whether the file was edited"
 
 
-def refuse_endless(path: Path, hint: str = "", *, most_bytes: int | None = MOST_BYTES) -> None:
+def _refuse_endless(path: Path, hint: str, most_bytes: int | None) -> None:
     """SpecError if a path cannot be read as a file. most_bytes: the largest that is read; None: any.
 
-    A pipe without a writer would never be read, and a device such as /dev/zero never ends.
+    A pipe without a writer would never be read, and a device such as /dev/zero never ends. The pipe of `<(...)` has no
+    name in a folder, and its writer has begun; not more than most_bytes are read from it.
     """
     try:
         found = path.stat()
@@ -33,7 +35,8 @@ def refuse_endless(path: Path, hint: str = "", *, most_bytes: int | None = MOST_
     except ValueError as error:  # the path has a NUL
         raise SpecError(f"{str(path)!r} is not a path", str(error), hint) from None
     kind = next((name for test, name in _KINDS.items() if test(found.st_mode)), None)
-    if kind is not None and not os.path.samestat(found, Path(os.devnull).stat()):
+    written_here = most_bytes is not None and kind == "a pipe" and not path.resolve().exists()
+    if kind is not None and not written_here and not os.path.samestat(found, Path(os.devnull).stat()):
         raise SpecError(f"{path} cannot be read", f"got {kind}, wanted: a file", hint)
     if most_bytes is not None and found.st_size > most_bytes:
         raise SpecError(f"{path} is too large", f"got {found.st_size} bytes, wanted: at most {most_bytes}", hint)
@@ -49,19 +52,23 @@ def is_file(path: Path) -> bool:
 
 def read_bytes(path: Path, hint: str = "", *, most_bytes: int | None = MOST_BYTES) -> bytes:
     """The content of a file; SpecError if it cannot be read."""
-    refuse_endless(path, hint, most_bytes=most_bytes)
+    _refuse_endless(path, hint, most_bytes)
     try:
-        return path.read_bytes()
+        with path.open("rb") as source:
+            content = source.read(-1 if most_bytes is None else most_bytes + 1)
     except OSError as error:
         raise unreadable(path, error, hint) from error
+    if most_bytes is not None and len(content) > most_bytes:
+        raise SpecError(f"{path} is too large", f"got more than {most_bytes} bytes", hint)
+    return content
 
 
 def read_text(path: Path, hint: str = "", *, most_bytes: int | None = MOST_BYTES) -> str:
     """The text of a file, without the mark that some editors put before UTF-8; SpecError if it cannot be read."""
-    refuse_endless(path, hint, most_bytes=most_bytes)
+    content = read_bytes(path, hint, most_bytes=most_bytes)
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        return TextIOWrapper(BytesIO(content), encoding="utf-8-sig").read()
+    except UnicodeDecodeError as error:
         raise unreadable(path, error, hint) from error
 
 

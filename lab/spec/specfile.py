@@ -12,8 +12,8 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from cephlab.lab.base.errors import SpecError, not_text, unreadable
-from cephlab.lab.base.given import outsize, refuse_endless
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.given import outsize, read_text
 from cephlab.lab.base.nearest import did_you_mean
 from cephlab.lab.spec.clusterspec import (
     MAX_DISK_BYTES,
@@ -59,13 +59,8 @@ _Model = TypeVar("_Model")
 
 def load_toml(path: Path, hint: str = "") -> dict[str, Any]:
     """The tables of a TOML file; SpecError when it cannot be read or is not TOML."""
-    refuse_endless(path, hint)
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors put a mark before UTF-8
-    except OSError as error:
-        raise unreadable(path, error, hint) from error
-    except UnicodeDecodeError as error:
-        raise SpecError(f"{path} is not TOML", not_text(error), "is that the file you mean?") from error
+        return tomllib.loads(read_text(path, hint or "is that the file you mean?"))
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"{path} is not TOML", str(error), "fix the line that is named") from error
     except RecursionError:

@@ -1,6 +1,7 @@
 """Files that users name: what never ends, is no text or is no JSON is refused, with the file's name."""
 
 import os
+import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.given import MOST_DEEP, is_file, outsize, parse_json, read_bytes, read_text
+from cephlab.lab.spec.specfile import load_toml
 
 
 def pipe(path: Path) -> None:
@@ -45,6 +47,32 @@ def test_what_never_ends_or_cannot_be_read_is_refused(tmp_path: Path, make: Call
             read(path, "the hint")
         assert why in refused.value.detail
         assert refused.value.hint == "the hint"
+
+
+def piped(*argv: str) -> tuple[subprocess.Popen[bytes], Path]:
+    """A command, and its output as a shell gives it for `<(...)`."""
+    writer = subprocess.Popen(argv, stdout=subprocess.PIPE)
+    assert writer.stdout is not None
+    return writer, Path(f"/dev/fd/{writer.stdout.fileno()}")
+
+
+def test_a_pipe_of_the_shell_is_read() -> None:
+    writer, path = piped("sh", "-c", "echo a; sleep 0.1; echo b")
+    with writer:
+        assert read_text(path) == "a\nb\n"
+    writer, path = piped("echo", "a = 1")
+    with writer:
+        assert load_toml(path) == {"a": 1}
+
+
+def test_a_pipe_of_the_shell_that_does_not_end_is_refused() -> None:
+    for most_bytes, why in ((1000, "got more than 1000 bytes"), (None, "got a pipe")):
+        writer, path = piped("yes")
+        with writer:
+            with pytest.raises(SpecError) as refused:
+                read_text(path, most_bytes=most_bytes)
+            writer.kill()
+        assert why in refused.value.detail
 
 
 def test_what_is_no_text_says_where(tmp_path: Path) -> None:
