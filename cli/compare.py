@@ -100,7 +100,7 @@ def _runs(out: Output, before: Path, after: Path) -> int:
             f"{run.directory}: {how_many(len(run.records), 'scenario')}, none of them in the other" for run in runs
         )
         raise SpecError("the two runs have no scenario in common", counts, "compare runs of the same suites")
-    with legible(after):
+    with legible(before, after):
         compared = compare_runs(*runs)
     measured = [measured_in(run.events) for run in runs]
     costs = compare_all(*measured) if all(measured) else []

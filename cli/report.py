@@ -127,7 +127,7 @@ def report(
         out.result(shown, {"defect": page.defect, "markdown": text, "doubts": list(archive.doubts)})
         return warn_of_doubts(out, archive)
     others = [(other.name, read_whole(other).events) for other in page.beside or ()]
-    with legible(directory):
+    with legible(directory, *(page.beside or ())):
         html = render_report(archive, compared(together(archive.events, others)))
     if page.output is None:
         replace_report(directory, html)

@@ -41,10 +41,10 @@ def altered(directory: Path) -> list[str]:
     if not is_file(directory / SUMS):
         return [f"{SUMS} is missing: the run was not sealed"]
     sealed = read_sums(directory)
-    if "" in sealed:
-        return [f"{SUMS} has a line that is no checksum"]
+    bad = sealed.pop("", None)
     now = sums_now(directory)
     return [
+        *([f"{SUMS} has a line that is no checksum"] if bad is not None else ()),
         *(f"{name} is missing" for name in sorted(sealed.keys() - now.keys())),
         *(f"{name} was added" for name in sorted(now.keys() - sealed.keys())),
         *(f"{name} was altered" for name in sorted(sealed.keys() & now.keys()) if sealed[name] != now[name]),

@@ -92,15 +92,18 @@ def parse_json(text: str, source: object, hint: str = _EDITED) -> Any:
 
 
 @contextmanager
-def legible(archive: Path) -> Iterator[None]:
-    """Inside the block, an event whose data lacks what is read in it is a SpecError, not an error of Python."""
+def legible(*archives: Path) -> Iterator[None]:
+    """Inside the block, an event whose data lacks what is read in it is a SpecError, not an error of Python.
+
+    An error of the code that reads it looks the same, so the hint names both.
+    """
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise SpecError(
-            f"{archive} has an event that this cephlab cannot read",
+            f"{' or '.join(map(str, archives))} has an event that this cephlab cannot read",
             f"{type(error).__name__}: {error}",
-            "check whether its history was edited; CEPHLAB_DEBUG=1 shows where it is read",
+            "check whether its history was edited; if not, this is a defect of cephlab: CEPHLAB_DEBUG=1 shows where",
         ) from error
 
 

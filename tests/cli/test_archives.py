@@ -159,4 +159,7 @@ def test_an_event_without_its_data_is_told_with_the_archive_and_no_traceback(
 def test_a_line_that_is_no_checksum_is_named(world: World, two: tuple[Path, Path]) -> None:
     sums = two[0] / "SHA256SUMS"
     sums.write_text(sums.read_text() + "null\n")
-    assert "SHA256SUMS has a line that is no checksum" in call(world, "judge", str(two[0])).stderr
+    (two[0] / "junit.xml").write_text("other")
+    told = call(world, "judge", str(two[0])).stderr
+    assert "SHA256SUMS has a line that is no checksum" in told
+    assert "junit.xml" in told, "what was changed beside is told too"

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.base.given import MOST_DEEP, is_file, outsize, parse_json, read_bytes, read_text
+from cephlab.lab.base.given import MOST_DEEP, is_file, legible, outsize, parse_json, read_bytes, read_text
 from cephlab.lab.spec.specfile import load_toml
 
 
@@ -115,6 +115,13 @@ def test_what_is_no_json_is_refused_with_its_source(text: str, why: str) -> None
 
 def test_a_character_that_takes_two_halves_is_read() -> None:
     assert parse_json('"\\ud83d\\ude00"', "x") == "\U0001f600"
+
+
+def test_an_event_that_cannot_be_read_may_be_of_any_archive_or_a_defect_of_cephlab() -> None:
+    with pytest.raises(SpecError, match=r"^old or new has an event") as refused, legible(Path("old"), Path("new")):
+        {}["data"]
+    assert refused.value.detail == "KeyError: 'data'"
+    assert "a defect of cephlab" in refused.value.hint
 
 
 def nested(deep: int) -> object:
