@@ -66,6 +66,8 @@ def _value(text: str, change: str) -> Any:
         return int(text)
     if text in ("true", "false"):
         return text == "true"
+    if re.fullmatch(r"[0-9]+\.[0-9]+", text):
+        return float(text)
     if re.match(r"[0-9]", text):
         return {"value": text, "source": f"--set {change}"}
     return text

@@ -24,6 +24,14 @@ def test_a_change_is_read_like_the_file(tmp_path: Path) -> None:
     assert made.name.startswith("ampere-altra-4n, nodes.count=7, ")
 
 
+@pytest.mark.parametrize(("written", "share"), [("0.5", 0.5), ("1.0", 1.0), ("1", 1.0)])
+def test_a_share_is_a_number_as_in_the_file(tmp_path: Path, written: str, share: float) -> None:
+    load = 'op = "read"\nbs = "4k"\nclients = 2\ndepth = 2\nprotection = "replicated:3"\nat_least = "5 ops/s"\n'
+    path = file_with(tmp_path, f'[[requirements]]\nname = "vm"\n{load}')
+    [wanted] = load_hardware(path, [f"requirements.vm.hit_ratio={written}"]).requirements
+    assert getattr(wanted, "hit_ratio", None) == share
+
+
 RAW = {
     "name": "small",
     "deep": {"table": {"key": 1}},
