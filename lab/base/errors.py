@@ -29,9 +29,12 @@ _PAGE = re.compile(r"(?<![\w/.-])docs/[\w/-]+\.md")
 
 def page_paths(hint: str, package: Path = _PACKAGE) -> str:
     """The hint with full paths to its pages (docs/NAME.md), unless the current folder is the checkout that has them."""
-    here, docs = Path("docs"), (package / "docs").resolve()
-    if here.exists() and here.samefile(docs):
-        return hint
+    docs = (package / "docs").resolve()
+    try:
+        if Path("docs").samefile(docs):
+            return hint
+    except OSError:  # one of the two does not exist, or the current folder may not be read
+        pass
     return _PAGE.sub(lambda page: str(docs.parent / page[0]) if (docs.parent / page[0]).exists() else page[0], hint)
 
 

@@ -34,6 +34,17 @@ def test_a_checkouts_page_is_named_as_it_is_where_that_leads_to_it(
         assert page_paths("see docs/attach.md", package) == f"see {pages}/attach.md"
 
 
+@pytest.mark.parametrize("mode", [0o700, 0o000], ids=["pages of others", "closed"])
+def test_an_error_is_told_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int) -> None:
+    (tmp_path / "docs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    tmp_path.chmod(mode)
+    try:
+        assert page_paths("see docs/attach.md", Path("/nowhere")) == "see docs/attach.md"
+    finally:
+        tmp_path.chmod(0o700)
+
+
 def test_an_error_names_the_pages_of_this_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     checkout = Path(__file__).parents[3]
     monkeypatch.chdir(checkout)
