@@ -120,5 +120,5 @@ def outsize(raw: Any) -> str:
         if isinstance(here, int) and not -_BITS_64 <= here < _BITS_64:
             return f"{'.'.join(key)}: got a number beyond 64 bits, wanted: at most {_BITS_64 - 1}"
         parts = here.items() if isinstance(here, dict) else enumerate(here) if isinstance(here, list | tuple) else ()
-        ahead += [((*key, str(name)), part) for name, part in parts]
+        ahead += reversed([((*key, str(name)), part) for name, part in parts])
     return ""

@@ -130,6 +130,7 @@ def nested(deep: int) -> object:
 
 def test_numbers_and_nesting_beyond_every_model_are_named() -> None:
     assert outsize({"nodes": [{"count": 1 << 63}]}).startswith("nodes.0.count: got a number beyond 64 bits, wanted:")
+    assert outsize({"a": 1 << 63, "b": 1 << 63}).startswith("a: "), "the first of several"
     assert outsize({"a": nested(MOST_DEEP)}).startswith("a: got tables or lists that are nested")
     assert outsize({"a": [-(1 << 63), (1 << 63) - 1, True, 1e308], "b": nested(MOST_DEEP - 1)}) == ""
 
