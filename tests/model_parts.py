@@ -1,10 +1,12 @@
 """Small clusters and demands with round figures, for the tests of the model."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.telemetry.demand import Demand, Interval, Operation, Resource, Role
 from cephlab.tuning.profile import DiskKind, DiskRole, Disks, Figure, MachineClass, Profile, Threads
+from cephlab.tuning.profilefile import to_toml
 from cephlab.tuning.units import Measure
 
 
@@ -47,7 +49,7 @@ def machine(
 
 
 def profile(
-    *nodes: MachineClass, clients_on_nodes: bool = False, rtt_s: float = 0.0001, pgs: int | None = 10_000_000
+    *nodes: MachineClass, clients_on_nodes: bool = False, rtt_s: float = 0.0001, pgs: int | None = 10**16
 ) -> Profile:
     """pgs: so many that every OSD has its exact share, unless the test is about that."""
     return Profile(
@@ -61,6 +63,11 @@ def profile(
         clients_on_nodes=clients_on_nodes,
         pgs=pgs,
     )
+
+
+def as_file(made: Profile) -> str:
+    """The text of a profile's file, with as many PGs as a file may have: every OSD has nearly its exact share."""
+    return to_toml(made if made.pgs is None else replace(made, pgs=min(made.pgs, 10_000_000)))
 
 
 def demand(

@@ -23,9 +23,8 @@ from cephlab.suites.dmcache.benefit import GAIN, NO_LIMIT, note_gain
 from cephlab.suites.gains import OverCache, of_database, of_growth, of_mode, of_tier
 from cephlab.suites.hci import claims
 from cephlab.tuning.profile import DiskKind, DiskRole, Disks
-from cephlab.tuning.profilefile import to_toml
 from cephlab.tuning.workload import Shape
-from tests.model_parts import disks, machine, profile
+from tests.model_parts import as_file, disks, machine, profile
 from tests.tuning.test_comparison import oltp
 
 HDD = disks("hdd", kind=DiskKind.HDD, count=7, read_iops=120, write_iops=120, sync_latency=0.0085)
@@ -48,7 +47,7 @@ def stage_on(
         profile(machine(speed=5.0, disk=disk)), name="mine", clients=(machine("client", disk=as_cache(client)),)
     )
     path = tmp_path / "mine.toml"
-    path.write_text(to_toml(machines))
+    path.write_text(as_file(machines))
     cluster = SimpleNamespace(provider=provider(lab), run=SimpleNamespace(home=Home(tmp_path)), spec=spec)
     recorder = History().recorder("s.t")
     recorder.witness("operations", got=100, least=1)

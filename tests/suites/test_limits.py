@@ -13,10 +13,10 @@ from cephlab.lab.history.history import Basis, History, Recorder
 from cephlab.suites import limits
 from cephlab.suites.limits import RECORDED, Copying, copying, no_errors, stop_noted, wait_until_noticed
 from cephlab.tuning.profile import Profile
-from cephlab.tuning.profilefile import load_hardware, to_toml
+from cephlab.tuning.profilefile import load_hardware
 from cephlab.tuning.recovery import recovery_time
 from cephlab.tuning.references import FigureKind
-from tests.model_parts import disks, machine, profile
+from tests.model_parts import as_file, disks, machine, profile
 from tests.suites.test_service_limits import GRACE_S, PATIENCE, PEERING_S, SHARED, stage_on
 
 FACTOR = 2.5
@@ -45,7 +45,7 @@ def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model is trusted to FACTOR for recovery, by what was published and by profiles of the user's own."""
     own = tmp_path / "profiles" / "test.toml"
     own.parent.mkdir()
-    own.write_text(to_toml(profile(machine(count=7, disk=(disks(),)))))
+    own.write_text(as_file(profile(machine(count=7, disk=(disks(),)))))
 
     def factor(demands: Sequence[object], kinds: Sequence[FigureKind], find: Callable[[str], Profile]) -> float:
         assert (tuple(demands), tuple(kinds)) == ((), (FigureKind.RECOVERY,))

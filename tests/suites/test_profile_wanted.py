@@ -36,10 +36,10 @@ from cephlab.suites.profile.ways import OBJECTS, Way
 from cephlab.tuning.enough import Enough
 from cephlab.tuning.held import Answer, Trust, held
 from cephlab.tuning.profile import Profile
-from cephlab.tuning.profilefile import Hardware, to_toml
+from cephlab.tuning.profilefile import Hardware
 from cephlab.tuning.requirements import Requirement
 from cephlab.tuning.units import Measure
-from tests.model_parts import disks, machine, profile
+from tests.model_parts import as_file, disks, machine, profile
 from tests.tuning.test_answers import DEMANDS, load
 from tests.tuning.test_answers_of_data import TRUST, cluster, lost, objects, room
 
@@ -101,7 +101,7 @@ def test_what_is_known_comes_from_the_run_and_from_the_users_profiles(
 ) -> None:
     home, stage = Home(tmp_path), stage_now()
     home.profiles.mkdir()
-    (home.profiles / "test.toml").write_text(to_toml(profile(machine(count=7, disk=(disks(),)))))
+    (home.profiles / "test.toml").write_text(as_file(profile(machine(count=7, disk=(disks(),)))))
     stage.recorder.record("x")
 
     def demands_for(events: Sequence[Event], where: Home) -> tuple[object, str]:

@@ -17,8 +17,7 @@ from cephlab.lab.workloads.recorded import Load
 from cephlab.suites.limits import Copying, copying, wait_until_noticed
 from cephlab.suites.resilience.trial import LARGE, RETURN_S, Data, return_bound, returned
 from cephlab.tuning.profile import DiskKind
-from cephlab.tuning.profilefile import to_toml
-from tests.model_parts import disks, machine, profile
+from tests.model_parts import as_file, disks, machine, profile
 
 PATIENCE = 2.0
 SETTINGS_S = RETURN_S * PATIENCE
@@ -43,7 +42,7 @@ def stage_on(tmp_path: Path, pace: float | None, more: str = "") -> Stage:
     disk = disks("hdd", kind=DiskKind.HDD, count=2, seq_read=1e8 * quick, seq_write=1e8 * quick)
     machines = replace(profile(machine(bandwidth=1e7 * quick, disk=(disk,))), name="slow")
     path = tmp_path / "slow.toml"
-    path.write_text(to_toml(machines) + more)
+    path.write_text(as_file(machines) + more)
     cluster = SimpleNamespace(
         patience=PATIENCE,
         run=SimpleNamespace(home=Home(tmp_path)),
