@@ -291,8 +291,8 @@ def _no_room(owner: str, table: str, limits: Mapping[str, float | None]) -> Iter
     """Limits that are not above 0, or less than a node needs. limits: key of the table -> figure."""
     for name, figure in limits.items():
         least = MIN_LIMITS.get(name, 0.0)
-        if figure is not None and not max(least, math.ulp(0)) <= figure < math.inf:
-            wanted = f"{least} or more" if figure > 0 and math.isfinite(figure) else "a number above 0"
+        if figure is not None and not (0 < figure < math.inf and figure >= least):
+            wanted = f"{least} or more" if 0 < figure < math.inf else "a number above 0"
             yield Misfit(
                 f"{owner} cannot have {name} = {figure:g}",
                 f"got {figure:g}, wanted: {wanted}",

@@ -51,8 +51,10 @@ class Reached:
     def __init__(self, name: str, arch: Arch = HERE, programs: tuple[str, ...] = (QEMU, IMG), said: str = "") -> None:
         self.name, self.arch, self.programs, self.said = name, arch, programs, said
         self.directory = PurePosixPath("/var/tmp/cephlab-x") / name
+        self.asked: list[str] = []
 
     def run(self, argv: tuple[str, ...], *, check: bool = True, **_options: Any) -> Result:
+        self.asked.append(argv[0])
         if argv[0] not in self.programs:
             refused = Refused(self.name, "run", {"type": "FileNotFoundError", "errno": errno.ENOENT, "message": "no"})
             raise LabBroken(f"{argv[0]} could not be started on {self.name}") from refused
@@ -145,7 +147,9 @@ def test_what_a_machine_lacks_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_machine_with_all_of_it_is_used() -> None:
-    stand.require_qemu(attached(Reached("a", said=POOL_MISSING)))
+    machine = Reached("a", said=POOL_MISSING)
+    stand.require_qemu(attached(machine))
+    assert machine.asked == [QEMU, IMG]
 
 
 def test_a_reader_that_is_not_on_the_list_is_refused_before_a_guest_is_booted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,5 +159,8 @@ def test_a_process_that_hides_its_files_is_not_taken_for_one_without(monkeypatch
         require_read(found, found.daemons.values())
 
 
-def test_only_a_cluster_that_exists_is_asked_beforehand() -> None:
+def test_only_a_cluster_that_exists_is_asked_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(daemons, "_read", lambda _cluster, each: asked.append(each.name))
     require_read(cluster(), [cast("Daemon", daemon("mon.a", Host(store=""), os.getpid()))])
+    assert asked == []
