@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.telemetry.demand import Interval
@@ -24,8 +25,18 @@ WRITEBACK = {
 """(fio's rw, whether bandwidth is meant) -> what the paper says."""
 
 
-def rate_of(runs: Sequence[GuestRun]) -> Interval:
-    """The rate of all guests together. The variance of a sum is the sum of the variances."""
+def rate_of(turns: Sequence[Sequence[GuestRun]]) -> Interval:
+    """The rate of all guests together, by their mean and by the lowest and the highest end of any turn.
+
+    So it holds what turns differ by, minutes apart.
+    """
+    rates = [_turn(runs) for runs in turns]
+    low, high = min(rate.low for rate in rates), max(rate.high for rate in rates)
+    return Interval(fmean(rate.mean for rate in rates), low, high, min(rate.samples for rate in rates))
+
+
+def _turn(runs: Sequence[GuestRun]) -> Interval:
+    """The rate of all guests in one turn. The variance of a sum is the sum of the variances."""
     done = [run.result.main for run in runs]
     spread = math.sqrt(sum(result.iops_stddev**2 for result in done))
     return interval_of(sum(result.iops for result in done), spread, min(result.iops_samples for result in done))

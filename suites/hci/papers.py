@@ -1,9 +1,12 @@
 """The fio commands of the Proxmox VE Ceph benchmark of 2020, unchanged except for size, time and device."""
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
+from statistics import fmean
 
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.history.history import Basis, Bound
@@ -25,6 +28,8 @@ JOBS = (1, 4)
 GUESTS = {Tier.QUICK: (1, 2), Tier.FULL: (1, 3, 6)}
 """Guests at the same time; the paper has six, on three nodes."""
 CACHES = (CacheMode.NONE, CacheMode.WRITEBACK)
+TURNS = (*CACHES, *reversed(CACHES))
+"""Where rates are judged: a cluster that gets steadily slower or faster is as slow for one mode as for the other."""
 END_S = 240.0
 """Time for fio to start and to end in an emulated guest on a busy machine."""
 LEAST_OPERATIONS = 30
@@ -67,8 +72,8 @@ SEVERAL = (*VM, *MULTI)
 """With several guests the paper ran the sequential commands too (5.2), and all of them with one job and with four."""
 
 
-Points = dict[CacheMode, list[tuple[float, list[GuestRun]]]]
-"""Cache mode -> (place on the axis, the result of each guest)."""
+Points = Mapping[CacheMode, Mapping[int, list[list[GuestRun]]]]
+"""Cache mode -> place on the axis -> for each turn of the mode, the result of each guest."""
 
 
 def one_guest(stage: Stage, setting: GuestSetting) -> None:
@@ -93,8 +98,8 @@ def several_guests(stage: Stage, setting: GuestSetting) -> None:
         for count in counts[1:]:
             claim_cache(stage, setting, points, count, f"{how_many(count, 'guest')}, {how_many(jobs, 'job')}", jobs)
         judged = hypervisor(stage.cluster).parts.kvm
-        for cache, drawn in points.items():
-            one, most = (claims.rate_of(runs) for _, runs in (drawn[0], drawn[-1]))
+        for cache, places in points.items():
+            one, most = (claims.rate_of(places[count]) for count in (counts[0], counts[-1]))
             label = f"{how_many(counts[-1], 'guest')}, {how_many(jobs, 'job')}, cache={cache}"
             copies = copies_on(stage.cluster).size
             alone, together = (load_of(setting, guests, jobs, copies) for guests in (counts[0], counts[-1]))
@@ -113,23 +118,22 @@ def claim_cache(stage: Stage, setting: GuestSetting, points: Points, place: int,
     claim = claims.WRITEBACK.get((setting.pattern, large))
     if claim is None or (not large and jobs != claims.FOUR_JOBS):
         return
-    writeback, none = (
-        claims.rate_of(next(runs for at, runs in points[cache] if at == place))
-        for cache in (CacheMode.WRITEBACK, CacheMode.NONE)
-    )
+    writeback, none = (claims.rate_of(points[cache][place]) for cache in (CacheMode.WRITEBACK, CacheMode.NONE))
     judged = hypervisor(stage.cluster).parts.kvm
     claims.note_writeback(stage.recorder, label, claim, (writeback, none), writes=setting.writes, judged=judged)
 
 
 def measured(stage: Stage, setting: GuestSetting, places: Sequence[tuple[int, int, int]]) -> Points:
     """Run a setting in each cache mode. places: (place on the axis, number of guests, jobs in each)."""
-    points: Points = {cache: [] for cache in CACHES}
+    points: dict[CacheMode, dict[int, list[list[GuestRun]]]] = {cache: defaultdict(list) for cache in CACHES}
+    turns = TURNS if hypervisor(stage.cluster).parts.kvm else CACHES
     with guests_of(stage, max(count for _, count, _ in places)) as guests:
         idle = at_rest(guests)
         for place, count, jobs in places:
-            for cache in CACHES:
-                runs = loaded(stage, setting, cache, guests[:count], idle[:count], jobs)
-                points[cache].append((float(place), runs))
+            for number, cache in enumerate(turns):
+                again = number >= len(CACHES)
+                runs = loaded(stage, setting, cache, guests[:count], idle[:count], jobs, again=again)
+                points[cache][place].append(runs)
     return points
 
 
@@ -150,13 +154,18 @@ def loaded(
     guests: Sequence[HostedGuest],
     idle: Sequence[float],
     jobs: int,
+    *,
+    again: bool = False,
 ) -> list[GuestRun]:
-    """Run the command in these guests together, and record the results. idle: the result of `at_rest` for each."""
+    """Run the command in these guests together, and record the results.
+
+    idle: the result of `at_rest` for each; again: whether this is the second turn of the cache mode.
+    """
     cluster, seconds, number = stage.cluster, SECONDS[stage.tier], CACHES.index(cache)
     before = received_bytes(cluster, POOL) if setting.writes else 0.0
     argv = setting.argv(device(number), jobs, seconds)
     runs = run_all(guests, idle, number, argv, (seconds + END_S) * cluster.patience)
-    label = f"cache={cache}, {how_many(len(guests), 'guest')}, {how_many(jobs, 'job')}"
+    label = f"cache={cache}, {how_many(len(guests), 'guest')}, {how_many(jobs, 'job')}{', again' if again else ''}"
     for index, run in enumerate(runs):
         note_run(stage, f"{label}, guest {index + 1}", run)
     if setting.writes:
@@ -196,14 +205,15 @@ def note_reached(stage: Stage, label: str, share: float, *, alone: bool) -> None
 
 
 def draw(stage: Stage, title: str, drawn: Points, axis: str) -> None:
-    """Draw a line for each cache mode in each panel."""
+    """Draw a line for each cache mode in each panel: at each place the mean of its turns."""
     lines = []
-    for cache, points in drawn.items():
-        rate = tuple((at, sum(run.result.iops for run in runs)) for at, runs in points)
-        latency = tuple((at, sum(run.result.main.latency_mean_s for run in runs) / len(runs)) for at, runs in points)
+    for cache, places in drawn.items():
+        runs = {float(place): list(chain(*turns)) for place, turns in places.items()}
+        rate = tuple((float(place), claims.rate_of(turns).mean) for place, turns in places.items())
+        latency = tuple((place, fmean(run.result.main.latency_mean_s for run in each)) for place, each in runs.items())
         lines += [Line(RATE, cache.value, rate), Line(LATENCY, cache.value, latency)]
-        cpu = [(at, [run.cpu.mean for run in runs if run.cpu is not None]) for at, runs in points]
-        lines.append(Line(CPU, cache.value, tuple((at, sum(each) / len(each)) for at, each in cpu if each)))
+        cpu = [(place, [run.cpu.mean for run in each if run.cpu is not None]) for place, each in runs.items()]
+        lines.append(Line(CPU, cache.value, tuple((place, fmean(each)) for place, each in cpu if each)))
     emulated = () if hypervisor(stage.cluster).parts.kvm else ("throughput and latency are from emulated guests",)
     record_series(stage.recorder, title, lines, axis=axis, marks={}, words=words_on(stage.cluster, *emulated))
 

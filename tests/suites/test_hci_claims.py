@@ -1,5 +1,6 @@
 """The Proxmox VE benchmark's claims: judged by the whole interval where a guest runs on the processor itself."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -8,6 +9,7 @@ import pytest
 from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Basis, Bound, History, Recorder
+from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.statistics import interval_of, ratio_of
 from cephlab.lab.workloads.fio import NOTHING, Done, FioResult
@@ -133,7 +135,14 @@ def test_guests_together_have_the_sum_of_their_rates_and_of_their_variances() ->
         for iops, deviation, samples in ((100.0, 3.0, 20), (200.0, 4.0, 9))
     ]
     runs = [GuestRun(FioResult(done, NOTHING), Requests(1000, 0, 0), ()) for done in guests]
-    assert claims.rate_of(runs) == interval_of(300.0, 5.0, 9)
+    assert claims.rate_of([runs]) == interval_of(300.0, 5.0, 9)
+
+
+def test_turns_that_differ_widen_the_interval_of_their_rate() -> None:
+    """A cluster that slows down by half between two turns cannot decide about a gain of a third."""
+    slow, fast = (claims.rate_of([[guest_run(iops)]]) for iops in (100.0, 200.0))
+    both = claims.rate_of([[guest_run(200.0)], [guest_run(100.0)]])
+    assert (both.mean, both.low, both.high) == pytest.approx((150.0, slow.low, fast.high))
 
 
 def test_the_paper_says_something_of_each_pattern_by_operations_and_of_writes_by_bandwidth() -> None:
@@ -166,8 +175,8 @@ def test_a_claim_is_of_the_place_that_it_was_made_for(monkeypatch: pytest.Monkey
     recorder = new_recorder()
     stage = SimpleNamespace(cluster=None, recorder=recorder)
     points = {
-        CacheMode.NONE: [(1.0, [guest_run(100)]), (4.0, [guest_run(100)])],
-        CacheMode.WRITEBACK: [(1.0, [guest_run(10)]), (4.0, [guest_run(137)])],
+        CacheMode.NONE: {1: [[guest_run(100)]], 4: [[guest_run(100)]]},
+        CacheMode.WRITEBACK: {1: [[guest_run(10)]], 4: [[guest_run(137)]]},
     }
     small, _, large, _ = papers.VM
     for jobs in papers.JOBS:
@@ -175,6 +184,26 @@ def test_a_claim_is_of_the_place_that_it_was_made_for(monkeypatch: pytest.Monkey
     assert CHECKS["figures"](recorder.events()).outcome is Outcome.PASS
     papers.claim_cache(stage, large, points, 1, "1 guest, 1 job", 1)  # type: ignore[arg-type]
     assert CHECKS["figures"](recorder.events()).outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize(("kvm", "wanted"), [(True, "none writeback writeback none"), (False, "none writeback")])
+def test_modes_take_turns_in_both_directions_where_rates_are_judged(
+    kvm: bool, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+
+    def loaded(_stage: Any, _setting: Any, cache: CacheMode, *_rest: Any, again: bool) -> list[GuestRun]:
+        order.append(str(cache))
+        return [guest_run(200.0 if again else 100.0)]
+
+    monkeypatch.setattr(papers, "hypervisor", lambda _: SimpleNamespace(parts=SimpleNamespace(kvm=kvm)))
+    monkeypatch.setattr(papers, "guests_of", lambda *_: nullcontext([None]))
+    monkeypatch.setattr(papers, "at_rest", lambda _: [0.0])
+    monkeypatch.setattr(papers, "loaded", loaded)
+    points = papers.measured(cast("Stage", SimpleNamespace(cluster=None)), papers.VM[0], [(1, 1, 1)])
+    assert " ".join(order) == wanted
+    means = {claims.rate_of(places[1]).mean for places in points.values()}
+    assert means == {150.0 if kvm else 100.0}
 
 
 def test_the_sequential_settings_run_in_several_guests_too() -> None:
