@@ -28,7 +28,12 @@ JOBS = (1, 4)
 GUESTS = {Tier.QUICK: (1, 2), Tier.FULL: (1, 3, 6)}
 """Guests at the same time; the paper has six, on three nodes."""
 CACHES = (CacheMode.NONE, CacheMode.WRITEBACK)
-TURNS = (*CACHES, *reversed(CACHES))
+TURNS = {
+    "none": CacheMode.NONE,
+    "writeback": CacheMode.WRITEBACK,
+    "writeback, again": CacheMode.WRITEBACK,
+    "none, again": CacheMode.NONE,
+}
 """Where rates are judged: a cluster that gets steadily slower or faster is as slow for one mode as for the other."""
 END_S = 240.0
 """Time for fio to start and to end in an emulated guest on a busy machine."""
@@ -126,14 +131,13 @@ def claim_cache(stage: Stage, setting: GuestSetting, points: Points, place: int,
 def measured(stage: Stage, setting: GuestSetting, places: Sequence[tuple[int, int, int]]) -> Points:
     """Run a setting in each cache mode. places: (place on the axis, number of guests, jobs in each)."""
     points: dict[CacheMode, dict[int, list[list[GuestRun]]]] = {cache: defaultdict(list) for cache in CACHES}
-    turns = TURNS if hypervisor(stage.cluster).parts.kvm else CACHES
+    turns = list(TURNS) if hypervisor(stage.cluster).parts.kvm else list(TURNS)[: len(CACHES)]
     with guests_of(stage, max(count for _, count, _ in places)) as guests:
         idle = at_rest(guests)
         for place, count, jobs in places:
-            for number, cache in enumerate(turns):
-                again = number >= len(CACHES)
-                runs = loaded(stage, setting, cache, guests[:count], idle[:count], jobs, again=again)
-                points[cache][place].append(runs)
+            for turn in turns:
+                runs = loaded(stage, setting, turn, guests[:count], idle[:count], jobs)
+                points[TURNS[turn]][place].append(runs)
     return points
 
 
@@ -150,22 +154,20 @@ def guests_of(stage: Stage, count: int) -> Iterator[list[HostedGuest]]:
 def loaded(
     stage: Stage,
     setting: GuestSetting,
-    cache: CacheMode,
+    turn: str,
     guests: Sequence[HostedGuest],
     idle: Sequence[float],
     jobs: int,
-    *,
-    again: bool = False,
 ) -> list[GuestRun]:
     """Run the command in these guests together, and record the results.
 
-    idle: the result of `at_rest` for each; again: whether this is the second turn of the cache mode.
+    turn: a key of TURNS; idle: the result of `at_rest` for each.
     """
-    cluster, seconds, number = stage.cluster, SECONDS[stage.tier], CACHES.index(cache)
+    cluster, seconds, number = stage.cluster, SECONDS[stage.tier], CACHES.index(TURNS[turn])
     before = received_bytes(cluster, POOL) if setting.writes else 0.0
     argv = setting.argv(device(number), jobs, seconds)
     runs = run_all(guests, idle, number, argv, (seconds + END_S) * cluster.patience)
-    label = f"cache={cache}, {how_many(len(guests), 'guest')}, {how_many(jobs, 'job')}{', again' if again else ''}"
+    label = f"cache={turn}, {how_many(len(guests), 'guest')}, {how_many(jobs, 'job')}"
     for index, run in enumerate(runs):
         note_run(stage, f"{label}, guest {index + 1}", run)
     if setting.writes:

@@ -192,9 +192,9 @@ def test_modes_take_turns_in_both_directions_where_rates_are_judged(
 ) -> None:
     order: list[str] = []
 
-    def loaded(_stage: Any, _setting: Any, cache: CacheMode, *_rest: Any, again: bool) -> list[GuestRun]:
-        order.append(str(cache))
-        return [guest_run(200.0 if again else 100.0)]
+    def loaded(_stage: Any, _setting: Any, turn: str, *_rest: Any) -> list[GuestRun]:
+        order.append(papers.TURNS[turn])
+        return [guest_run(200.0 if turn.endswith("again") else 100.0)]
 
     monkeypatch.setattr(papers, "hypervisor", lambda _: SimpleNamespace(parts=SimpleNamespace(kvm=kvm)))
     monkeypatch.setattr(papers, "guests_of", lambda *_: nullcontext([None]))
