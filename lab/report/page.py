@@ -17,6 +17,7 @@ from cephlab.lab.history.history import Event
 from cephlab.lab.providers.base import LeavesUnsaid
 from cephlab.lab.providers.select import PROVIDERS
 from cephlab.lab.providers.ssh import SshProvider
+from cephlab.lab.report.across import matrices
 from cephlab.lab.report.carried import carried
 from cephlab.lab.report.figures import FigureRow, figure_rows
 from cephlab.lab.report.series import Plot, plots
@@ -24,8 +25,6 @@ from cephlab.lab.report.spent import spent, spent_in
 from cephlab.lab.report.timeline import Timeline, timeline
 from cephlab.lab.report.wanted import wanted_of
 
-_VARIANT = re.compile(r"^(?P<base>[^\[]+)\[(?P<parts>[^\]]*)\]$")
-_ARCHS = {"x86_64", "aarch64"}
 _SHOWN_FACTS = 60
 _SHOWN_CHARS = 300
 
@@ -73,21 +72,6 @@ class ScenarioRow:
     @property
     def anchor(self) -> str:
         return _anchor(self.record.scenario)
-
-
-Cell = tuple[tuple[str, ScenarioRow], ...]
-"""One cell of a matrix: its variants, labelled by their other parameters."""
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """Variants of one scenario over two architectures. across, down: the names of the two roles."""
-
-    name: str
-    down: str
-    across: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
 
 
 class Agreement(StrEnum):
@@ -146,7 +130,7 @@ def render_report(archive: Archive, beside: Beside | None = None) -> str:
         bad=[row for row in rows if row.record.ending not in (Ending.PASS, Ending.SKIP)],
         rows=rows,
         spent=list(spent(archive)),
-        matrices=list(_matrices(rows)),
+        matrices=list(matrices(archive.records)),
         limits=limits_of(archive),
         wanted=list(wanted_of(archive)),
         predictions=_events(archive, "prediction"),
@@ -186,7 +170,7 @@ def template(name: str) -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"seconds": seconds_text, "anchor": _anchor, "si": si}
+    environment.filters |= {"seconds": seconds_text, "anchor": _anchor, "mark": MARKS.get, "si": si}
     environment.globals["how_many"] = how_many
     return environment.get_template(name)
 
@@ -348,34 +332,6 @@ def _images(clusters: Sequence[Mapping[str, Any]]) -> list[tuple[str, Mapping[st
     """(architecture, image) of all clusters, each once."""
     images = {(arch, image["key"]): (arch, image) for cluster in clusters for arch, image in cluster["images"].items()}
     return list(images.values())
-
-
-def _matrices(rows: Sequence[ScenarioRow]) -> Iterator[Matrix]:
-    """Scenarios with two architectures in their names, e.g. `x[client=x86_64,primary=aarch64,pool=ec21]`."""
-    variants: dict[tuple[str, str, str], list[tuple[dict[str, str], ScenarioRow]]] = {}
-    for row in rows:
-        match = _VARIANT.match(row.record.scenario)
-        parts = dict(part.split("=", 1) for part in match["parts"].split(",") if "=" in part) if match else {}
-        roles = [key for key, value in parts.items() if value in _ARCHS]
-        if match and len(roles) >= 2:
-            variants.setdefault((match["base"], roles[0], roles[1]), []).append((parts, row))
-    for (base, down, across), entries in variants.items():
-        columns = tuple(sorted({parts[across] for parts, _ in entries}, reverse=True))
-        lines = tuple(sorted({parts[down] for parts, _ in entries}, reverse=True))
-        yield Matrix(
-            name=base,
-            down=down,
-            across=across,
-            columns=columns,
-            rows=tuple((line, tuple(_cell(entries, down, line, across, c) for c in columns)) for line in lines),
-        )
-
-
-def _cell(
-    entries: Sequence[tuple[dict[str, str], ScenarioRow]], down: str, line: str, across: str, column: str
-) -> Cell:
-    here = [(parts, row) for parts, row in entries if parts[down] == line and parts[across] == column]
-    return tuple((", ".join(v for key, v in parts.items() if key not in (down, across)), row) for parts, row in here)
 
 
 def _duration(manifest: Mapping[str, Any]) -> str:

@@ -199,6 +199,20 @@ def test_the_matrix_puts_each_variant_in_its_place(tmp_path: Path) -> None:
     )
 
 
+def test_scenarios_without_other_parameters_share_a_table(tmp_path: Path) -> None:
+    """The programs of Ceph's own tests are dozens, each in one or two directions."""
+    names = ("a[client=x86_64,primary=aarch64]", "b[client=aarch64,primary=x86_64]", "b[client=x86_64,primary=aarch64]")
+    records = [Record(f"interop.{name}", "interop", Ending.PASS, "held") for name in names]
+    text = page(tmp_path, *records, PASSED).text
+    across = " ".join(text.rpartition("Across architectures")[2].partition("Scenarios")[0].split())
+    alone, _, shared = across.partition("client and primary scenarios by")
+    assert alone.startswith("interop.objects")
+    assert shared.split() == (
+        "client and primary client → primary x86_64 → aarch64 aarch64 → x86_64 "
+        "interop.a ✓ passed not run interop.b ✓ passed ✓ passed"
+    ).split()
+
+
 def test_what_comes_from_outside_is_text(tmp_path: Path) -> None:
     nasty = Record("demo.x", "demo", Ending.FAIL, NASTY, (NASTY,), goal=NASTY, method=NASTY)
     found = page(tmp_path, nasty, replay=NASTY, trouble=[NASTY], unexpected_skips=[NASTY])
