@@ -18,7 +18,7 @@ from typing import Any
 from filelock import FileLock
 
 from cephlab.lab.base import clock, process
-from cephlab.lab.base.errors import CephTrouble, LabBroken
+from cephlab.lab.base.errors import CephTrouble, CommandTimedOut, LabBroken
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import write_json
 from cephlab.lab.ceph import conf, keyring
@@ -229,10 +229,18 @@ def standing_still(daemons: Sequence[Daemon], budget: clock.Deadline) -> Iterato
 
 
 def _copy(source: Path, target: Path, budget: clock.Deadline | None = None) -> None:
-    """Copy a sparse file or a folder, sharing blocks if the filesystem can. budget: time for the copy, if limited."""
+    """Copy a sparse file or a folder, sharing blocks if the filesystem can. budget: the rest of STILL_S, if limited.
+
+    LabBroken if the copy takes longer.
+    """
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     timeout_s = _COPY_S if budget is None else max(0.0, budget.remaining_s())
-    process.run(["cp", "-a", "--reflink=auto", "-T", str(source), str(target)], timeout_s=timeout_s)
+    try:
+        process.run(["cp", "-a", "--reflink=auto", "-T", str(source), str(target)], timeout_s=timeout_s)
+    except CommandTimedOut as error:
+        if budget is None:
+            raise
+        raise LabBroken(f"copying takes longer than the {STILL_S:g} s for which daemons may stand still") from error
 
 
 @dataclass(frozen=True)

@@ -341,3 +341,11 @@ def test_a_cluster_that_does_not_become_healthy_takes_its_stores_along(
     with pytest.raises(LabBroken if raised_from else CephTrouble):
         first_healthy(cast("OwnCluster", replace(cluster, raised_from=raised_from, sick=True)))
     assert (shelf.find(NAME) is not None) is left
+
+
+def test_a_copy_that_takes_too_long_says_how_long_daemons_may_stand_still(tmp_path: Path) -> None:
+    """On a busy machine nothing may be left of the time for the last of the copies."""
+    (tmp_path / "osd.1").write_bytes(b"store")
+    with pytest.raises(LabBroken) as caught:
+        stores._copy(tmp_path / "osd.1", tmp_path / "kept" / "osd.1", Deadline.after(0.0))
+    assert str(caught.value) == "copying takes longer than the 1.5 s for which daemons may stand still"
