@@ -31,9 +31,6 @@ ROLES = (Role.GATEWAY, Role.PRIMARY)
 APART = 2.0
 """Limit on the cost of a mix divided by that of its parts, either way: beyond it the mix is a different load."""
 
-Costs = Mapping[Role, Sequence[float]]
-"""CPU seconds per operation in each round."""
-
 
 def run(stage: Stage) -> None:
     """Measure each operation alone, round by round, then the paper's mix of them."""
