@@ -1,6 +1,6 @@
 """CPU cost of each S3 operation at gateways and OSDs, and whether a mix costs the sum of its parts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from statistics import fmean
