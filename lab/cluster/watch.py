@@ -3,6 +3,7 @@
 A daemon counts as not running if it died, is stopped (SIGSTOP), or is down in the map although its process lives.
 """
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +15,7 @@ from cephlab.lab.ceph.daemon import Daemon, Wanted, stopped
 from cephlab.lab.ceph.status import Status, parse_status
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Recorder
+from cephlab.lab.providers.host import HostProcess
 
 LOOK_S = 5.0
 """Time between two checks. Each check reads one file of /proc for each daemon."""
@@ -22,8 +24,9 @@ WAITED_S = 30.0
 DOWN_S = 45.0
 """Multiplied by patience. A sound OSD that was marked down by mistake is up again within seconds
 (osd_heartbeat_grace: 10)."""
-GAP_S = 30.0
-"""After this long without a check, an OSD that was down before may have been up in between."""
+GAP_S = 25.0
+"""After this long without a look at the map, an OSD that was down before may have been up in between. Less than
+WAITED_S: each wait looks at the map only after that time, so the looks of two waits are never taken for one."""
 SAMPLE = "sample"
 SAMPLED_S = 0.5
 
@@ -47,7 +50,8 @@ class Watch:
         self._looking = threading.Lock()
         self._stopped: set[str] = set()
         self._dead: set[str] = set()
-        self._down_since: dict[str, float] = {}
+        self._mapped_s = -math.inf
+        self._down: dict[str, tuple[HostProcess | None, float]] = {}
         self._trouble: CephTrouble | None = None
         self._told: set[int] = set()
 
@@ -79,8 +83,6 @@ class Watch:
         return _stands_still(stopped, str(error)) if stopped else error
 
     def _look(self, now: float, waited_s: float) -> None:
-        if now - self._looked_s > GAP_S:
-            self._down_since = {}
         self._looked_s = now
         self._look_for_stopped()
         self._look_for_dead()
@@ -120,10 +122,14 @@ class Watch:
             return  # the monitors may have no quorum
         with suppress(LabError):
             up = set(self._cluster.up_osds())
-            down = [daemon for daemon in self._running() if daemon.kind == "osd" and int(daemon.id) not in up]
-            self._down_since = {daemon.name: self._down_since.get(daemon.name, now) for daemon in down}
+            before = self._down if now - self._mapped_s <= GAP_S else {}
+            self._mapped_s, self._down = now, {}
+            for daemon in self._running():
+                if daemon.kind == "osd" and int(daemon.id) not in up:
+                    process, since = before.get(daemon.name, (daemon.process, now))
+                    self._down[daemon.name] = daemon.process, since if process == daemon.process else now
         limit_s = DOWN_S * self._cluster.patience
-        for name, since in self._down_since.items():
+        for name, (_, since) in self._down.items():
             if now - since >= limit_s:
                 self._cluster.daemon(name).check()
                 raise CephTrouble(

@@ -152,6 +152,29 @@ def test_after_a_time_without_looks_an_osd_is_down_anew(cluster: FakeCluster) ->
     assert cluster.asked == 10
 
 
+def test_an_osd_that_was_up_between_two_waits_is_down_anew(cluster: FakeCluster) -> None:
+    """As when daemons are killed again and again: each wait for the cluster begins with an OSD that starts slowly."""
+    watch = Watch(cast("Cluster", cluster), cluster.clock, cluster.held)
+    for _ in range(10):
+        for up, waited_s in (([1], range(5, 46, 5)), ([0, 1], range(5, 26, 5))):
+            cluster.up = up
+            for waited in waited_s:
+                cluster.clock.now += 5
+                watch(waited_s=waited)
+    assert cluster.asked == 10 * 4
+
+
+def test_an_osd_that_was_started_anew_is_down_anew(cluster: FakeCluster) -> None:
+    """Another thread may wait all the time, so that the map is looked at while the OSD is killed and started."""
+    cluster.up = [1]
+    watch = Watch(cast("Cluster", cluster), cluster.clock, cluster.held)
+    for waited in range(30, 600, 5):
+        cluster.clock.now += 5
+        if waited % 60 == 0:
+            cluster.daemons["osd.0"].pid += 10
+        watch(waited_s=waited)
+
+
 def test_each_thread_is_told_once_of_what_one_came_upon(cluster: FakeCluster) -> None:
     watch = Watch(cast("Cluster", cluster), cluster.clock, cluster.held)
     cluster.states = {1: "T"}
