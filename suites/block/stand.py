@@ -87,8 +87,8 @@ LEAST_OPERATIONS = 100
 """Least operations of one fio run. With fewer, a few outliers would determine the mean latency."""
 
 LITTLE = 0.25
-"""How far throughput x latency may be from the requests in flight (Little's law). The queue of a short fio run is not
-full while it starts and ends."""
+"""How far throughput x latency may be from the requests in flight (Little's law), beside the time in which a run ends:
+fio waits for the last requests then, so the queue is not full for about one latency."""
 
 SHARED = "recorded only: the speed of a shared machine"
 _MARGIN_S = 60.0
@@ -201,14 +201,15 @@ def note_run(
     recorder.witness(f"operations of {what}", got=result.operations, least=LEAST_OPERATIONS)
     spread = interval_of(result.iops, done.iops_stddev, done.iops_samples)
     note_both(recorder, what, spread, beside(spread, mean_s), bounds, bias)
-    busy = result.iops * mean_s / in_flight
+    in_queue = result.iops * mean_s
+    ending = in_queue / result.operations if result.operations else 0.0  # the mean latency as a share of the run
     bound = Bound(
-        "Little's law: throughput x latency equals the requests in flight",
-        least=1 - LITTLE,
+        "Little's law: throughput x latency equals the requests in flight, except while the last ones end",
+        least=max(0.0, 1 - LITTLE - ending),
         most=1 + LITTLE,
         basis=Basis.CORRECTNESS,
     )
-    recorder.figure(f"{what}: requests in flight, share of those asked for", busy, "", bound)
+    recorder.figure(f"{what}: requests in flight, share of those asked for", in_queue / in_flight, "", bound)
 
 
 def note_both(

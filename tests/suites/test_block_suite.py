@@ -242,6 +242,24 @@ def test_a_run_is_judged_by_the_interval_of_its_rate(
     assert "limit: 200 / 2 = 100" in verdict.derivation
 
 
+@pytest.mark.parametrize(
+    ("operations", "iops", "latency_s", "outcome"),
+    [
+        (162, 18.5, 4.36, Outcome.PASS),  # 128 asked for, 81 on average: the last ones took half the run to end
+        (1620, 18.5, 4.36, Outcome.FAIL),  # in a run ten times as long they do not explain it
+        (1000, 100.0, 0.64, Outcome.FAIL),  # half of them were never in flight
+    ],
+)
+def test_a_queue_that_was_not_full_fails_unless_the_last_requests_explain_it(
+    operations: int, iops: float, latency_s: float, outcome: Outcome
+) -> None:
+    recorder = History().recorder("block.depth")
+    idle = Done(0, 0, 1.0, 0.0, 0.0)
+    run = FioResult(Done(operations, 4096, operations / iops, iops, latency_s), idle)
+    note_run(recorder, "randread", run, 128)
+    assert figures(recorder.events()).outcome is outcome
+
+
 def test_latency_beyond_what_is_predicted_fails() -> None:
     recorder = History().recorder("block.depth")
     note_run(recorder, "randread", result(100.0, 0.04, 1.0), 4, (NO_LIMIT, Bound("predicted", most=0.02)))
