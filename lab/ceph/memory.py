@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from cephlab.lab.base.errors import LabBroken, LabError
+from cephlab.lab.base.errors import CephTrouble, LabBroken, LabError
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.providers.host import Host
@@ -48,6 +48,20 @@ class MemoryUse:
 def memory_use(client: RadosClient, daemon: Daemon) -> MemoryUse:
     """Memory of a running daemon; see `footprint`."""
     return MemoryUse(footprint(daemon).resident, pools_of(client.tell(daemon.name, "dump_mempools")))
+
+
+def settled(client: RadosClient, osd: str) -> int:
+    """Let an OSD give unused memory back to its kernel; bytes that it accounts for then, 0 if it does not answer.
+
+    What it accounts for is mostly caches, which it fills up to osd_memory_target. Below that target its allocator keeps
+    what it freed: after writes of 4 MiB, hundreds of them in flight, that is most of a GB.
+    """
+    with suppress(CephTrouble):  # one without tcmalloc
+        client.command(osd, "heap", heapcmd="release")
+    try:
+        return sum(pools_of(client.tell(osd, "dump_mempools")).values())
+    except CephTrouble:
+        return 0
 
 
 def footprint(daemon: Daemon) -> Footprint:
