@@ -59,8 +59,8 @@ def _clusters(world: World) -> list[str]:
 
 
 def _images(world: World) -> list[str]:
-    found = world.images.list()
-    return sorted({image.release for image in found} | {image.key[:12] for image in found})
+    images = world.images.list()
+    return sorted({image.release for image in images} | {image.key[:12] for image in images})
 
 
 def _demanded(_: World) -> list[str]:

@@ -42,8 +42,8 @@ def expectation_lines(predictions: Sequence[dict[str, Any]]) -> list[str]:
     for prediction in predictions:
         if "ops_s" in prediction:
             rate, latency = si(prediction["ops_s"], "ops/s"), si(prediction["latency_s"], "s")
-            found = f"{rate}, mean latency {latency}, limit: {prediction['bottleneck']}"
-            lines.append(f"predicted for {prediction['profile']}, {prediction['shape']}: {found}")
+            figures = f"{rate}, mean latency {latency}, limit: {prediction['bottleneck']}"
+            lines.append(f"predicted for {prediction['profile']}, {prediction['shape']}: {figures}")
         elif "seconds" in prediction:
             lines.append(f"predicted for {prediction['profile']}: {prediction['text']}")
         else:

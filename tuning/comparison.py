@@ -199,9 +199,9 @@ def _judged(finding: PaperFinding, name: str, group: Sequence[OltpRun]) -> Judge
     held = held_in(finding, group)
     if held is None:
         return None
-    found = agreement(held.measured, held.least, held.most)
+    verdict = agreement(held.measured, held.least, held.most)
     text = _text(held.measured, "runs" if finding.by_run else "seconds")
-    return Judged(finding.name, finding.where, found, f"{name}: {text}{held.words}")
+    return Judged(finding.name, finding.where, verdict, f"{name}: {text}{held.words}")
 
 
 def held_in(finding: PaperFinding, group: Sequence[OltpRun]) -> Held | None:

@@ -115,11 +115,11 @@ def _most(answer: Answer, limit: Amount) -> Answer:
     return replace(answer, most=limit.value)
 
 
-def _hosts(answer: Answer, found: int, wanted: int, doubts: Sequence[str]) -> Answer:
+def _hosts(answer: Answer, hosts: int, wanted: int, doubts: Sequence[str]) -> Answer:
     """Open the interval towards the limit: CRUSH's default rule has too few hosts, so the prediction cannot decide."""
     low, high = (0.0, answer.high) if answer.least is not None else (answer.low, math.inf)
     merged = tuple(dict.fromkeys((*doubts, *answer.doubts)))
-    return replace(answer, low=low, high=high, limited_by=f"hosts: {found} for {wanted} shards", doubts=merged)
+    return replace(answer, low=low, high=high, limited_by=f"hosts: {hosts} for {wanted} shards", doubts=merged)
 
 
 def _placed(answer: Answer, profile: Profile, shape: Shape) -> Answer:

@@ -70,15 +70,15 @@ def predicted_work(made: Prediction, profile: Profile) -> tuple[PredictedWork, .
     SpecError where a class of nodes has no `power_loaded`.
     """
     low, high = made.trust.around(made.ops)
-    found = [_work("all nodes", 1.0, (made.ops, low, high), watts_under(profile, made.utilisation))]
+    predicted = [_work("all nodes", 1.0, (made.ops, low, high), watts_under(profile, made.utilisation))]
     weights: dict[str, float] = {}
     for machine in profile.nodes:
         weights[machine.arch.value] = weights.get(machine.arch.value, 0.0) + machine.count * machine.weight
     for arch, weight in sorted(weights.items()) if len(weights) > 1 else ():
         share = weight / sum(weights.values())
         taken = watts_under(profile, made.utilisation, arch)
-        found.append(_work(f"{arch}, {share:.0%} of the rate", share, (made.ops, low, high), taken))
-    return tuple(found)
+        predicted.append(_work(f"{arch}, {share:.0%} of the rate", share, (made.ops, low, high), taken))
+    return tuple(predicted)
 
 
 def _work(what: str, share: float, rate: tuple[float, float, float], taken: ModelledWatts) -> PredictedWork:

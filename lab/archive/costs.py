@@ -26,7 +26,7 @@ def earlier_costs(folder: Path, scenario: str, now: Measurement, least_operation
 
     Left out are runs that were red or interrupted, measurements of fewer operations, and archives that cannot be read.
     """
-    found: list[Earlier] = []
+    earlier: list[Earlier] = []
     for archive in reversed(newest_first(folder)):
         try:
             manifest, verdicts = read_verdicts(archive)
@@ -34,12 +34,12 @@ def earlier_costs(folder: Path, scenario: str, now: Measurement, least_operation
             if endings.get(scenario) not in _SOUND or not _whole(manifest):
                 continue
             began_s = datetime.fromisoformat(manifest["started"]).timestamp()
-            measured = [one for one in _measured(archive / HISTORY, scenario) if _alike(one, now)]
-            enough = [one for one in measured if float(one.conditions["operations"]) >= least_operations]
-            found += [Earlier(archive.name, began_s, one) for one in enough]
+            measured = [before for before in _measured(archive / HISTORY, scenario) if _alike(before, now)]
+            enough = [before for before in measured if float(before.conditions["operations"]) >= least_operations]
+            earlier += [Earlier(archive.name, began_s, before) for before in enough]
         except (OSError, ValueError, KeyError, TypeError, SpecError):
             continue
-    return found
+    return earlier
 
 
 def _whole(manifest: Mapping[str, Any]) -> bool:
@@ -49,16 +49,16 @@ def _whole(manifest: Mapping[str, Any]) -> bool:
 def _measured(history: Path, scenario: str) -> tuple[Measurement, ...]:
     with history.open() as lines:
         raw = [json.loads(line) for line in lines if f'"{EVENT}"' in line]
-    events = (Event(one["scenario"], one["at_s"], one["kind"], one["data"]) for one in raw)
+    events = (Event(row["scenario"], row["at_s"], row["kind"], row["data"]) for row in raw)
     return measured_in(event for event in events if event.scenario == scenario)
 
 
-def _alike(one: Measurement, now: Measurement) -> bool:
+def _alike(before: Measurement, now: Measurement) -> bool:
     """Whether a difference would be one of Ceph or the lab. Pulled images have no known release: they must be equal."""
-    old, new = one.demand, now.demand
+    old, new = before.demand, now.demand
     return (
         (old.operation, old.arch, old.release) == (new.operation, new.arch, new.release)
         and (old.image == new.image or new.release != UNKNOWN_RELEASE)
         and not (old.emulated or new.emulated)
-        and all(one.conditions.get(key) == now.conditions.get(key) for key in SAME)
+        and all(before.conditions.get(key) == now.conditions.get(key) for key in SAME)
     )

@@ -29,17 +29,17 @@ def _refuse_endless(path: Path, hint: str, most_bytes: int | None) -> None:
     name in a folder, and its writer has begun; not more than most_bytes are read from it.
     """
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         raise unreadable(path, error, hint) from error
     except ValueError as error:  # the path has a NUL
         raise SpecError(f"{str(path)!r} is not a path", str(error), hint) from None
-    kind = next((name for test, name in _KINDS.items() if test(found.st_mode)), None)
+    kind = next((name for test, name in _KINDS.items() if test(status.st_mode)), None)
     written_here = most_bytes is not None and kind == "a pipe" and not path.resolve().exists()
-    if kind is not None and not written_here and not os.path.samestat(found, Path(os.devnull).stat()):
+    if kind is not None and not written_here and not os.path.samestat(status, Path(os.devnull).stat()):
         raise SpecError(f"{path} cannot be read", f"got {kind}, wanted: a file", hint)
-    if most_bytes is not None and found.st_size > most_bytes:
-        raise SpecError(f"{path} is too large", f"got {found.st_size} bytes, wanted: at most {most_bytes}", hint)
+    if most_bytes is not None and status.st_size > most_bytes:
+        raise SpecError(f"{path} is too large", f"got {status.st_size} bytes, wanted: at most {most_bytes}", hint)
 
 
 def is_file(path: Path) -> bool:

@@ -307,9 +307,9 @@ def gateways_of(cluster: AttachedCluster) -> list[SpdkGateway]:
 
 def pair_of(cluster: AttachedCluster, volume: Volume) -> MonitoredPair:
     """The first two gateways of the inventory, in front of an image. Unavailable if there are fewer."""
-    found = gateways_of(cluster)
-    if len(found) < 2:
-        names = f"role nvmeof: {', '.join(gateway.name for gateway in found)}"
+    gateways = gateways_of(cluster)
+    if len(gateways) < 2:
+        names = f"role nvmeof: {', '.join(gateway.name for gateway in gateways)}"
         what = "a pair needs two NVMe-oF gateways of the attached cluster"
         raise Unavailable(what, names, "give a second machine the role nvmeof")
-    return MonitoredPair(cluster, volume, found[0], found[1])
+    return MonitoredPair(cluster, volume, gateways[0], gateways[1])

@@ -151,15 +151,19 @@ class Held:
 def holdings(daemons: Iterable[Daemon]) -> dict[str, Held]:
     """What each running daemon holds, as far as it can be read. Other hosts cost one program each."""
     begun = [daemon for daemon in daemons if daemon.process is not None]
-    found: dict[str, Footprint] = {}
+    footprints: dict[str, Footprint] = {}
     for daemon in begun:
         if daemon.started().pid:
             with suppress(LabBroken):  # it has ended
-                found[daemon.name] = _footprint_here(daemon)
+                footprints[daemon.name] = _footprint_here(daemon)
     for there in _by_host(daemon for daemon in begun if not daemon.started().pid):
         with suppress(LabError):  # its host went down, which other checks report
-            found |= _footprints_there(there[0].host, there)
-    return {daemon.name: Held(daemon.started().ref, found[daemon.name]) for daemon in begun if daemon.name in found}
+            footprints |= _footprints_there(there[0].host, there)
+    return {
+        daemon.name: Held(daemon.started().ref, footprints[daemon.name])
+        for daemon in begun
+        if daemon.name in footprints
+    }
 
 
 def _by_host(daemons: Iterable[Daemon]) -> Iterator[list[Daemon]]:

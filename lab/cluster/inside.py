@@ -74,10 +74,10 @@ def _sums(host: Host, sums: str) -> Iterator[tuple[str, str]]:
         yield str(PurePosixPath(path).relative_to(host.root)), held
 
 
-def differing(wanted: Mapping[str, str], found: Mapping[str, str]) -> Iterator[str]:
+def differing(wanted: Mapping[str, str], present: Mapping[str, str]) -> Iterator[str]:
     """Files that are missing or differ, in words."""
     for path in sorted(wanted):
-        if path not in found:
+        if path not in present:
             yield f"{path} is missing"
-        elif found[path] != wanted[path]:
+        elif present[path] != wanted[path]:
             yield f"{path} has changed"

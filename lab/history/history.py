@@ -209,7 +209,7 @@ _EITHER = re.compile(r"\b(\d+) (\w+)\(s\)")
 
 def _counted(name: str) -> str:
     """A name in today's spelling, so that runs of any age can be compared. Older names put `(s)` after a noun."""
-    return _EITHER.sub(lambda found: how_many(int(found[1]), found[2]), name)
+    return _EITHER.sub(lambda match: how_many(int(match[1]), match[2]), name)
 
 
 def current(kind: str, data: Mapping[str, Any]) -> Mapping[str, Any]:

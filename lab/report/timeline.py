@@ -142,8 +142,8 @@ def _samples(events: Sequence[Event], origin: float) -> Iterator[Panel]:
 
 def steps_of(events: Sequence[Event], origin: float) -> tuple[TimelineStep, ...]:
     """The steps and faults of a scenario, numbered in the order in which they began; times since origin."""
-    found = sorted([*_steps(events, origin), *_faults(events, origin)], key=lambda step: step[0])
-    return tuple(TimelineStep(number, name, at_s, seconds) for number, (at_s, name, seconds) in enumerate(found, 1))
+    ordered = sorted([*_steps(events, origin), *_faults(events, origin)], key=lambda step: step[0])
+    return tuple(TimelineStep(number, name, at_s, seconds) for number, (at_s, name, seconds) in enumerate(ordered, 1))
 
 
 def note_clock(recorder: Recorder, epoch_s: float) -> None:

@@ -179,7 +179,7 @@ def _changes(before: Measurement, after: Measurement, *, judged: bool) -> Iterat
         counts = judged and _cpu(before.demand, roles) >= LEAST_SHARE * whole and by_client == same
         # Replicas alone differ by more from start to start than primary and replicas together.
         same_to = SAME if roles == OSD_ROLES else FOUND
-        rule = _Rule(counts, only_fails=roles != OSD_ROLES, found=FOUND if starts else STORED, same=same_to)
+        rule = _Rule(counts, only_fails=roles != OSD_ROLES, least=FOUND if starts else STORED, same=same_to)
         shown = [_cpu_costs(side.batches, roles, False) for side in (before, after)]
         words = f"CPU of {name}, relative to the client" if by_client else f"CPU of {name}"
         yield from _change(words, shown, ratio, Resource.CPU_USER_S, rule)
@@ -234,12 +234,12 @@ def _ratio(
 
 @dataclass(frozen=True)
 class _Rule:
-    """How a cost is judged. found: the ratio that must be detected; same: ratios up to this one count as equal;
+    """How a cost is judged. least: the ratio that must be detected; same: ratios up to this one count as equal;
     only_fails: the cost is judged only if it surely rose, since an uncertain part says nothing about the whole."""
 
     judged: bool
     only_fails: bool = False
-    found: float = FOUND
+    least: float = FOUND
     same: float = SAME
 
 
@@ -250,10 +250,10 @@ def _change(
     if ratio is None:
         return
     means = [sum(side) / len(side) for side in (before, after)]
-    outcome = judge(ratio.value, ratio.low, ratio.high, rule.found, rule.same) if rule.judged else None
+    outcome = judge(ratio.value, ratio.low, ratio.high, rule.least, rule.same) if rule.judged else None
     if rule.only_fails and outcome is not Outcome.FAIL:
         outcome = None
-    yield CostChange(what, means[0], means[1], ratio, outcome, resource, rule.found)
+    yield CostChange(what, means[0], means[1], ratio, outcome, resource, rule.least)
 
 
 def _cpu(demand: Demand, roles: Sequence[Role]) -> float:

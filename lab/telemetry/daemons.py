@@ -97,10 +97,10 @@ def _log_bytes(cluster: Cluster, daemon: Daemon) -> int:
     if not isinstance(cluster, AttachedCluster):
         return sum(sizes(daemon, (daemon.log, daemon.output)))
     path = _path_of(cluster, daemon, "log_file")
-    found = sizes(daemon, (path,))
-    if not found:
+    log_sizes = sizes(daemon, (path,))
+    if not log_sizes:
         raise LabBroken(f"the log of {daemon.name} cannot be read", f"{path} on {daemon.host.name}")
-    return sum(found)
+    return sum(log_sizes)
 
 
 def _path_of(cluster: Cluster, daemon: Daemon, option: str) -> PurePosixPath:

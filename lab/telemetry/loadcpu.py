@@ -110,11 +110,11 @@ class LoadMeter:
 
     def used(self) -> dict[str, LoadCpu]:
         """What the load used on each host. Hosts on which it was not seen are in `unread` then."""
-        found = {}
+        by_host = {}
         for name in self.hosts:
             used = used_in(self.looks.get(name, ()), self.ramp_s)
             if used:
-                found[name] = used
+                by_host[name] = used
             else:
                 self.unread.setdefault(name, "the load was not seen there")
-        return found
+        return by_host

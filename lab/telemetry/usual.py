@@ -76,15 +76,15 @@ def since(earlier: Sequence[Earlier], now: Measurement) -> Since | None:
     """
     if not earlier:
         return None
-    same = [one for one in earlier if one.measured.demand.image == now.demand.image]
+    same = [run for run in earlier if run.measured.demand.image == now.demand.image]
     hours = by_hour(same) if len(by_hour(same)) >= LEAST_HOURS else by_hour(earlier)
-    paced = [[one for one in hour if _pace(one.measured) is not None] for hour in hours]
+    paced = [[run for run in hour if _pace(run.measured) is not None] for hour in hours]
     pace = _pace(now)
     known = [hour for hour in paced if hour][:MOST_HOURS] if pace is not None else []
     if pace is not None and len(known) >= LEAST_HOURS:
-        runs = tuple(one.run for hour in known for one in hour)
+        runs = tuple(run.run for hour in known for run in hour)
         return Since(len(known), runs, tuple(_changes(known, now, pace)), "none of its costs is above 0 in every run")
-    newest = max(same or earlier, key=lambda one: one.began_s)
+    newest = max(same or earlier, key=lambda run: run.began_s)
     (compared,) = compare([newest.measured], [now])
     counted = tuple(change for change in compared.changes if change.outcome is not None)
     return Since(len(known), (newest.run,), counted, compared.verdict.reason)
@@ -93,30 +93,30 @@ def since(earlier: Sequence[Earlier], now: Measurement) -> Since | None:
 def by_hour(earlier: Sequence[Earlier]) -> list[list[Earlier]]:
     """Runs in the order of their beginnings, those together that began within an hour: they met the same machine."""
     hours: list[list[Earlier]] = []
-    for one in sorted(earlier, key=lambda each: each.began_s):
-        if not hours or one.began_s - hours[-1][0].began_s >= HOUR_S:
+    for run in sorted(earlier, key=lambda each: each.began_s):
+        if not hours or run.began_s - hours[-1][0].began_s >= HOUR_S:
             hours.append([])
-        hours[-1].append(one)
+        hours[-1].append(run)
     return hours
 
 
 def _pace(measured: Measurement) -> float | None:
     """Mean logarithm of the CPU time of the reference work during the load; None if not every batch has it."""
-    found = covariates(measured.batches).get("pace")
-    return float(np.mean(found)) if found else None
+    paces = covariates(measured.batches).get("pace")
+    return float(np.mean(paces)) if paces else None
 
 
 def _changes(hours: Hours, now: Measurement, pace: float) -> Iterator[CostChange]:
     """The CPU time of the OSDs, and each kind of traffic that surely rose. pace: that of now."""
-    paces = [[found for one in hour if (found := _pace(one.measured)) is not None] for hour in hours]
+    paces = [[earlier_pace for run in hour if (earlier_pace := _pace(run.measured)) is not None] for hour in hours]
     moved = pace - float(np.mean([np.mean(of_hour) for of_hour in paces]))
-    cpu = [[_cpu(one.measured) for one in hour] for hour in hours]
+    cpu = [[_cpu(run.measured) for run in hour] for hour in hours]
     yield from _change("CPU of OSDs", cpu, _cpu(now), Resource.CPU_USER_S, (CPU_SPREAD, moved))
     for role in WORKING:
         for resource, least in LEAST_AMOUNT.items():
             after = now.demand.of(role, resource)
             if after >= least:
-                amounts = [[one.measured.demand.of(role, resource) for one in hour] for hour in hours]
+                amounts = [[run.measured.demand.of(role, resource) for run in hour] for hour in hours]
                 what = f"{NAMES[resource]} by {role}"
                 yield from _change(what, amounts, after, resource, (TRAFFIC_SPREAD, 0.0))
 
@@ -131,12 +131,12 @@ def _change(
     if min((after, *(value for hour in before for value in hour))) <= 0:
         return
     whole = resource is Resource.CPU_USER_S
-    found = rise(before, after, *doubts, confidence=CONFIDENCE if whole else ALONE)
+    ratio = rise(before, after, *doubts, confidence=CONFIDENCE if whole else ALONE)
     least = STORED if whole else FOUND
-    outcome = judge(found.value, found.low, found.high, least)
+    outcome = judge(ratio.value, ratio.low, ratio.high, least)
     if whole or outcome is Outcome.FAIL:
-        usual = after / found.value
-        yield CostChange(what, usual, after, found, outcome, resource, least)
+        usual = after / ratio.value
+        yield CostChange(what, usual, after, ratio, outcome, resource, least)
 
 
 def rise(before: Sequence[Sequence[float]], after: float, spread: float, moved: float, *, confidence: float) -> Ratio:

@@ -16,14 +16,14 @@ def sensors(root: Path) -> dict[str, float]:
 
     power*_average if there is one, else power*_input, both in microwatts. Empty if no chip measures power.
     """
-    found: dict[str, float] = {}
+    watts: dict[str, float] = {}
     for chip in sorted(root.glob("class/hwmon/hwmon*")):
         name = text(chip / "name") or chip.name
         for number in sorted({path.name.partition("_")[0] for path in chip.glob("power[0-9]*_*")}):
             value = text(chip / f"{number}_average") or text(chip / f"{number}_input")
             if value:
-                found[f"{name}/{text(chip / f'{number}_label') or number}"] = int(value) / 1e6
-    return found
+                watts[f"{name}/{text(chip / f'{number}_label') or number}"] = int(value) / 1e6
+    return watts
 
 
 def rapl(root: Path) -> tuple[dict[str, list[int]], list[str]]:
@@ -31,16 +31,16 @@ def rapl(root: Path) -> tuple[dict[str, list[int]], list[str]]:
 
     Only whole packages, `intel-rapl:N`, which include their parts, `intel-rapl:N:M`.
     """
-    found: dict[str, list[int]] = {}
+    counters: dict[str, list[int]] = {}
     unread: list[str] = []
     for zone in sorted(root.glob("class/powercap/intel-rapl:[0-9]*")):
         if zone.name.count(":") != 1 or not text(zone / "name").startswith("package"):
             continue
         try:
-            found[zone.name] = [int((zone / name).read_text()) for name in ("energy_uj", "max_energy_range_uj")]
+            counters[zone.name] = [int((zone / name).read_text()) for name in ("energy_uj", "max_energy_range_uj")]
         except PermissionError as error:
             unread.append(f"the processor's energy counters may not be read: {error}")
-    return found, unread
+    return counters, unread
 
 
 def text(path: Path) -> str:

@@ -126,5 +126,5 @@ class Ledger:
             "transactions that are half there": outcome.half,
             "rows that nobody wrote": outcome.made_up,
         }
-        for what, found in wrong.items():
-            recorder.observe(what, got=list(found[:_SHOWN]), wanted=[], of=len(self.acknowledged))
+        for what, numbers in wrong.items():
+            recorder.observe(what, got=list(numbers[:_SHOWN]), wanted=[], of=len(self.acknowledged))

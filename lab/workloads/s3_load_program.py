@@ -312,9 +312,9 @@ def existing(line: S3Connection, buckets: list[str]) -> list[str]:
 
 def refuse_existing(line: S3Connection, buckets: list[str]) -> None:
     """SystemExit if one of these buckets exists."""
-    found = existing(line, buckets)
-    if found:
-        raise SystemExit(f"{EXIST}: {', '.join(found)}")
+    taken = existing(line, buckets)
+    if taken:
+        raise SystemExit(f"{EXIST}: {', '.join(taken)}")
 
 
 def wait_for_moment(path: Path) -> None:

@@ -94,8 +94,8 @@ def opened(cluster: Cluster) -> list[Gateway]:
     if DATA_POOL not in cluster.client.mon("osd pool ls"):
         pools.create(cluster, INDEX_POOL, INDEX, pg_num=PGS)
         pools.create(cluster, DATA_POOL, EC_4_2, pg_num=PGS)
-    found = gateways(cluster)
-    return [found[arch] for arch in (host_arch(), host_arch().other) if arch in found]
+    by_arch = gateways(cluster)
+    return [by_arch[arch] for arch in (host_arch(), host_arch().other) if arch in by_arch]
 
 
 def allow_fuller(cluster: Cluster) -> None:

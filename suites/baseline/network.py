@@ -96,12 +96,12 @@ def run_throughput(stage: Stage) -> None:
 
 def osd_addresses(cluster: Cluster) -> dict[str, str]:
     """Machine -> its address on a cluster network: what its OSDs tell each other, if it is not what clients use."""
-    found: dict[str, str] = {}
+    addresses: dict[str, str] = {}
     for osd in cluster.client.mon("osd dump")["osds"]:
         public, own = (_addresses(osd[key]) for key in ("public_addrs", "cluster_addrs"))
         if osd["up"] and not public & own:
-            found[cluster.host_of(f"osd.{osd['osd']}").name] = min(own)
-    return found
+            addresses[cluster.host_of(f"osd.{osd['osd']}").name] = min(own)
+    return addresses
 
 
 def _addresses(known: Mapping[str, Any]) -> set[str]:

@@ -99,8 +99,8 @@ def one_is_not_enough(stage: Stage) -> None:
                 for place, result in enumerate(results):
                     note_run(stage.recorder, f"client {place + 1} of {number}", result, 1)
                 runs[number] += results
-    one, several = (Shape("randread", BLOCK_BYTES, number, 1) for number in (1, count))
-    limit = gains.of_growth(stage, one, several, SEVERAL)
+    alone, several = (Shape("randread", BLOCK_BYTES, number, 1) for number in (1, count))
+    limit = gains.of_growth(stage, alone, several, SEVERAL)
     note_gain(stage.recorder, count, runs, limit)
 
 

@@ -102,14 +102,14 @@ def against_earlier(stage: Stage, measurement: Measurement) -> None:
     """Record every cost that can be compared with earlier runs in the archives of this home."""
     recorder = stage.recorder
     kept = earlier_costs(stage.cluster.run.home.archive, recorder.scenario, measurement, LEAST_OPERATIONS)
-    found = since(kept, measurement)
-    if found is None:
+    compared = since(kept, measurement)
+    if compared is None:
         note_cpu(recorder, measurement, NOTHING_EARLIER)
         return
-    shown = "; ".join(filter(None, (found.words, found.untold if found.changes else found.why_none)))
+    shown = "; ".join(filter(None, (compared.words, compared.untold if compared.changes else compared.why_none)))
     note_cpu(recorder, measurement, shown)
-    for change in found.judged:
-        recorder.record("change", **facts(change), hours=found.hours, earlier=list(found.runs))
+    for change in compared.judged:
+        recorder.record("change", **facts(change), hours=compared.hours, earlier=list(compared.runs))
 
 
 def note_cpu(recorder: Recorder, measurement: Measurement, why: str) -> None:

@@ -131,11 +131,11 @@ def note(recorder: Recorder, taken: Taken, limits: Limits) -> None:
     recorder.witness("writes a second", got=taken.rate.mean, least=1)
     for energy in taken.energies:
         note_one(recorder, energy)
-    for one, other in combinations(taken.energies, 2):
-        if (one.node, one.scope) == (other.node, other.scope):
-            apart = abs(one.watts - other.watts) / max(one.watts, other.watts)
-            name = f"{one.node}: {one.scope} by {one.source} beside {other.source}, share apart"
-            why = f"recorded only: it tells how far to trust both; {disagreement(one, other) or 'within 3 %'}"
+    for energy, other in combinations(taken.energies, 2):
+        if (energy.node, energy.scope) == (other.node, other.scope):
+            apart = abs(energy.watts - other.watts) / max(energy.watts, other.watts)
+            name = f"{energy.node}: {energy.scope} by {energy.source} beside {other.source}, share apart"
+            why = f"recorded only: it tells how far to trust both; {disagreement(energy, other) or 'within 3 %'}"
             recorder.figure(name, apart, "", Bound(why, basis=Basis.NOTED))
     plug = at_the_plug(taken.energies, sorted(taken.archs))
     if limits != Limits():

@@ -98,7 +98,7 @@ def across(stage: Stage, mds: Arch, primary: Arch) -> None:
     hosts = {host.arch.value: host for host in (cluster.hosts["c0"], cluster.hosts["c1"])}
     with pools.led_by(cluster, primary), mounts(cluster, hosts) as sides:
         before = requests(cluster, server)
-        steps = sum(take_topics(stage, sides, one, other) for one, other in permutations(sides))
+        steps = sum(take_topics(stage, sides, first, second) for first, second in permutations(sides))
         handled = requests(cluster, server) - before
         note_stale(stage, sides)
     stage.recorder.witness(f"requests to the {mds} metadata server", got=handled, least=steps)

@@ -176,5 +176,5 @@ def received_bytes(cluster: Cluster, pool: str) -> float:
     The metadata updates of librbd are many requests but few bytes.
     """
     cluster.settle()
-    known = {found["name"]: found["stats"] for found in cluster.client.mon("df", detail="detail")["pools"]}
+    known = {usage["name"]: usage["stats"] for usage in cluster.client.mon("df", detail="detail")["pools"]}
     return float(known[pool]["wr_bytes"])

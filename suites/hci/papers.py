@@ -104,12 +104,12 @@ def several_guests(stage: Stage, setting: GuestSetting) -> None:
             claim_cache(stage, setting, points, count, f"{how_many(count, 'guest')}, {how_many(jobs, 'job')}", jobs)
         judged = hypervisor(stage.cluster).parts.kvm
         for cache, places in points.items():
-            one, most = (claims.rate_of(places[count]) for count in (counts[0], counts[-1]))
+            fewest, most = (claims.rate_of(places[count]) for count in (counts[0], counts[-1]))
             label = f"{how_many(counts[-1], 'guest')}, {how_many(jobs, 'job')}, cache={cache}"
             copies = copies_on(stage.cluster).size
             alone, together = (load_of(setting, guests, jobs, copies) for guests in (counts[0], counts[-1]))
             bound = gains.of_growth(stage, alone, together, claims.SEVERAL)
-            claims.note_guests(stage.recorder, label, (most, one), bound, judged=judged)
+            claims.note_guests(stage.recorder, label, (most, fewest), bound, judged=judged)
 
 
 def load_of(setting: GuestSetting, guests: int, jobs: int, copies: int) -> Shape:

@@ -180,14 +180,14 @@ def judge(recorder: Recorder, pattern: str, alone: Sequence[Turn], together: Seq
     recorder.witness(f"{pattern}: operations of the slowest of all images", got=slowest, least=LEAST_OPERATIONS)
     rates = {client: [rate_of(turn, client) for turn in together] for client in together[0]}
     sums = [sum(in_round) for in_round in zip(*rates.values(), strict=True)]
-    one = [rate_of(turn, client) for turn in alone for client in turn]
+    of_one = [rate_of(turn, client) for turn in alone for client in turn]
     recorder.figure(f"{pattern}: rate of all clients", sum(sums) / len(sums), "operations/s", SHARED)
-    recorder.figure(f"{pattern}: rate of one alone", sum(one) / len(one), "operations/s", SHARED)
+    recorder.figure(f"{pattern}: rate of one alone", sum(of_one) / len(of_one), "operations/s", SHARED)
     quickest, last = (pick(rates, key=lambda client: sum(rates[client])) for pick in (max, min))
     bound = Bound("clients with equal requests in flight share one gateway", LEAST_SHARE, basis=Basis.SHAPE)
     note(recorder, f"{pattern}: slowest client over quickest", rates[quickest], rates[last], bound)
     why = f"{len(rates)} clients send more than one; a lower rate is a cost per image or client (spdk/spdk issue 3547)"
-    note(recorder, f"{pattern}: all clients over one alone", one, sums, Bound(why, LEAST_OF_ONE, basis=Basis.SHAPE))
+    note(recorder, f"{pattern}: all clients over one alone", of_one, sums, Bound(why, LEAST_OF_ONE, basis=Basis.SHAPE))
 
 
 def note(recorder: Recorder, what: str, under: Sequence[float], over: Sequence[float], bound: Bound) -> None:

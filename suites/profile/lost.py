@@ -170,7 +170,7 @@ def seen_of(sample: Sample, whole_bytes: float, slower: float) -> Seen:
         return Seen(None, why_not=f"the sample was fully recovered within {took_s:.3g} s: too soon for a steady rate")
     rate, times = interval(rates), whole_bytes / sample.held_bytes
     slow_s = max(times / rate.low if rate.low > 0 else math.inf, times * took_s) * slower
-    found = Interval(times / rate.mean, times / rate.high, slow_s, rate.samples)
+    copy_s = Interval(times / rate.mean, times / rate.high, slow_s, rate.samples)
     sentences = (
         f"Recovery of {show(sample.held_bytes, Measure.BYTES)} on the lost OSDs was measured without clients, and its "
         f"time multiplied by {times:,.4g}: from the upper end of the steady rate to the slower of its lower end and "
@@ -178,7 +178,7 @@ def seen_of(sample: Sample, whole_bytes: float, slower: float) -> Seen:
         "Not measured: whether the rate is the same on disks as full as required, and the scan of a backfill, which "
         "PGs with a short history do not need.",
     )
-    return Seen(found, sentences)
+    return Seen(copy_s, sentences)
 
 
 def _fuller(slower: float) -> str:

@@ -44,7 +44,7 @@ def room(stage: Stage, profile: Profile, requirement: CapacityRequirement) -> Se
         stage.recorder.witness("shards of the pool's PGs", got=sum(shards.values()), least=len(pgs) * shards_of(guard))
         stage.recorder.record("placed", osds={str(osd): vars(each) for osd, each in osds.items()}, pgs=len(pgs))
         spare = available(cluster, pool)
-    found = usable(list(osds.values()), len(pgs), requirement.fill, guard)
+    capacity = usable(list(osds.values()), len(pgs), requirement.fill, guard)
     sentences = (
         f"Capacity follows from the sizes of the OSDs and the {len(pgs)} PGs of a pool that was made for it: from what "
         "the fullest OSD allows with the PGs as they are placed, to what an even placement would allow. Fewer PGs are "
@@ -52,7 +52,7 @@ def room(stage: Stage, profile: Profile, requirement: CapacityRequirement) -> Se
         f"It assumes an empty cluster. Ceph's own MAX AVAIL for that pool is {spare / 1e12:,.4g} TB: by CRUSH weights, "
         "up to full_ratio, and without what is stored already.",
     )
-    return Seen(found, sentences)
+    return Seen(capacity, sentences)
 
 
 def placed(cluster: Cluster, shards: Mapping[int, int]) -> dict[int, Placed]:

@@ -92,9 +92,9 @@ def note_measured(stage: Stage, wanted: Wanted, done: Measured | Seen, known: Kn
     answers = wanted.held_on(wanted.profile, known)
     shown = {answer.metric: done.of(answer.metric, answer.kind, requirement) for answer in answers}
     seen = {
-        answer.metric: replace(answer, value=found.mean, low=found.low, high=found.high)
+        answer.metric: replace(answer, value=interval.mean, low=interval.low, high=interval.high)
         for answer in answers
-        if (found := shown[answer.metric]) is not None
+        if (interval := shown[answer.metric]) is not None
     }
     changes, said = enough_measured(wanted, known, answers, seen)
     rows, measuring = [], list(done.said)
@@ -131,13 +131,13 @@ def enough_measured(
     if not short or not kinds:
         return [], []
     for answer in short:
-        found = seen[answer.metric]
+        measured = seen[answer.metric]
         if answer.metric.startswith(PERCENTILE):
             return [], [f"What would be enough is not known for {answer.metric}: the model has means only."]
-        if found.low <= 0 or math.isinf(found.high):
+        if measured.low <= 0 or math.isinf(measured.high):
             return [], ["What would be enough is not known, as only one end of what was measured is known."]
-        if not answer.low <= found.value <= answer.high:
-            off = f"{answer.metric} is predicted as {answer.predicted} but was measured as {found.predicted}"
+        if not answer.low <= measured.value <= answer.high:
+            off = f"{answer.metric} is predicted as {answer.predicted} but was measured as {measured.predicted}"
             return [], [f"What would be enough is not known, as the model does not fit these machines: {off}."]
     at_first = {answer.metric: answer.value for answer in answers}
 

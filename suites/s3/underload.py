@@ -93,7 +93,7 @@ def versioned(stage: Stage) -> None:
     stage.recorder.observe("deletions of locked versions", got=refused, wanted=["AccessDenied"] * TRIED)
 
 
-def counted(recorder: Recorder, operations: Sequence[S3Operation], found: Mapping[str, int]) -> None:
+def counted(recorder: Recorder, operations: Sequence[S3Operation], versions: Mapping[str, int]) -> None:
     """Observe that the number of versions and delete markers matches the acknowledged writes.
 
     RGW adds no second marker to an object that is already deleted; S3 would.
@@ -104,9 +104,9 @@ def counted(recorder: Recorder, operations: Sequence[S3Operation], found: Mappin
         again = sum(wrote.get((op.path, op.version - 1)) == "delete" for op in done if kind == "delete")
         doubtful = sum(op.kind == kind and bool(op.code) for op in operations)
         recorder.witness(f"acknowledged operations, {kind}", got=len(done), least=1)
-        fits = len(done) - again <= found[kind] <= len(done) + doubtful
+        fits = len(done) - again <= versions[kind] <= len(done) + doubtful
         writes = f"{len(done)} acknowledged ({again} of them on deleted objects) and {doubtful} failed operations"
-        recorder.observe(f"{found[kind]} versions by {kind} match {writes}", got=fits, wanted=True)
+        recorder.observe(f"{versions[kind]} versions by {kind} match {writes}", got=fits, wanted=True)
 
 
 def refused_with(client: Any, version: dict[str, Any]) -> str:

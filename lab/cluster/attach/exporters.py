@@ -54,14 +54,14 @@ def candidates(machines: Iterable[Machine], placed: Mapping[str, str]) -> tuple[
     """All possible exporters, at their usual ports. placed: daemon -> name of its machine."""
     managers = {where for daemon, where in placed.items() if daemon.partition(".")[0] == MGR.kind}
     with_daemons = set(placed.values())
-    found = []
+    exporters = []
     for machine in machines:
-        found.append(_candidate(EXPORTER.kind, machine, machine.exporter))
+        exporters.append(_candidate(EXPORTER.kind, machine, machine.exporter))
         if machine.name in managers:
-            found.append(_candidate(MGR.kind, machine, MANAGER_PORT))
+            exporters.append(_candidate(MGR.kind, machine, MANAGER_PORT))
         if machine.name in with_daemons:
-            found.append(_candidate("ceph-exporter", machine, CEPH_EXPORTER_PORT))
-    return tuple(found)
+            exporters.append(_candidate("ceph-exporter", machine, CEPH_EXPORTER_PORT))
+    return tuple(exporters)
 
 
 def _candidate(kind: str, machine: Machine, port: int) -> Candidate:

@@ -82,13 +82,13 @@ class Side:
         return self.stale
 
     def all_from(self, fd, offset, size):
-        found = b""
-        while len(found) < size:
-            piece = os.pread(fd, size - len(found), offset + len(found))
+        content = b""
+        while len(content) < size:
+            piece = os.pread(fd, size - len(content), offset + len(content))
             if not piece:
                 break
-            found += piece
-        return found
+            content += piece
+        return content
 
     def op_truncate(self, path, size):
         os.truncate(self.at(path), size)
@@ -147,21 +147,21 @@ class Side:
 
     def op_look(self):
         """Everything below the place: path -> description."""
-        found = {}
-        self.look_into("", found)
-        return found
+        descriptions = {}
+        self.look_into("", descriptions)
+        return descriptions
 
-    def look_into(self, path, found):
+    def look_into(self, path, descriptions):
         for name in self.names_in(path):
             below = path + name
-            found[below] = self.all_of(below)
-            if found[below]["is"] == "directory":
-                self.look_into(below + "/", found)
+            descriptions[below] = self.all_of(below)
+            if descriptions[below]["is"] == "directory":
+                self.look_into(below + "/", descriptions)
         if "/.snap/" not in "/" + path:
             for snap in self.names_in(path + ".snap"):
                 if not snap.startswith("_"):  # a snapshot of a directory above
-                    self.look_into(path + ".snap/" + snap + "/", found)
-                    found[path + ".snap/" + snap] = {"is": "snapshot"}
+                    self.look_into(path + ".snap/" + snap + "/", descriptions)
+                    descriptions[path + ".snap/" + snap] = {"is": "snapshot"}
 
     def names_in(self, path):
         return sorted(name.decode("utf-8", "surrogateescape") for name in os.listdir(self.at(path)))
@@ -171,7 +171,7 @@ class Side:
         if stat.S_ISLNK(about.st_mode):
             return {"is": "link", "to": os.readlink(self.at(path)).decode()}
         names = sorted(name for name in os.listxattr(self.at(path)) if name.startswith("user."))
-        found = {"xattrs": {name: told(os.getxattr(self.at(path), name)) for name in names}}
+        attributes = {"xattrs": {name: told(os.getxattr(self.at(path), name)) for name in names}}
         if stat.S_ISDIR(about.st_mode):
-            return {"is": "directory", **found}
-        return {"is": "file", "names": about.st_nlink, "now": self.op_read(path, 0, about.st_size), **found}
+            return {"is": "directory", **attributes}
+        return {"is": "file", "names": about.st_nlink, "now": self.op_read(path, 0, about.st_size), **attributes}
