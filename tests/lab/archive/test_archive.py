@@ -148,14 +148,14 @@ JUDGED = (
 def test_a_history_is_judged_by_todays_checks(
     tmp_path: Path, history: tuple[Ending, tuple[Line, ...]], now: Ending | None, reason: str
 ) -> None:
-    found = judge(sealed(tmp_path / "a", history))
-    assert [(one.stored, one.now, one.reason) for one in found] == [(history[0], now, reason)]
-    assert found[0].differs is (now is not None and now is not history[0])
+    rejudged = judge(sealed(tmp_path / "a", history))
+    assert [(scenario.stored, scenario.now, scenario.reason) for scenario in rejudged] == [(history[0], now, reason)]
+    assert rejudged[0].differs is (now is not None and now is not history[0])
 
 
 def test_each_scenario_is_judged_by_its_own_events(tmp_path: Path) -> None:
     archive = sealed(tmp_path / "a", GOOD, (Ending.FAIL, (began(), saw(2), ENDED)), GOOD)
-    assert [one.now for one in judge(archive)] == [Ending.PASS, Ending.FAIL, Ending.PASS]
+    assert [scenario.now for scenario in judge(archive)] == [Ending.PASS, Ending.FAIL, Ending.PASS]
 
 
 def test_a_sealed_archive_is_whole(tmp_path: Path) -> None:
@@ -182,11 +182,11 @@ TAMPERED = (
 )
 
 
-@pytest.mark.parametrize(("tamper", "found"), TAMPERED)
-def test_what_was_tampered_with_is_named(tmp_path: Path, tamper: Callable[[Path], None], found: list[str]) -> None:
+@pytest.mark.parametrize(("tamper", "told"), TAMPERED)
+def test_what_was_tampered_with_is_named(tmp_path: Path, tamper: Callable[[Path], None], told: list[str]) -> None:
     archive = sealed(tmp_path / "a", GOOD)
     tamper(archive.directory)
-    assert altered(archive.directory) == found
+    assert altered(archive.directory) == told
 
 
 def test_a_new_report_leaves_the_other_checksums_alone(tmp_path: Path) -> None:

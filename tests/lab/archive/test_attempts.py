@@ -30,21 +30,21 @@ def runs(*endings: str, **changed: str) -> list[KeptRun]:
 
 
 def test_an_attempt_is_flaky_that_did_not_pass_where_others_did() -> None:
-    (found,) = rates(runs("pass", "fail", "pass", "error", "inconclusive"))
-    assert (found.attempts, found.flaky, found.failed, found.rate) == (5, 3, 0, 0.6)
-    assert found.above
+    (scenario,) = rates(runs("pass", "fail", "pass", "error", "inconclusive"))
+    assert (scenario.attempts, scenario.flaky, scenario.failed, scenario.rate) == (5, 3, 0, 0.6)
+    assert scenario.above
 
 
 def test_a_scenario_that_never_passes_at_a_commit_is_broken_and_not_flaky() -> None:
-    (found,) = rates([*runs("fail", "fail"), *runs("pass", commit="d" * 40)])
-    assert (found.attempts, found.flaky, found.failed) == (3, 0, 2)
-    assert not found.above
+    (scenario,) = rates([*runs("fail", "fail"), *runs("pass", commit="d" * 40)])
+    assert (scenario.attempts, scenario.flaky, scenario.failed) == (3, 0, 2)
+    assert not scenario.above
 
 
 @pytest.mark.parametrize("place", [{"lab": "local"}, {"release": "tentacle"}])
 def test_another_place_is_not_another_attempt(place: dict[str, str]) -> None:
-    (found,) = rates([*runs("fail"), *runs("pass", **place)])
-    assert (found.flaky, found.failed) == (0, 1)
+    (scenario,) = rates([*runs("fail"), *runs("pass", **place)])
+    assert (scenario.flaky, scenario.failed) == (0, 1)
 
 
 def test_one_in_a_hundred_is_within_the_limit_and_two_are_not() -> None:

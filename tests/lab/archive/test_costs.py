@@ -21,12 +21,12 @@ PLACE = {**MACHINE, "operations": "1000"}
 
 
 def here(seed: int = 1, conditions: Mapping[str, str] | None = None) -> Measurement:
-    found = measured(seed, count=6)
-    return replace(found, conditions={**PLACE, **(conditions or {})})
+    measurement = measured(seed, count=6)
+    return replace(measurement, conditions={**PLACE, **(conditions or {})})
 
 
 def keep(
-    folder: Path, run: str, found: Measurement, *, ending: str = "pass", scenario: str = SCENARIO, **manifest: Any
+    folder: Path, run: str, measurement: Measurement, *, ending: str = "pass", scenario: str = SCENARIO, **manifest: Any
 ) -> Path:
     """An archive, as far as it is read here."""
     archive = folder / run
@@ -34,13 +34,13 @@ def keep(
     known = {"state": "complete", "exit_code": 0, "started": "2026-11-26T10:00:00Z", **manifest}
     (archive / "manifest.json").write_text(json.dumps(known))
     (archive / "verdicts.json").write_text(json.dumps({"verdicts": [{"scenario": scenario, "ending": ending}]}))
-    events = [Event(scenario, 1.0, "began", {}), Event(scenario, 2.0, "demand", event_of(found))]
+    events = [Event(scenario, 1.0, "began", {}), Event(scenario, 2.0, "demand", event_of(measurement))]
     (archive / "history.jsonl").write_text("".join(f"{event.to_json()}\n" for event in events))
     return archive
 
 
 def runs(folder: Path, now: Measurement, least: float = 200) -> list[str]:
-    return [one.run for one in earlier_costs(folder, SCENARIO, now, least)]
+    return [earlier.run for earlier in earlier_costs(folder, SCENARIO, now, least)]
 
 
 def test_a_kept_run_is_found_with_its_time_and_all_that_it_measured(tmp_path: Path) -> None:
@@ -82,8 +82,8 @@ def test_another_machine_or_provider_or_kind_of_disk_is_no_baseline(tmp_path: Pa
 
 
 def demanded(**changes: Any) -> Measurement:
-    found = here(2)
-    return replace(found, demand=replace(found.demand, **changes))
+    measurement = here(2)
+    return replace(measurement, demand=replace(measurement.demand, **changes))
 
 
 def another_operation() -> Measurement:

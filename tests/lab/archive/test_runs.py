@@ -111,8 +111,8 @@ def pair(x86_64: float, aarch64: float, half: float, *, emulated: bool = False) 
         figure("b.sum[on=x86_64]", "rate", x86_64, half),
         figure("b.sum[on=x86_64]", "of one alone", 3.0),
     )
-    (found,) = parity(run({}, figures, emulated=emulated))
-    return found
+    (compared,) = parity(run({}, figures, emulated=emulated))
+    return compared
 
 
 @pytest.mark.parametrize(
@@ -126,14 +126,14 @@ def pair(x86_64: float, aarch64: float, half: float, *, emulated: bool = False) 
     ],
 )
 def test_real_machines_get_a_verdict_by_the_interval(aarch64: float, half: float, outcome: Outcome) -> None:
-    found = pair(100.0, aarch64, half)
-    assert (found.before, found.after, found.outcome) == (100.0, aarch64, outcome)
+    compared = pair(100.0, aarch64, half)
+    assert (compared.before, compared.after, compared.outcome) == (100.0, aarch64, outcome)
 
 
 def test_emulated_machines_get_figures_and_no_verdict() -> None:
-    found = pair(100.0, 7.0, 2.0, emulated=True)
-    assert (found.outcome, found.why) == (None, "aarch64 is emulated: shown only")
-    assert found.ratio == pytest.approx(0.07)
+    compared = pair(100.0, 7.0, 2.0, emulated=True)
+    assert (compared.outcome, compared.why) == (None, "aarch64 is emulated: shown only")
+    assert compared.ratio == pytest.approx(0.07)
 
 
 def test_the_power_of_architectures_is_shown_and_not_judged() -> None:
@@ -142,17 +142,17 @@ def test_the_power_of_architectures_is_shown_and_not_judged() -> None:
         figure("b.w", f"x86_64: {name}", 143.0, unit="ops/J"),
         figure("b.w", f"aarch64: {name}", 222.0, unit="ops/J"),
     )
-    (found,) = parity(run({}, figures))
-    assert (found.outcome, round(found.ratio, 2)) == (None, 1.55)
+    (compared,) = parity(run({}, figures))
+    assert (compared.outcome, round(compared.ratio, 2)) == (None, 1.55)
 
 
 def test_machines_of_one_architecture_are_taken_together() -> None:
     values = {"n0": 100.0, "n1": 104.0, "n2": 51.0, "n3": 51.0}
     figures = tuple(figure("b.disk", f"{name}: sync writes", value, unit="1/s") for name, value in values.items())
-    (found,) = parity(run({}, figures))
-    assert (found.metric, found.before, found.after) == ("x86_64: sync writes", 102.0, 51.0)
-    assert found.ratio == pytest.approx(0.5)
-    assert found.low < 0.5 < found.high
+    (compared,) = parity(run({}, figures))
+    assert (compared.metric, compared.before, compared.after) == ("x86_64: sync writes", 102.0, 51.0)
+    assert compared.ratio == pytest.approx(0.5)
+    assert compared.low < 0.5 < compared.high
 
 
 def test_both_ways_between_architectures_are_one_pair() -> None:
@@ -160,8 +160,8 @@ def test_both_ways_between_architectures_are_one_pair() -> None:
     figures = tuple(
         figure(f"b.net[{name}]", "TCP", value, 1.0) for name, value in zip(names, (10.0, 20.0), strict=True)
     )
-    (found,) = parity(run({}, figures))
-    assert (found.scenario, found.ratio) == ("b.net[from=x86_64,to=aarch64]", 2.0)
+    (compared,) = parity(run({}, figures))
+    assert (compared.scenario, compared.ratio) == ("b.net[from=x86_64,to=aarch64]", 2.0)
 
 
 UNJUDGED: dict[str, Any] = {"least": None, "most": None, "why": "", "derivation": [], "low": 1.0, "high": 3.0}
@@ -174,16 +174,16 @@ def archived(directory: Path, *lines: Any) -> str:
 
 
 def test_the_command_compares_two_archives(tmp_path: Path) -> None:
-    one = archived(tmp_path / "a", ("figure", {**UNJUDGED, "metric": "sync on x86_64", "value": 2.0, "unit": "1/s"}))
-    other = archived(tmp_path / "b", ("figure", {**UNJUDGED, "metric": "sync on x86_64", "value": 3.0, "unit": "1/s"}))
-    ended = CliRunner().invoke(app, ["compare", one, other])
+    old = archived(tmp_path / "a", ("figure", {**UNJUDGED, "metric": "sync on x86_64", "value": 2.0, "unit": "1/s"}))
+    new = archived(tmp_path / "b", ("figure", {**UNJUDGED, "metric": "sync on x86_64", "value": 3.0, "unit": "1/s"}))
+    ended = CliRunner().invoke(app, ["compare", old, new])
     assert ended.exit_code == 0, ended.stderr
     assert "pass: 1 scenario is in both runs, and all that passed before still pass" in ended.stdout
-    told = json.loads(CliRunner().invoke(app, ["compare", one, other, "--json"]).stdout)
+    told = json.loads(CliRunner().invoke(app, ["compare", old, new, "--json"]).stdout)
     assert [(figure["before"], figure["after"], figure["ratio"]) for figure in told["figures"]] == [(2.0, 3.0, 1.5)]
-    assert CliRunner().invoke(app, ["compare", one, "--architectures"]).exit_code == 2, "it has one architecture alone"
-    assert CliRunner().invoke(app, ["compare", one]).exit_code == 2
-    assert CliRunner().invoke(app, ["compare", one, other, "--architectures"]).exit_code == 2
+    assert CliRunner().invoke(app, ["compare", old, "--architectures"]).exit_code == 2, "it has one architecture alone"
+    assert CliRunner().invoke(app, ["compare", old]).exit_code == 2
+    assert CliRunner().invoke(app, ["compare", old, new, "--architectures"]).exit_code == 2
 
 
 def test_the_command_cannot_tell_where_no_figure_of_both_architectures_is_judged(tmp_path: Path) -> None:
@@ -358,17 +358,17 @@ def test_a_figure_of_two_runs_is_shown_without_a_verdict() -> None:
 
 
 def test_runs_without_a_common_scenario_are_told_in_a_sentence(tmp_path: Path) -> None:
-    one = archived(tmp_path / "a")
+    old = archived(tmp_path / "a")
     sealed(tmp_path / "b")
-    ended = CliRunner().invoke(app, ["compare", one, str(tmp_path / "b")])
+    ended = CliRunner().invoke(app, ["compare", old, str(tmp_path / "b")])
     assert ended.exit_code == 2
     assert ended.stdout == ""
     assert "error: the two runs have no scenario in common" in ended.stderr
 
 
 def test_a_side_that_is_not_there_is_named(tmp_path: Path) -> None:
-    one = archived(tmp_path / "a")
-    ended = CliRunner().invoke(app, ["compare", one, str(tmp_path / "nosuch")])
+    old = archived(tmp_path / "a")
+    ended = CliRunner().invoke(app, ["compare", old, str(tmp_path / "nosuch")])
     assert ended.exit_code == 2
     assert "nosuch" in ended.stderr
     assert "does not exist" in ended.stderr

@@ -97,8 +97,8 @@ def test_every_file_is_held_against_its_checksum(archive: Path) -> None:
 
 def test_an_archive_that_ended_and_has_no_checksums_was_altered(archive: Path) -> None:
     (archive / SUMS).unlink()
-    found = read_archive(archive)
-    assert (found.lost, found.altered) == ((), ("SHA256SUMS is missing: the run was not sealed",))
+    archived = read_archive(archive)
+    assert (archived.lost, archived.altered) == ((), ("SHA256SUMS is missing: the run was not sealed",))
 
 
 def test_what_was_altered_comes_before_what_does_not_fit(archive: Path) -> None:
@@ -194,26 +194,26 @@ def killed(directory: Path, *unfinished: str) -> Path:
 
 
 def test_a_killed_run_is_told_and_no_tampering(tmp_path: Path) -> None:
-    found = read_whole(killed(tmp_path / "a", "demo.1"))
-    assert found.lost == (
+    archived = read_whole(killed(tmp_path / "a", "demo.1"))
+    assert archived.lost == (
         "demo.1 was running when the run was killed: it has no verdict",
         "SHA256SUMS is missing: the run was not sealed",
     )
-    assert found.altered == ()
+    assert archived.altered == ()
 
 
 def test_of_a_killed_run_the_last_scenario_alone_may_lack_its_verdict(tmp_path: Path) -> None:
-    found = read_archive(killed(tmp_path / "a", "demo.1", "demo.2"))
-    assert found.lost[0].startswith("demo.2 was running")
-    assert found.altered == ("demo.1 ran and has no verdict",)
+    archived = read_archive(killed(tmp_path / "a", "demo.1", "demo.2"))
+    assert archived.lost[0].startswith("demo.2 was running")
+    assert archived.altered == ("demo.1 ran and has no verdict",)
 
 
 def test_all_that_a_killed_run_lost_is_told(tmp_path: Path) -> None:
     directory = killed(tmp_path / "a", "demo.1")
     with (directory / HISTORY).open("a") as history:
         history.write('{"scenario": "demo.1", "at')
-    found = read_archive(directory)
-    assert [line.partition(" ")[0] for line in found.lost] == ["history.jsonl", "demo.1", "SHA256SUMS"]
+    archived = read_archive(directory)
+    assert [line.partition(" ")[0] for line in archived.lost] == ["history.jsonl", "demo.1", "SHA256SUMS"]
 
 
 def test_a_run_that_was_killed_between_two_scenarios_lost_nothing_else(tmp_path: Path) -> None:
@@ -224,16 +224,16 @@ def test_a_killed_run_that_says_that_it_was_sealed_is_held_to_that(tmp_path: Pat
     directory = killed(tmp_path / "a")
     reseal(directory)
     (directory / "more.txt").touch()
-    found = read_archive(directory)
-    assert (found.lost, found.altered) == ((), ("more.txt was added",))
+    archived = read_archive(directory)
+    assert (archived.lost, archived.altered) == ((), ("more.txt was added",))
 
 
 def test_a_run_that_ended_has_no_scenario_without_a_verdict(tmp_path: Path) -> None:
     writer = write(tmp_path / "a", GOOD)
     writer.history.record("demo.1", *began())
     writer.seal(render_report)
-    found = read_archive(tmp_path / "a")
-    assert (found.lost, found.altered) == ((), ("demo.1 ran and has no verdict",))
+    archived = read_archive(tmp_path / "a")
+    assert (archived.lost, archived.altered) == ((), ("demo.1 ran and has no verdict",))
 
 
 def test_what_was_only_noted_did_not_run(tmp_path: Path) -> None:

@@ -247,11 +247,11 @@ def test_a_preloaded_object_in_the_labs_folder_is_refused(tmp_path: Path) -> Non
 def test_the_programs_ceph_conf_leads_to_one_keyring() -> None:
     """The cluster's own names others, in sections that would win over a default."""
     text = "[global]\nfsid = f\nkeyring = /a\n[client.admin]\n keyring=/b\nkey = AQ==\nkeyfile = /c\nlog_file = /d\n"
-    found = configparser.ConfigParser(strict=False)
-    found.read_string(limited_conf(text, ENTITY, OWN / "keyring").decode())
-    keys = {(name, key): value for name in found.sections() for key, value in found[name].items() if "key" in key}
+    conf = configparser.ConfigParser(strict=False)
+    conf.read_string(limited_conf(text, ENTITY, OWN / "keyring").decode())
+    keys = {(name, key): value for name in conf.sections() for key, value in conf[name].items() if "key" in key}
     assert keys == {("global", "keyring"): str(OWN / "keyring"), (ENTITY, "keyring"): str(OWN / "keyring")}
-    assert found["global"]["fsid"] == "f"
+    assert conf["global"]["fsid"] == "f"
 
 
 # Files

@@ -28,16 +28,16 @@ def test_a_disk_is_steady_when_it_neither_scatters_nor_falls(rates: list[float],
 
 def test_it_is_written_until_its_rate_stays() -> None:
     rates = chain([500.0, 400.0, 300.0, 200.0], repeat(100.0))
-    found = until_steady(lambda: next(rates))
-    assert (found.rate, found.rounds, found.reached) == (100.0, 4 + WINDOW, True)
-    assert found.words == "after 9 rounds to steady state"
+    steady = until_steady(lambda: next(rates))
+    assert (steady.rate, steady.rounds, steady.reached) == (100.0, 4 + WINDOW, True)
+    assert steady.words == "after 9 rounds to steady state"
 
 
 def test_a_disk_that_never_becomes_steady_is_said_to() -> None:
     rates = chain.from_iterable(repeat((50.0, 150.0)))
-    found = until_steady(lambda: next(rates))
-    assert (found.rounds, found.reached) == (MOST_ROUNDS, False)
-    assert "without steady state" in found.words
+    steady = until_steady(lambda: next(rates))
+    assert (steady.rounds, steady.reached) == (MOST_ROUNDS, False)
+    assert "without steady state" in steady.words
 
 
 def test_a_preconditioned_disk_is_rated_by_what_it_writes_in_the_end(tmp_path: Path) -> None:
@@ -49,8 +49,8 @@ def test_a_preconditioned_disk_is_rated_by_what_it_writes_in_the_end(tmp_path: P
         side = {"iops": next(rates) if "--rw=randwrite" in argv else 1.0, "bw_bytes": 1, "lat_ns": {"mean": 1e6}}
         return json.dumps({"jobs": [{"read": side, "write": side}]})
 
-    found = probe.disk(tmp_path, probe.DiskRun(1 << 20, 1.0, precondition=True), lambda _: None, run)
-    assert (found.write_iops, found.before) == (200.0, "after 8 rounds to steady state")
+    disk = probe.disk(tmp_path, probe.DiskRun(1 << 20, 1.0, precondition=True), lambda _: None, run)
+    assert (disk.write_iops, disk.before) == (200.0, "after 8 rounds to steady state")
     assert sum("--rw=write --bs=1M" in each and "--time_based" not in each for each in asked) == 2
     assert next(n for n, each in enumerate(asked) if "=randread" in each) < min(
         n for n, each in enumerate(asked) if "=randwrite" in each

@@ -44,9 +44,9 @@ def test_a_killed_process_is_dead(tmp_path: Path) -> None:
 
 def test_a_clean_up_by_marks_leaves_no_zombie_and_keeps_the_status(tmp_path: Path) -> None:
     sleeper = start_detached(["sleep", "60"], log=tmp_path / "log", env={"MARK": str(tmp_path)})
-    (found,) = find_marked({"MARK": str(tmp_path)})
-    found.kill()
-    assert found.wait(5)
+    (marked,) = find_marked({"MARK": str(tmp_path)})
+    marked.kill()
+    assert marked.wait(5)
     assert not psutil.pid_exists(sleeper.pid)
     assert sleeper.exit_code() == -signal.SIGKILL
 
@@ -75,13 +75,13 @@ def test_a_process_that_is_just_starting_is_found_by_its_marks(monkeypatch: pyte
 
 def test_a_process_is_found_as_soon_as_it_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of eight was missed before, where it was looked at first."""
-    found = []
+    seen = []
     for number in range(60):
         started = start_detached(["sleep", "60"], log=tmp_path / "log", env={"MARK": f"{tmp_path}{number}"})
         monkeypatch.setattr(psutil, "process_iter", lambda pid=started.pid: iter([psutil.Process(pid)]))
-        found.append([marked.pid for marked in find_marked({"MARK": f"{tmp_path}{number}"})] == [started.pid])
+        seen.append([marked.pid for marked in find_marked({"MARK": f"{tmp_path}{number}"})] == [started.pid])
         started.kill()
-    assert found == [True] * 60
+    assert seen == [True] * 60
 
 
 STAT = "7 (a name) S 1 " + " ".join(["0"] * 18) + " {vsize} " + " ".join(["5"] * 27) + " {env_end} 0\n"
@@ -102,7 +102,7 @@ def test_only_a_process_with_memory_and_no_environment_yet_is_starting(
 def test_a_process_without_an_environment_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every scan meets it."""
     bare = start_detached(["env", "-i", "sleep", "60"], log=tmp_path / "log")
-    clock.wait(lambda: psutil.Process(bare.pid).environ(), lambda found: not found, what="no environment", timeout_s=5)
+    clock.wait(lambda: psutil.Process(bare.pid).environ(), lambda env: not env, what="no environment", timeout_s=5)
     clock.wait(lambda: births.in_execve(bare.pid), lambda starting: not starting, what="a program", timeout_s=5)
     monkeypatch.setattr(clock, "wait", None)
     assert environment_of(psutil.Process(bare.pid)) == {}

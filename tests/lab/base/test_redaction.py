@@ -263,7 +263,7 @@ class UserMaker:
 @pytest.mark.usefixtures("nothing_known")
 def test_keys_of_a_gateways_user_stay_nowhere(tmp_path: Path) -> None:
     maker: Any = UserMaker()
-    found = _user(maker, "n0")
-    assert (found["access_key"], found["secret_key"]) == (maker.access, maker.secret)
+    keys = _user(maker, "n0")
+    assert (keys["access_key"], keys["secret_key"]) == (maker.access, maker.secret)
     History(tmp_path / "history.jsonl").record("demo", "raised", {"detail": f"{maker.access} {quote(maker.secret)}"})
     assert '"[key removed] [key removed]"' in (tmp_path / "history.jsonl").read_text()

@@ -68,10 +68,10 @@ class FakeHost:
     def run(self, argv: Sequence[str], *, timeout_s: float = 60.0, check: bool = True) -> Result:
         line = " ".join(argv)
         self.asked.append(line)
-        found = next((results for start, results in self.answers.items() if line.startswith(start)), None)
-        if not found:
+        queued = next((results for start, results in self.answers.items() if line.startswith(start)), None)
+        if not queued:
             return said("")
-        return found.pop(0) if len(found) > 1 else found[0]
+        return queued.pop(0) if len(queued) > 1 else queued[0]
 
 
 def said(text: str, code: int = 0) -> Result:
@@ -84,26 +84,31 @@ def mapper(**answers: str) -> tuple[Mapper, FakeHost]:
     return Mapper(cast("Host", host)), host
 
 
-def cache_on(found: Mapper, mode: DmCacheMode = DmCacheMode.WRITEBACK) -> CacheDevice:
+def cache_on(device_mapper: Mapper, mode: DmCacheMode = DmCacheMode.WRITEBACK) -> CacheDevice:
     slow, fast, meta = (Mapper.path(name) for name in ("slow", "fast", "meta"))
-    return CacheDevice(found, "db", slow, fast, meta, mode)
+    return CacheDevice(device_mapper, "db", slow, fast, meta, mode)
 
 
 def test_a_caches_counters_are_told_apart() -> None:
-    found = parse_status(STATUS)
-    assert (found.read_hits, found.read_misses, found.write_hits, found.write_misses) == (188, 509, 124, 2705)
-    assert (found.demotions, found.promotions, found.dirty) == (0, 22, 0)
-    assert (found.used, found.total, found.block_sectors) == (22, 1024, 512)
-    assert (found.mode, found.policy, found.metadata_mode, found.needs_check) == ("writeback", "smq", "rw", False)
-    assert found.hit_ratio == pytest.approx(312 / 3526)
+    status = parse_status(STATUS)
+    assert (status.read_hits, status.read_misses, status.write_hits, status.write_misses) == (188, 509, 124, 2705)
+    assert (status.demotions, status.promotions, status.dirty) == (0, 22, 0)
+    assert (status.used, status.total, status.block_sectors) == (22, 1024, 512)
+    assert (status.mode, status.policy, status.metadata_mode, status.needs_check) == ("writeback", "smq", "rw", False)
+    assert status.hit_ratio == pytest.approx(312 / 3526)
 
 
 def test_a_policys_own_arguments_and_a_needed_check_are_seen() -> None:
     line = STATUS.replace("smq 0 rw -", "cleaner 2 one 1 ro needs_check").replace(
         "1 writeback", "2 metadata2 passthrough"
     )
-    found = parse_status(line)
-    assert (found.mode, found.policy, found.metadata_mode, found.needs_check) == ("passthrough", "cleaner", "ro", True)
+    status = parse_status(line)
+    assert (status.mode, status.policy, status.metadata_mode, status.needs_check) == (
+        "passthrough",
+        "cleaner",
+        "ro",
+        True,
+    )
 
 
 @pytest.mark.parametrize("text", ["Fail", "Error", "", "8 9/4608 512"])
@@ -113,19 +118,19 @@ def test_a_cache_that_failed_is_no_cache_at_rest(text: str) -> None:
 
 
 def test_a_table_is_what_the_papers_is_but_for_the_policys_name() -> None:
-    found, _ = mapper(blockdev="786432\n")
+    device_mapper, _ = mapper(blockdev="786432\n")
     devices = "/dev/mapper/meta /dev/mapper/fast /dev/mapper/slow"
-    assert cache_on(found).table() == f"0 786432 cache {devices} 512 1 writeback smq 0"
+    assert cache_on(device_mapper).table() == f"0 786432 cache {devices} 512 1 writeback smq 0"
     assert delayed(PurePosixPath("/dev/rbd0"), 8, read_ms=10, write_ms=20) == (
         "0 8 delay /dev/rbd0 0 10 /dev/rbd0 0 20 /dev/rbd0 0 0"
     )
 
 
 def test_detaching_waits_for_the_last_dirty_block_before_the_cache_goes() -> None:
-    found, host = mapper(blockdev="786432\n")
+    device_mapper, host = mapper(blockdev="786432\n")
     dirty, clean = STATUS.replace(" 0 22 0 1 ", " 0 22 7 1 "), STATUS
     host.answers["dmsetup status"] = [said(f"0 786432 cache {text}\n") for text in (dirty, dirty, clean)]
-    assert cache_on(found).detach().dirty == 0
+    assert cache_on(device_mapper).detach().dirty == 0
     loads = [at for at, line in enumerate(host.asked) if line.startswith("dmsetup load")]
     assert "cleaner" in host.asked[loads[0]]
     assert "linear /dev/mapper/slow" in host.asked[loads[1]]
@@ -134,10 +139,10 @@ def test_detaching_waits_for_the_last_dirty_block_before_the_cache_goes() -> Non
 
 
 def test_a_cache_that_stays_dirty_is_not_detached() -> None:
-    found, host = mapper(blockdev="786432\n")
+    device_mapper, host = mapper(blockdev="786432\n")
     host.answers["dmsetup status"] = [said("0 786432 cache " + STATUS.replace(" 0 22 0 1 ", " 0 22 7 1 "))]
     with pytest.raises(NotReached, match="dirty"):
-        cache_on(found).detach(timeout_s=0.0)
+        cache_on(device_mapper).detach(timeout_s=0.0)
     assert not [line for line in host.asked if "linear" in line]
 
 
@@ -153,24 +158,24 @@ def test_metadata_has_room_for_every_block() -> None:
 
 
 def test_a_write_cache_counts_what_only_it_has() -> None:
-    found = parse_writecache("0 65280 65000 0 12 3 40 1 2 0 280 0 0 1")
-    assert (found.error, found.dirty, found.writeback) == (0, 280, 0)
+    status = parse_writecache("0 65280 65000 0 12 3 40 1 2 0 280 0 0 1")
+    assert (status.error, status.dirty, status.writeback) == (0, 280, 0)
     with pytest.raises(LabBroken, match="cannot be read"):
         parse_writecache("Fail")
 
 
 def test_a_write_cache_is_flushed_before_its_last_status_is_taken() -> None:
-    found, host = mapper(blockdev="786432\n", dmsetup_status="0 786432 writecache 0 65280 65280 0\n")
-    last = WriteCache(found, "db", Mapper.path("slow"), Mapper.path("fast")).detach()
+    device_mapper, host = mapper(blockdev="786432\n", dmsetup_status="0 786432 writecache 0 65280 65280 0\n")
+    last = WriteCache(device_mapper, "db", Mapper.path("slow"), Mapper.path("fast")).detach()
     order = [line.split()[1] for line in host.asked if line.startswith("dmsetup")]
     assert order == ["message", "load", "suspend", "status", "resume"]
     assert (last.error, last.dirty) == (0, 0)
 
 
 def test_traffic_is_counted_in_bytes_and_since_a_moment() -> None:
-    found = parse_diskstats(DISKSTATS)[253, 0]
-    assert found == DiskTraffic(182, 9232 * 512, 1130, 41856 * 512)
-    assert found.since(DiskTraffic(180, 0, 1000, 0)).writes == 130
+    traffic = parse_diskstats(DISKSTATS)[253, 0]
+    assert traffic == DiskTraffic(182, 9232 * 512, 1130, 41856 * 512)
+    assert traffic.since(DiskTraffic(180, 0, 1000, 0)).writes == 130
 
 
 @dataclass
@@ -208,9 +213,9 @@ class ServerHost(FakeHost):
 
 def test_a_server_that_notices_a_loss_says_so_in_its_own_words_of_this_start() -> None:
     host = ServerHost({})
-    found = MariaDb(cast("Host", host), PurePosixPath("/mnt/db"), PurePosixPath("/node/empty"))
+    database = MariaDb(cast("Host", host), PurePosixPath("/mnt/db"), PurePosixPath("/node/empty"))
     with pytest.raises(DatabaseDown) as caught:
-        found.start()
+        database.start()
     assert caught.value.detail == "InnoDB: the page is not what was written\n"
     assert "--innodb-flush-log-at-trx-commit=1" in host.asked[0]
     assert "--datadir=/mnt/db/data" in host.asked[0]
@@ -219,20 +224,20 @@ def test_a_server_that_notices_a_loss_says_so_in_its_own_words_of_this_start() -
 def test_every_start_of_a_server_reserves_addresses_for_its_own_pool_alone() -> None:
     """MariaDB 11.8.9 would reserve 8 TiB, also while it makes the system tables; 11.8.6 does not know the option."""
     host = ServerHost({})
-    found = MariaDb(cast("Host", host), PurePosixPath("/mnt/db"), PurePosixPath("/node/empty"), Settings(8 << 20))
-    found.install()
+    database = MariaDb(cast("Host", host), PurePosixPath("/mnt/db"), PurePosixPath("/node/empty"), Settings(8 << 20))
+    database.install()
     with pytest.raises(DatabaseDown):
-        found.start()
+        database.start()
     starts = [line for line in host.asked if line.startswith(("mariadb-install-db", "mariadbd"))]
     wanted = "--innodb-buffer-pool-size=8388608 --loose-innodb-buffer-pool-size-max=8388608"
     assert [wanted in line for line in starts] == [True, True], starts
 
 
 def test_a_run_of_sysbench_is_read_with_its_seconds() -> None:
-    found = sysbench.parse(SYSBENCH)
-    assert (found.transactions, found.tps, found.seconds) == (94, 22.49, 4.1795)
-    assert (found.mean_ms, found.p95_ms, found.errors, found.reconnects) == (43.52, 134.90, 0, 0)
-    assert [(sample.at_s, sample.tps, sample.p95_ms) for sample in found.samples] == [
+    report = sysbench.parse(SYSBENCH)
+    assert (report.transactions, report.tps, report.seconds) == (94, 22.49, 4.1795)
+    assert (report.mean_ms, report.p95_ms, report.errors, report.reconnects) == (43.52, 134.90, 0, 0)
+    assert [(sample.at_s, sample.tps, sample.p95_ms) for sample in report.samples] == [
         (1, 10.74, 253.35),
         (2, 10.22, 204.11),
     ]

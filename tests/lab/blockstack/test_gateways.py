@@ -75,12 +75,12 @@ def kernels(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Kind]:
     patch.setattr(nvmet_program, "unmap", lambda *_: None)
     hosts = {name: TargetHost(name, folder / name) for name in ("gw1", "gw2")}
     cluster = SimpleNamespace(hosts=hosts, daemons={}, patience=1.0, client_name="client.admin")
-    one, other = (KernelGateway(cast("Cluster", cluster), name, (1, 100)) for name in hosts)
+    gw1, gw2 = (KernelGateway(cast("Cluster", cluster), name, (1, 100)) for name in hosts)
 
     def left() -> list[str]:
         return [str(path) for path in folder.rglob("*") if path.is_file() or path.is_symlink()]
 
-    yield Kind((one, other), lambda: None, lambda: None, left)
+    yield Kind((gw1, gw2), lambda: None, lambda: None, left)
 
 
 def attached(group: Group, *, patience: float = 1.0, pools: frozenset[str] = frozenset({"pool"})) -> AttachedCluster:
@@ -99,11 +99,11 @@ def attached(group: Group, *, patience: float = 1.0, pools: frozenset[str] = fro
 def group_of(group: Group, *, patience: float = 1.0) -> Iterator[tuple[SpdkGateway, SpdkGateway]]:
     cluster = attached(group, patience=patience)
     with serving(group) as addresses:
-        one, other = (
+        gw1, gw2 = (
             SpdkGateway(cluster, name, Arch.X86_64, at, GatewayApi(address), POOL)
             for name, at, address in zip(group.names, ("10.0.0.1", "10.0.0.2"), addresses, strict=True)
         )
-        yield one, other
+        yield gw1, gw2
 
 
 @contextmanager
@@ -125,25 +125,25 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_gateway_of_either_kind_serves_what_a_volume_is(kind: Kind) -> None:
-    one, other = kind.gateways
-    one.serve(VOLUME, AnaState.OPTIMIZED)
-    other.serve(VOLUME, AnaState.INACCESSIBLE)
+    gw1, gw2 = kind.gateways
+    gw1.serve(VOLUME, AnaState.OPTIMIZED)
+    gw2.serve(VOLUME, AnaState.INACCESSIBLE)
     told = [gateway.told() for gateway in kind.gateways]
     assert [{key: each[key] for key in VOLUME.identity} for each in told] == [VOLUME.identity] * 2
     assert [each["state"] for each in told] == ["optimized", "inaccessible"]
     assert told[0]["group"] == told[1]["group"]
     assert all(first < last for first, last in (each["controllers"] for each in told))
-    assert one.clients() == ("10.0.0.1:0/1",)
+    assert gw1.clients() == ("10.0.0.1:0/1",)
     kind.turned()
-    other.turn(AnaState.OPTIMIZED)
-    assert other.told()["state"] == "optimized"
+    gw2.turn(AnaState.OPTIMIZED)
+    assert gw2.told()["state"] == "optimized"
 
 
 @pytest.mark.slow
 def test_namespaces_of_either_kind_come_grow_and_go(kind: Kind) -> None:
-    one, other = kind.gateways
-    one.serve(VOLUME, AnaState.OPTIMIZED)
-    other.serve(VOLUME, AnaState.INACCESSIBLE)
+    gw1, gw2 = kind.gateways
+    gw1.serve(VOLUME, AnaState.OPTIMIZED)
+    gw2.serve(VOLUME, AnaState.INACCESSIBLE)
     for gateway in kind.gateways:
         gateway.add(SECOND)
     kind.grown()
@@ -151,7 +151,7 @@ def test_namespaces_of_either_kind_come_grow_and_go(kind: Kind) -> None:
         gateway.grow(SECOND)
     for gateway in kind.gateways:
         gateway.remove(SECOND)
-    assert {key: one.told()[key] for key in VOLUME.identity} == VOLUME.identity
+    assert {key: gw1.told()[key] for key in VOLUME.identity} == VOLUME.identity
     for _ in range(2):
         for gateway in kind.gateways:
             gateway.withdraw()
@@ -186,8 +186,8 @@ def use(gateway: SpdkGateway, group: Group) -> None:
 def test_a_pair_that_only_says_that_it_handed_over_is_found_out() -> None:
     group = images()
     group.idle = {"namespace_change_load_balancing_group"}
-    with group_of(group, patience=0.0) as (one, other):
-        pair = MonitoredPair(attached(group), VOLUME, one, other)
+    with group_of(group, patience=0.0) as (gw1, gw2):
+        pair = MonitoredPair(attached(group), VOLUME, gw1, gw2)
         pair.serve()
         with pytest.raises(NotReached, match="ANA group 2"):
             pair.hand_over()
@@ -274,19 +274,19 @@ def test_a_size_that_the_api_cannot_say_is_refused() -> None:
 @pytest.mark.slow
 def test_a_monitored_pair_waits_for_what_the_monitors_do() -> None:
     group = images()
-    with group_of(group) as (one, other):
-        pair = MonitoredPair(attached(group), VOLUME, one, other)
+    with group_of(group) as (gw1, gw2):
+        pair = MonitoredPair(attached(group), VOLUME, gw1, gw2)
         pair.serve()
         assert group.subsystems[VOLUME.nqn]["listeners"] == {"gw1": ("10.0.0.1", "4420"), "gw2": ("10.0.0.2", "4420")}
         group.lose("gw1")
         pair.take_over()
-        assert (pair.serving.name, other.told()["state"]) == ("gw2", "optimized")
+        assert (pair.serving.name, gw2.told()["state"]) == ("gw2", "optimized")
         group.find("gw1")
         pair.rejoin()
-        assert (pair.serving.name, one.told()["state"], other.told()["state"]) == ("gw1", "optimized", "inaccessible")
+        assert (pair.serving.name, gw1.told()["state"], gw2.told()["state"]) == ("gw1", "optimized", "inaccessible")
         pair.hand_over()
-        assert [gateway.told()["group"] for gateway in (one, other)] == ["2", "2"]
-        assert (pair.serving.name, other.told()["state"], one.told()["state"]) == ("gw2", "optimized", "inaccessible")
+        assert [gateway.told()["group"] for gateway in (gw1, gw2)] == ["2", "2"]
+        assert (pair.serving.name, gw2.told()["state"], gw1.told()["state"]) == ("gw2", "optimized", "inaccessible")
         pair.hand_over()
         assert pair.serving.name == "gw1"
         pair.withdraw()
@@ -295,10 +295,10 @@ def test_a_monitored_pair_waits_for_what_the_monitors_do() -> None:
 
 def test_a_twin_that_the_monitors_never_turn_is_named() -> None:
     group = images()
-    with group_of(group) as (one, other):
-        pair = MonitoredPair(attached(group), VOLUME, one, other)
+    with group_of(group) as (gw1, gw2):
+        pair = MonitoredPair(attached(group), VOLUME, gw1, gw2)
         pair.serve()
-        other.cluster = attached(group, patience=0.0)
+        gw2.cluster = attached(group, patience=0.0)
         with pytest.raises(NotReached, match="gw2 optimized for ANA group 1"):
             pair.take_over()
 

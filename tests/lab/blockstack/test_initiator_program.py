@@ -27,8 +27,8 @@ def test_a_discovery_page_names_subsystems_and_addresses() -> None:
 def test_the_kernels_command_has_its_size_and_places() -> None:
     command = initiator_program.COMMAND.pack(2, 0x1122334455667788, 9216, 0x70)
     assert len(command) == 72 == initiator_program.ADMIN_COMMAND >> 16 & 0x3FFF
-    found = [int.from_bytes(command[at:end], "little") for at, end in ((0, 1), (24, 32), (36, 40), (40, 44))]
-    assert found == [2, 0x1122334455667788, 9216, 0x70]
+    fields = [int.from_bytes(command[at:end], "little") for at, end in ((0, 1), (24, 32), (36, 40), (40, 44))]
+    assert fields == [2, 0x1122334455667788, 9216, 0x70]
 
 
 def controller(classes: Path, number: int, nqn: str, ana: str) -> None:
@@ -59,8 +59,8 @@ def test_an_initiator_tells_the_ways_of_its_volume_from_others(tmp_path: Path) -
     seen = initiator_program.answer({"do": "look", "nqn": "mine"}, classes=tmp_path)
     assert seen["device"] == "/dev/nvme0n1"
     assert seen["namespaces"]["2"] == {"device": "/dev/nvme0n2", "size_bytes": 1 << 20}
-    found = [(path["address"], path["controller"], path["ana"], path["queues"]) for path in seen["paths"]]
-    assert found == [("10.0.0.0", 1, "optimized", 1), ("10.0.0.1", 101, "inaccessible", 2)]
+    paths = [(path["address"], path["controller"], path["ana"], path["queues"]) for path in seen["paths"]]
+    assert paths == [("10.0.0.0", 1, "optimized", 1), ("10.0.0.1", 101, "inaccessible", 2)]
     initiator_program.answer({"do": "disconnect", "nqn": "mine"}, classes=tmp_path)
     ended = [(tmp_path / f"nvme/nvme{number}/delete_controller").exists() for number in range(3)]
     assert ended == [True, True, False]

@@ -41,8 +41,8 @@ ENTRIES = (
 
 
 def test_what_a_log_holds() -> None:
-    found = program.survey(program.WriteLog(log_of(*ENTRIES)))
-    assert found == {"entries": 8, "bytes": (4 * 8 + 3) * SECTOR, "flushes": 3, "marks": {"cut": 5}}
+    survey = program.survey(program.WriteLog(log_of(*ENTRIES)))
+    assert survey == {"entries": 8, "bytes": (4 * 8 + 3) * SECTOR, "flushes": 3, "marks": {"cut": 5}}
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ def test_the_program_on_devices(tmp_path: Path) -> None:
 
 
 def test_moments_are_in_order_and_before_the_cut() -> None:
-    found = points(Random(7), 100, 8)
-    assert found == sorted(set(found))
-    assert len(found) == 8
-    assert found[0] > 0
-    assert found[-1] < 100
+    moments = points(Random(7), 100, 8)
+    assert moments == sorted(set(moments))
+    assert len(moments) == 8
+    assert moments[0] > 0
+    assert moments[-1] < 100
     assert points(Random(7), 4, 8) == [1, 2, 3]

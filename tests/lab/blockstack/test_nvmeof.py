@@ -42,10 +42,10 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def tree(folder: Path) -> dict[str, str]:
     """Every attribute and link below a folder."""
-    found = sorted(path for path in folder.rglob("*") if path.is_symlink() or path.is_file())
+    paths = sorted(path for path in folder.rglob("*") if path.is_symlink() or path.is_file())
     return {
         str(path.relative_to(folder)): f"-> {path.readlink().name}" if path.is_symlink() else path.read_text()
-        for path in found
+        for path in paths
     }
 
 
@@ -238,7 +238,7 @@ class Monitor:
 
 def cluster_of(*machines: Machine, said: list[str] | None = None) -> Cluster:
     daemons = {"mon.n9": SimpleNamespace(kind="mon", host=Machine("n9"))}
-    found = SimpleNamespace(
+    cluster = SimpleNamespace(
         hosts={machine.name: machine for machine in machines},
         daemons=daemons,
         patience=1.0,
@@ -247,27 +247,27 @@ def cluster_of(*machines: Machine, said: list[str] | None = None) -> Cluster:
         up_osds=lambda: [0],
         wait_map=lambda osds: (said if said is not None else []).append(f"map on {osds}"),
     )
-    return cast("Cluster", found)
+    return cast("Cluster", cluster)
 
 
 def pair_of(said: list[str], *, fenced: bool = True) -> tuple[Pair, Machine, Machine]:
     answers = {"serve": {"device": "/dev/rbd0", "client": "10.0.0.1:0/7"}}
     first, second = Machine("c1", answers), Machine("c2", answers)
     cluster = cluster_of(first, second, said=said)
-    one, other = (KernelGateway(cluster, name, CONTROLLERS[at]) for at, name in enumerate(("c1", "c2")))
-    return Pair(cluster, VOLUME, one, other, fenced), first, second
+    serving, waiting = (KernelGateway(cluster, name, CONTROLLERS[at]) for at, name in enumerate(("c1", "c2")))
+    return Pair(cluster, VOLUME, serving, waiting, fenced), first, second
 
 
 def test_a_pair_shows_the_same_but_for_numbers_and_state() -> None:
     pair, first, second = pair_of([])
     pair.serve()
-    one, other = first.asked[0]["wanted"], second.asked[0]["wanted"]
-    apart = {key for key in one if one[key] != other[key]}
+    at_first, at_second = first.asked[0]["wanted"], second.asked[0]["wanted"]
+    apart = {key for key in at_first if at_first[key] != at_second[key]}
     assert apart == {"address", "controllers", "state"}
-    assert {key: one[key] for key in VOLUME.identity} == VOLUME.identity
-    assert (one["controllers"], other["controllers"]) == ([1, 100], [101, 200])
-    assert (one["state"], other["state"]) == ("optimized", "inaccessible")
-    assert one["monitors"] == "10.0.0.9:3300"
+    assert {key: at_first[key] for key in VOLUME.identity} == VOLUME.identity
+    assert (at_first["controllers"], at_second["controllers"]) == ([1, 100], [101, 200])
+    assert (at_first["state"], at_second["state"]) == ("optimized", "inaccessible")
+    assert at_first["monitors"] == "10.0.0.9:3300"
     assert [line.split()[0] for line in first.loaded] == ["modprobe", "mount"]
     pair.serve()
     assert [line.split()[0] for line in first.loaded] == ["modprobe", "mount", "modprobe"]
