@@ -44,7 +44,7 @@ qemu: uncaught target signal 11 (Segmentation fault) - core dumped
 
 
 def test_only_complaints_are_taken() -> None:
-    assert [(one.level, one.text) for one in complaints("osd.0", LOG)] == [
+    assert [(complaint.level, complaint.text) for complaint in complaints("osd.0", LOG)] == [
         ("error", "osd.0 9 bad crc in data 123 != exp 456"),
         ("ERR", "log_channel(cluster) log [ERR] : 2.1 shard 0 soid 2:x : candidate had a read error"),
         ("WRN", "log_channel(cluster) log [WRN] : Health check failed: 1 osds down (OSD_DOWN)"),
@@ -56,8 +56,10 @@ def test_a_hole_that_a_power_cut_left_ends_a_line_and_hides_none() -> None:
     hole = "\0" * 4096
     falling = f"{STAMP} -1 Falling back to public interface"
     for text in (f"{hole}{falling}\n", f"{STAMP}  0 osd.0 9 do{hole}{falling}\n"):
-        assert [one.text for one in complaints("osd.0", text)] == ["Falling back to public interface"]
-        assert [one.text for one in own_output("osd.0", text, set())] == ["Falling back to public interface"]
+        assert [complaint.text for complaint in complaints("osd.0", text)] == ["Falling back to public interface"]
+        assert [complaint.text for complaint in own_output("osd.0", text, set())] == [
+            "Falling back to public interface"
+        ]
     assert list(own_output("osd.0", f"starting os{hole}sd.0 at -\n", set())) == []
     (sanitizer,) = own_output("osd.0", f"{hole}==1==ERROR: AddressSanitizer: heap-use-after-free\n", set())
     assert sanitizer.text.startswith("==1==ERROR")
@@ -112,14 +114,14 @@ def test_only_what_was_written_after_the_mark_counts() -> None:
     marks = mark([osd(host)])
     assert since(marks, [osd(host)]) == []
     host.files["/n0/log/osd.0.log"] += line("new")
-    assert [one.text for one in since(marks, [osd(host)])] == ["new"]
+    assert [complaint.text for complaint in since(marks, [osd(host)])] == ["new"]
 
 
 def test_a_log_that_did_not_exist_counts_from_its_beginning() -> None:
     host = FakeHost()
     marks = mark([osd(host)])
     host.files["/n0/log/osd.0.log"] = line("first words")
-    assert [one.text for one in since(marks, [osd(host)])] == ["first words"]
+    assert [complaint.text for complaint in since(marks, [osd(host)])] == ["first words"]
 
 
 def test_own_output_counts_for_what_the_log_does_not_say() -> None:
@@ -127,7 +129,7 @@ def test_own_output_counts_for_what_the_log_does_not_say() -> None:
     marks = mark([osd(host)])
     host.files["/n0/log/osd.0.log"] = line("said")
     host.files["/n0/log/osd.0.out"] = line("said") + b"qemu: uncaught target signal 11\n"
-    assert [one.text for one in since(marks, [osd(host)])] == ["said", "qemu: uncaught target signal 11"]
+    assert [complaint.text for complaint in since(marks, [osd(host)])] == ["said", "qemu: uncaught target signal 11"]
 
 
 def test_whatever_a_daemon_prints_and_does_not_log_is_a_complaint() -> None:
@@ -135,7 +137,7 @@ def test_whatever_a_daemon_prints_and_does_not_log_is_a_complaint() -> None:
     marks = mark([osd(host)])
     host.files["/n0/log/osd.0.log"] = line("said") + b"  frame 1 of a trace\n"
     host.files["/n0/log/osd.0.out"] += line("said") + b"\n  frame 1 of a trace\nsomething odd\n" + line("unlogged")
-    seen = [(one.level, one.text) for one in since(marks, [osd(host)])]
+    seen = [(complaint.level, complaint.text) for complaint in since(marks, [osd(host)])]
     assert seen == [("error", "said"), ("output", "something odd"), ("error", "unlogged")]
 
 
@@ -254,10 +256,10 @@ def test_what_a_daemon_wrote_before_it_moved_or_was_taken_away_counts() -> None:
     marks = mark([osd(old)])
     old.files["/n0/log/osd.0.log"] += line("on n0")
     new.files["/n1/log/osd.0.log"] = line("on n1")
-    assert [one.text for one in since(marks, [osd(new)])] == ["on n0", "on n1"]
-    assert [one.text for one in since(marks, [])] == ["on n0"]
+    assert [complaint.text for complaint in since(marks, [osd(new)])] == ["on n0", "on n1"]
+    assert [complaint.text for complaint in since(marks, [])] == ["on n0"]
     old.alive = False
-    assert [one.text for one in since(marks, [osd(new)])] == ["on n1"]
+    assert [complaint.text for complaint in since(marks, [osd(new)])] == ["on n1"]
 
 
 @dataclass
@@ -297,9 +299,9 @@ def test_crash_records_that_are_not_whole_are_told_too(tmp_path: Path) -> None:
         f="null",
     )
     assert daemon.crashes() == ["a: it is empty", "b: without a backtrace", "c: frame 1"]
-    found = {str(record["crash_id"]): crash_cause(record) for record in crash_records(daemon.host)}
-    assert sorted(found) == ["a", "b", "c", "d", "e", "f"]
-    assert all("is incomplete" in found[name] for name in "def")
+    causes = {str(record["crash_id"]): crash_cause(record) for record in crash_records(daemon.host)}
+    assert sorted(causes) == ["a", "b", "c", "d", "e", "f"]
+    assert all("is incomplete" in causes[name] for name in "def")
 
 
 def test_a_module_that_is_loaded_all_the_same_is_no_crash(tmp_path: Path) -> None:

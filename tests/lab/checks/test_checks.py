@@ -125,9 +125,9 @@ def test_an_operation_that_ended_with_an_error_is_one_and_a_hanging_one_is_not()
 
 def test_waits_and_gaps_without_an_end_are_as_long_as_the_operations_tell() -> None:
     hanging = operation(Act.WRITE, 3, None, outcome=Ended.UNKNOWN)
-    found = [operation(Act.WRITE, 1, 2), hanging, operation(Act.READ, 5, 7)]
-    assert longest_wait_s(found) == 4
-    assert longest_gap_s(found) == 5
+    operations = [operation(Act.WRITE, 1, 2), hanging, operation(Act.READ, 5, 7)]
+    assert longest_wait_s(operations) == 4
+    assert longest_gap_s(operations) == 5
     # An operation that began last and never ended is as late as it began.
     assert longest_gap_s([operation(Act.WRITE, 1, 2), replace(hanging, began_s=6.0)]) == 4
 
@@ -203,7 +203,7 @@ def test_a_figure_with_a_bound_of_its_own_is_held_to_that() -> None:
 
 
 @pytest.mark.parametrize(
-    ("numbers", "found", "outcome"),
+    ("numbers", "least", "outcome"),
     [
         ((1.07, 1.001, 1.2), 1.1, Outcome.FAIL),
         ((1.07, 1.0, 1.2), 1.1, Outcome.INCONCLUSIVE),
@@ -215,10 +215,10 @@ def test_a_figure_with_a_bound_of_its_own_is_held_to_that() -> None:
     ],
 )
 def test_dearer_for_certain_not_dearer_or_neither(
-    numbers: tuple[float, float, float], found: float, outcome: Outcome
+    numbers: tuple[float, float, float], least: float, outcome: Outcome
 ) -> None:
-    assert judge(*numbers, found) is outcome
-    change = event("change", what="CPU", found=found, **dict(zip(("value", "low", "high"), numbers, strict=True)))
+    assert judge(*numbers, least) is outcome
+    change = event("change", what="CPU", found=least, **dict(zip(("value", "low", "high"), numbers, strict=True)))
     assert CHECKS["regression"]([figure(1, 1, 1), witness(1), change]).outcome is outcome
 
 
@@ -231,9 +231,9 @@ def test_the_limits_of_a_change_are_those_of_the_experiment() -> None:
 
 def test_a_change_is_told_in_percent_with_its_interval() -> None:
     numbers = {"value": 1.2, "low": 1.15, "high": 1.25}
-    found = CHECKS["regression"]([figure(1, 1, 1), witness(1), event("change", what="CPU", **numbers)])
-    assert found.reason == "CPU: +20.0% [+15.0% .. +25.0%]"
-    assert found.derivation[0] == f"{found.reason}; {RULE}"
+    verdict = CHECKS["regression"]([figure(1, 1, 1), witness(1), event("change", what="CPU", **numbers)])
+    assert verdict.reason == "CPU: +20.0% [+15.0% .. +25.0%]"
+    assert verdict.derivation[0] == f"{verdict.reason}; {RULE}"
     doubtful = event("change", what="CPU", **{**numbers, "low": 0.9})
     assert CHECKS["regression"]([figure(1, 1, 1), witness(1), doubtful]).reason.startswith("cannot tell: CPU: +20.0%")
 
@@ -255,7 +255,7 @@ def test_changes_without_figures_or_figures_without_changes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "outcome", "said"),
+    ("recorded", "outcome", "said"),
     [
         (figure(10, 9, 11, least=5), Outcome.PASS, "rate: 10 [9 .. 11] 1/s; at least 5 1/s wanted: a paper"),
         (figure(10, 9, 11, least=12), Outcome.FAIL, "rate: 10 [9 .. 11] 1/s; at least 12 1/s wanted: a paper"),
@@ -274,8 +274,8 @@ def test_changes_without_figures_or_figures_without_changes() -> None:
         (figure(10, 9, 10), Outcome.PASS, "rate: 10 [9 .. 10] 1/s; no limit: a paper"),
     ],
 )
-def test_a_figure_is_told_with_its_limit_and_the_steps_to_it(found: Event, outcome: Outcome, said: str) -> None:
-    step = replace(found, data={**found.data, "derivation": ["a step"]})
+def test_a_figure_is_told_with_its_limit_and_the_steps_to_it(recorded: Event, outcome: Outcome, said: str) -> None:
+    step = replace(recorded, data={**recorded.data, "derivation": ["a step"]})
     verdict = CHECKS["figures"]([step, witness(1)])
     assert (verdict.outcome, verdict.reason) == (outcome, said)
     assert verdict.derivation == (said, "a step", "faults: 1, at least 1 wanted")

@@ -50,9 +50,9 @@ def test_a_figure_is_judged_by_its_whole_interval(event: Event, outcome: Outcome
     ],
 )
 def test_what_is_no_finite_number_is_inconclusive(data: dict[str, float]) -> None:
-    found = CHECKS["figures"]([figure(**data), WITNESS])
-    assert found.outcome is Outcome.INCONCLUSIVE
-    assert "not a finite number" in found.reason
+    verdict = CHECKS["figures"]([figure(**data), WITNESS])
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "not a finite number" in verdict.reason
 
 
 def test_the_derivation_has_the_figure_the_limit_and_where_it_comes_from() -> None:

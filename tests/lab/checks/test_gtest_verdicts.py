@@ -34,7 +34,7 @@ def test_cases_that_pass_are_counted_and_those_that_are_known_not_to() -> None:
     assert program(case("A.a", "pass")) == Verdict(
         Outcome.PASS, f"{PROGRAM}: 1 of 1 case passed", (f"{PROGRAM}: 1 of 1 case passed", *OTHERS)
     )
-    found = program(
+    verdict = program(
         case("A.a", "pass"),
         case("A.b", "fail", known=WHY),
         case("A.c", "missing", known=WHY),
@@ -42,31 +42,31 @@ def test_cases_that_pass_are_counted_and_those_that_are_known_not_to() -> None:
         code=1,
     )
     said = f"{PROGRAM}: 1 of 4 cases passed, 2 known to fail, 1 skipped"
-    assert found == Verdict(Outcome.PASS, said, (said, *OTHERS))
+    assert verdict == Verdict(Outcome.PASS, said, (said, *OTHERS))
 
 
 def test_a_case_that_passes_although_it_is_known_not_to_is_told() -> None:
-    found = program(case("A.a", "pass", known=WHY), case("A.b", "pass"))
-    assert found.outcome is Outcome.PASS
-    assert found.derivation[1] == f"{PROGRAM}: A.a passes although it is listed as known to fail ({WHY})"
-    assert len(found.derivation) == 3
+    verdict = program(case("A.a", "pass", known=WHY), case("A.b", "pass"))
+    assert verdict.outcome is Outcome.PASS
+    assert verdict.derivation[1] == f"{PROGRAM}: A.a passes although it is listed as known to fail ({WHY})"
+    assert len(verdict.derivation) == 3
 
 
 def test_cases_that_fail_are_told_with_what_they_said() -> None:
-    one = program(case("A.a", "fail", "expected 0\ngot 1"), case("A.b", "pass"), code=1)
-    assert one.outcome is Outcome.FAIL
-    assert one.reason == f"{PROGRAM}: A.a: expected 0"
-    assert one.derivation == (f"{PROGRAM} A.a: fail", "    expected 0", "    got 1", *OTHERS)
-    three = program(*(case(f"A.{name}", "unfinished") for name in "abc"), case("A.d", "pass"), code=1)
-    assert three.reason == f"{PROGRAM}: A.a: unfinished (and 2 more of 4)"
-    two = program(*(case(f"A.{name}", "missing") for name in "ab"), case("A.c", "pass"))
-    assert two.reason == f"{PROGRAM}: A.a: missing (and 1 more of 3)"
+    verdict = program(case("A.a", "fail", "expected 0\ngot 1"), case("A.b", "pass"), code=1)
+    assert verdict.outcome is Outcome.FAIL
+    assert verdict.reason == f"{PROGRAM}: A.a: expected 0"
+    assert verdict.derivation == (f"{PROGRAM} A.a: fail", "    expected 0", "    got 1", *OTHERS)
+    of_three = program(*(case(f"A.{name}", "unfinished") for name in "abc"), case("A.d", "pass"), code=1)
+    assert of_three.reason == f"{PROGRAM}: A.a: unfinished (and 2 more of 4)"
+    of_two = program(*(case(f"A.{name}", "missing") for name in "ab"), case("A.c", "pass"))
+    assert of_two.reason == f"{PROGRAM}: A.a: missing (and 1 more of 3)"
 
 
 def test_twenty_cases_that_fail_are_shown_and_no_more() -> None:
-    found = program(*(case(f"A.a{number}", "fail") for number in range(22)), code=1)
-    assert found.reason == f"{PROGRAM}: A.a0: fail (and 21 more of 22)"
-    assert len(found.derivation) == 20 + len(OTHERS)
+    verdict = program(*(case(f"A.a{number}", "fail") for number in range(22)), code=1)
+    assert verdict.reason == f"{PROGRAM}: A.a0: fail (and 21 more of 22)"
+    assert len(verdict.derivation) == 20 + len(OTHERS)
 
 
 def test_a_program_of_which_nothing_passed_is_doubt() -> None:
@@ -82,7 +82,7 @@ def test_a_program_of_which_nothing_passed_is_doubt() -> None:
 
 
 def test_a_program_that_fails_although_its_cases_passed_fails() -> None:
-    found = program(case("A.a", "pass"), code=1)
-    assert found == Verdict(
+    verdict = program(case("A.a", "pass"), code=1)
+    assert verdict == Verdict(
         Outcome.FAIL, f"{PROGRAM}: every case passed, but it ended with status 1", ("one", "two", *OTHERS)
     )

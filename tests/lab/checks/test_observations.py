@@ -29,11 +29,11 @@ def test_equal_values_hold_and_are_counted() -> None:
 
 
 def test_what_is_wrong_is_shown_with_what_was_wanted() -> None:
-    one, other = observation(3, 2), observation("x", "y", what="name")
-    verdict = CHECKS["observations"]([one, observation(1, 1), other])
+    size, name = observation(3, 2), observation("x", "y", what="name")
+    verdict = CHECKS["observations"]([size, observation(1, 1), name])
     lines = ("size: got 3, wanted 2", "name: got 'x', wanted 'y'")
     assert verdict == Verdict(Outcome.FAIL, f"{lines[0]} (and 1 more)", lines)
-    assert CHECKS["observations"]([one]) == Verdict(Outcome.FAIL, lines[0], lines[:1])
+    assert CHECKS["observations"]([size]) == Verdict(Outcome.FAIL, lines[0], lines[:1])
 
 
 def looked_at(got: object, of: int | None) -> Event:

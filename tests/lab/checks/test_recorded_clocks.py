@@ -106,11 +106,11 @@ def verdict(
 def test_an_offset_counts_with_its_doubt(
     monkeypatch: pytest.MonkeyPatch, ahead_s: float, trip_s: float, outcome: Outcome
 ) -> None:
-    found, noted = verdict(monkeypatch, ahead_s, trip_s)
-    assert found is outcome
-    assert [one["host"] for one in noted] == ["n0", "n1"]
-    assert [one["doubt_s"] for one in noted] == pytest.approx([trip_s / 2] * 2)
-    assert [one["offset_s"] for one in noted] == pytest.approx([0.0, ahead_s])
+    judged, noted = verdict(monkeypatch, ahead_s, trip_s)
+    assert judged is outcome
+    assert [note["host"] for note in noted] == ["n0", "n1"]
+    assert [note["doubt_s"] for note in noted] == pytest.approx([trip_s / 2] * 2)
+    assert [note["offset_s"] for note in noted] == pytest.approx([0.0, ahead_s])
 
 
 @pytest.mark.parametrize(

@@ -171,15 +171,15 @@ def test_a_client_whose_clock_is_far_off_accuses_nobody() -> None:
 
 def test_all_that_is_wrong_is_counted_and_the_first_ten_are_shown() -> None:
     lost = [row for key in range(1, 12) for row in ((f"w{key}", 1, 2, 1, "o"), (f"f{key}", 9, 10, 0, "o"))]
-    one, two, eleven = (CHECKS["survival"](events(tuple(lost[: 2 * count]))) for count in (1, 2, 11))
+    of_one, of_two, of_eleven = (CHECKS["survival"](events(tuple(lost[: 2 * count]))) for count in (1, 2, 11))
     said = (
         "l.1: lost: n0 at 9.000 s found nothing although version 1 had been acknowledged (written from 1.000 s on)",
         "1 of 1 write acknowledged, 0 of unknown outcome; 0 reads meanwhile, 1 at the end",
     )
-    assert (one.reason, one.derivation) == (said[0], said)
-    assert two.reason == f"{said[0]} (and 1 more)"
-    assert eleven.reason == f"{said[0]} (and 10 more)"
-    assert [line.partition(":")[0] for line in eleven.derivation[:-1]] == [f"l.{key}" for key in range(1, 11)]
+    assert (of_one.reason, of_one.derivation) == (said[0], said)
+    assert of_two.reason == f"{said[0]} (and 1 more)"
+    assert of_eleven.reason == f"{said[0]} (and 10 more)"
+    assert [line.partition(":")[0] for line in of_eleven.derivation[:-1]] == [f"l.{key}" for key in range(1, 11)]
 
 
 def test_a_pass_says_what_it_rests_on() -> None:
@@ -373,10 +373,10 @@ packed = st.builds(
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(packed, max_size=20))
 def test_packing_loses_nothing_but_fractions_of_microseconds(operations: list[Operation]) -> None:
-    found = operations_of([Event("s", 0.0, "operations", data) for data in pack(operations)])
-    ordered = sorted(operations, key=lambda one: one.began_s)
-    for one, other in zip(found, ordered, strict=True):
-        assert one.began_s == pytest.approx(other.began_s, abs=2e-6)
-        assert (one.ended_s is None) == (other.ended_s is None)
-        assert (one.ended_s or 0.0) == pytest.approx(other.ended_s or 0.0, abs=2e-6)
-        assert replace(one, began_s=0, ended_s=None) == replace(other, began_s=0, ended_s=None)
+    unpacked = operations_of([Event("s", 0.0, "operations", data) for data in pack(operations)])
+    ordered = sorted(operations, key=lambda operation: operation.began_s)
+    for after, before in zip(unpacked, ordered, strict=True):
+        assert after.began_s == pytest.approx(before.began_s, abs=2e-6)
+        assert (after.ended_s is None) == (before.ended_s is None)
+        assert (after.ended_s or 0.0) == pytest.approx(before.ended_s or 0.0, abs=2e-6)
+        assert replace(after, began_s=0, ended_s=None) == replace(before, began_s=0, ended_s=None)

@@ -32,9 +32,9 @@ def test_a_sound_series_is_seldom_called_drifting(kind: str) -> None:
     ("kind", "drift"), [("ar0", 2.0), ("ar0.4", 3.0), ("ar0.8", 8.0), ("step", 6.0), ("bursts", 10.0)]
 )
 def test_a_drift_is_found(kind: str, drift: float) -> None:
-    found = trends(kind, 100, drift, 15)
-    assert sum(each.low > 0 for each in found) >= 13
-    assert sum(each.low <= drift <= each.high for each in found) >= 13
+    intervals = trends(kind, 100, drift, 15)
+    assert sum(each.low > 0 for each in intervals) >= 13
+    assert sum(each.low <= drift <= each.high for each in intervals) >= 13
 
 
 @pytest.mark.slow

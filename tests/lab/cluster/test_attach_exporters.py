@@ -65,8 +65,8 @@ def test_each_machine_is_asked_and_those_with_managers_and_daemons_for_theirs() 
         machine("b", "2001:db8::2", Role.OSD, exporter=9111),
         machine("c", "c.example", Role.CLIENT),
     )
-    found = candidates(machines, {"mgr.a": "a", "osd.0": "b"})
-    assert found == (
+    exporters = candidates(machines, {"mgr.a": "a", "osd.0": "b"})
+    assert exporters == (
         Candidate("exporter", "a", ("a.example:9100", "192.0.2.1:9100")),
         Candidate("mgr", "a", ("a.example:9283", "192.0.2.1:9283")),
         Candidate("ceph-exporter", "a", ("a.example:9926", "192.0.2.1:9926")),

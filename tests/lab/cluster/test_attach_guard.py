@@ -331,6 +331,6 @@ def test_a_bucket_that_is_not_on_the_list_is_refused() -> None:
 def test_sockets_reach_between_machines_of_the_list_alone() -> None:
     _, listed, _, other = machines()
     socket = listed.directory / "s"
-    for one, another in ((listed, other), (other, listed)):
-        with pytest.raises(NotPermitted, match=r"a socket at .* on osds"), one.reaching(another, socket, socket):
+    for near, far in ((listed, other), (other, listed)):
+        with pytest.raises(NotPermitted, match=r"a socket at .* on osds"), near.reaching(far, socket, socket):
             pytest.fail("it was reached")

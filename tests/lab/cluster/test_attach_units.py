@@ -91,16 +91,16 @@ def daemon_on(
 
 
 def test_units_of_packages_are_found() -> None:
-    found = parse_units(PACKAGED, FSID)
-    assert {name: (unit.active, unit.contained) for name, unit in found.items()} == {
+    units = parse_units(PACKAGED, FSID)
+    assert {name: (unit.active, unit.contained) for name, unit in units.items()} == {
         "osd.3": (True, False),
         "mon.a": (False, False),
     }
 
 
 def test_units_of_cephadm_are_found_and_those_of_another_cluster_are_not() -> None:
-    found = parse_units(CEPHADM, FSID)
-    assert {name: unit.contained for name, unit in found.items()} == {"osd.3": True, "mgr.node1.xyzabc": True}
+    units = parse_units(CEPHADM, FSID)
+    assert {name: unit.contained for name, unit in units.items()} == {"osd.3": True, "mgr.node1.xyzabc": True}
 
 
 LEFTOVER = "ceph-osd@3.service"

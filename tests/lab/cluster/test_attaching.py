@@ -56,7 +56,7 @@ DAEMONS = (
 
 
 def census(daemons: tuple[DaemonRecord, ...] = DAEMONS, **changes: Any) -> Census:
-    found = Census(
+    taken = Census(
         fsid="f",
         release="reef",
         daemons=daemons,
@@ -65,7 +65,7 @@ def census(daemons: tuple[DaemonRecord, ...] = DAEMONS, **changes: Any) -> Censu
         profiles=frozenset(),
         rules=frozenset(),
     )
-    return replace(found, **changes)
+    return replace(taken, **changes)
 
 
 def test_daemons_are_placed_by_address_and_else_by_name() -> None:
@@ -92,7 +92,7 @@ def test_an_inventory_that_the_cluster_denies_is_refused(changed: tuple[DaemonRe
 
 def test_a_role_that_nothing_fills_is_refused() -> None:
     with pytest.raises(SpecError, match="roles of c: got osd, but the cluster has no osd there"):
-        place([found for found in DAEMONS if found.name != "osd.2"], INVENTORY)
+        place([daemon for daemon in DAEMONS if daemon.name != "osd.2"], INVENTORY)
 
 
 def test_a_gateway_is_no_daemon_that_the_cluster_lists() -> None:
@@ -140,15 +140,15 @@ class FakeClient:
 
 
 def test_the_cluster_is_asked_what_there_is() -> None:
-    one = Inventory(Path("i"), MACHINES[:1])
+    inventory = Inventory(Path("i"), MACHINES[:1])
     client: Any = FakeClient()
     assert not isinstance(client, RadosClient)
-    found = take_census(client, one)
-    assert (found.fsid, found.release) == ("f", "reef")
-    assert found.placed == {"osd.0": "a", "mon.x": "a", "mgr.x": "a"}
-    assert found.daemons[0].size_bytes == 4096
-    assert found.changed_weights == ("osd.0",)
-    assert spec_of(found, one).nodes[0].disks[0].device_class == "nvme"
+    taken = take_census(client, inventory)
+    assert (taken.fsid, taken.release) == ("f", "reef")
+    assert taken.placed == {"osd.0": "a", "mon.x": "a", "mgr.x": "a"}
+    assert taken.daemons[0].size_bytes == 4096
+    assert taken.changed_weights == ("osd.0",)
+    assert spec_of(taken, inventory).nodes[0].disks[0].device_class == "nvme"
 
 
 @pytest.mark.parametrize(
@@ -185,8 +185,8 @@ def test_a_list_that_does_not_fit_is_refused(permit: Permit, named: str) -> None
     ],
 )
 def test_what_does_not_fit_is_said(topology: Topology, needs: frozenset[Capability], why: str) -> None:
-    found = unfit(topology, needs, spec_of(census(), INVENTORY), INVENTORY)
-    assert why in found if why else found == ""
+    reason = unfit(topology, needs, spec_of(census(), INVENTORY), INVENTORY)
+    assert why in reason if why else reason == ""
 
 
 def test_an_architecture_without_a_client_does_not_fit() -> None:
@@ -196,18 +196,18 @@ def test_an_architecture_without_a_client_does_not_fit() -> None:
 
 
 def test_without_a_foreign_machine_any_architecture_is_native() -> None:
-    machines = tuple(replace(one, arch=OTHER) for one in MACHINES)
+    machines = tuple(replace(machine, arch=OTHER) for machine in MACHINES)
     there = replace(INVENTORY, machines=machines)
-    spec = spec_of(census(tuple(replace(one, arch="") for one in DAEMONS)), there)
+    spec = spec_of(census(tuple(replace(daemon, arch="") for daemon in DAEMONS)), there)
     assert unfit(Topology(native=3, foreign=0), frozenset(), spec, there) == ""
     assert "has no" in unfit(Topology(native=2, foreign=1), frozenset(), spec, there)
 
 
 def alike(arch: Arch) -> tuple[ClusterSpec, Inventory]:
     """The cluster with every machine of one architecture, and a client machine without daemons."""
-    machines = (*(replace(one, arch=arch) for one in MACHINES), machine("d", 4, arch, Role.CLIENT))
+    machines = (*(replace(machine, arch=arch) for machine in MACHINES), machine("d", 4, arch, Role.CLIENT))
     there = replace(INVENTORY, machines=machines)
-    return spec_of(census(tuple(replace(one, arch="") for one in DAEMONS)), there), there
+    return spec_of(census(tuple(replace(daemon, arch="") for daemon in DAEMONS)), there), there
 
 
 @pytest.mark.parametrize("arch", list(Arch))
@@ -223,8 +223,8 @@ def alike(arch: Arch) -> tuple[ClusterSpec, Inventory]:
     ],
 )
 def test_one_architecture_serves_what_is_not_about_two(arch: Arch, topology: Topology, why: str) -> None:
-    found = unfit(topology, frozenset(), *alike(arch))
-    assert why in found if why else found == ""
+    reason = unfit(topology, frozenset(), *alike(arch))
+    assert why in reason if why else reason == ""
     lacking = unfit(replace(topology, any_arch=False), frozenset(), *alike(arch))
     assert lacking == f"it has no {arch.other} machine with an OSD"
 
@@ -283,12 +283,12 @@ def test_s3_that_stands_is_what_inventory_and_list_say(tmp_path: Path) -> None:
     guard = Guard(Permit(buckets=frozenset({"mine"})), Existing(), dict)
     known = replace(INVENTORY, s3=S3Access(("192.0.2.1:7480", "192.0.2.2:80"), keys))
     attached = AttachedCluster(nothing, nothing, nothing, {}, {}, census(), known, "", guard)
-    found = attached.s3_endpoints(["mine"])
-    assert [(each.address, each.access_key) for each in found] == [
+    endpoints = attached.s3_endpoints(["mine"])
+    assert [(each.address, each.access_key) for each in endpoints] == [
         ("192.0.2.1:7480", "access-of-somebody"),
         ("192.0.2.2:80", "access-of-somebody"),
     ]
-    assert "secret-of-somebody" not in repr(found)
+    assert "secret-of-somebody" not in repr(endpoints)
     with pytest.raises(NotPermitted, match="'theirs'"):
         attached.s3_endpoints(["mine", "theirs"])
     with pytest.raises(Unavailable, match="gives no S3 endpoint of the attached cluster"):

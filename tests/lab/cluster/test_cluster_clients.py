@@ -53,17 +53,17 @@ def cluster() -> OwnCluster:
 
 
 def test_threads_that_come_first_at_once_share_one(made: list[Client]) -> None:
-    one = cluster()
+    own = cluster()
     with ThreadPoolExecutor(FIRST) as pool:
-        found = set(pool.map(lambda _: id(one.client_on("n0")), range(FIRST)))
-    assert (len(made), len(found)) == (1, 1)
+        clients = set(pool.map(lambda _: id(own.client_on("n0")), range(FIRST)))
+    assert (len(made), len(clients)) == (1, 1)
 
 
 def test_a_dead_one_is_closed_and_replaced(made: list[Client]) -> None:
-    one = cluster()
-    first = one.client_on("n0")
+    own = cluster()
+    first = own.client_on("n0")
     made[0].living = False
-    assert one.client_on("n0") is not first
+    assert own.client_on("n0") is not first
     assert [client.closed for client in made] == [True, False]
-    one.close_clients()
+    own.close_clients()
     assert [client.closed for client in made] == [True, True]

@@ -49,10 +49,10 @@ def missing(machine: MachineFacts) -> dict[str, Need]:
 
 @pytest.mark.parametrize("arch", list(Arch))
 def test_a_complete_machine_lacks_nothing(arch: Arch) -> None:
-    found = doctor.machine_needs(complete(arch))
-    assert [need.name for need in found if not need.present] == []
-    assert [need.name for need in found if need.remedy] == []
-    assert all(need.unlocks and need.detail for need in found)
+    needs = doctor.machine_needs(complete(arch))
+    assert [need.name for need in needs if not need.present] == []
+    assert [need.name for need in needs if need.remedy] == []
+    assert all(need.unlocks and need.detail for need in needs)
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,10 @@ def test_a_complete_machine_lacks_nothing(arch: Arch) -> None:
     ],
 )
 def test_what_is_missing_is_named_with_its_remedy(change: dict[str, Any], name: str, remedy: str) -> None:
-    found = missing(replace(complete(), **change))
-    assert remedy in found[name].remedy
+    needs = missing(replace(complete(), **change))
+    assert remedy in needs[name].remedy
     if name not in {"mmdebstrap", "qemu-aarch64-static"}:
-        assert set(found) == {name}
+        assert set(needs) == {name}
 
 
 @pytest.mark.parametrize(("free_bytes", "ready"), [(GIB, True), (1 << 20, False)])

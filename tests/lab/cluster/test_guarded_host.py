@@ -181,8 +181,8 @@ def test_sockets_reach_between_guarded_machines_that_are_entered_by_ssh() -> Non
         assert near.asked == [("reaching", (far, OWN / "far", OWN / "near"), {})]
     with pytest.raises(NotPermitted, match="reaching n, which is not"), guarded(near).reaching(far, OWN, OWN):
         pytest.fail("it was reached")
-    for one, another in ((True, False), (False, True)):
-        pair = guarded(near, listed=one), guarded(far, listed=another)
+    for near_listed, far_listed in ((True, False), (False, True)):
+        pair = guarded(near, listed=near_listed), guarded(far, listed=far_listed)
         with pytest.raises(NotPermitted, match=r"a socket at .* on n"), pair[0].reaching(pair[1], OWN / "f", OWN / "n"):
             pytest.fail("it was reached")
 

@@ -40,11 +40,11 @@ def cluster_of(
     """One host that runs ceph-osd. other: what its files are, where not as noted; empty for one that is gone."""
     (folder / "contents.json").write_text(json.dumps(NOTED))
     image = Image("reef", Arch.X86_64, "k" * 64, folder / "root")
-    found = {**NOTED, **other}
+    sums = {**NOTED, **other}
 
     def run(argv: list[str], **_how: Any) -> Any:
         paths = [path.removeprefix("/") for path in argv[1:]]
-        return SimpleNamespace(stdout="".join(f"{found[path]}  /{path}\n" for path in paths if found[path]))
+        return SimpleNamespace(stdout="".join(f"{sums[path]}  /{path}\n" for path in paths if sums[path]))
 
     host = SimpleNamespace(name="n0", arch=Arch.X86_64, root=PurePosixPath("/"), run=run)
     daemon = SimpleNamespace(argv=("ceph-osd", "-i", "0"), host=host)

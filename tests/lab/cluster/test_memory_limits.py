@@ -47,8 +47,8 @@ def test_a_limit_of_version_1_counts_and_what_the_kernel_can_drop_is_free(tmp_pa
     version_1(tmp_path, "", limit=9223372036854771712, used=9 * GIB, files=0)
     version_1(tmp_path, "lab", limit=600 * MIB, used=400 * MIB, files=100 * MIB)
     mount = f"35 31 0:32 / {tmp_path}/memory rw - cgroup cgroup rw,memory"
-    found = memory(fake_proc(tmp_path, "9:cpu:/\n4:memory:/lab\n0::/\n", mount))
-    assert found == Memory(600 * MIB, 300 * MIB, f"{tmp_path}/memory/lab")
+    available = memory(fake_proc(tmp_path, "9:cpu:/\n4:memory:/lab\n0::/\n", mount))
+    assert available == Memory(600 * MIB, 300 * MIB, f"{tmp_path}/memory/lab")
 
 
 def test_the_tightest_of_nested_groups_of_version_2_counts(tmp_path: Path) -> None:
@@ -56,8 +56,8 @@ def test_the_tightest_of_nested_groups_of_version_2_counts(tmp_path: Path) -> No
     version_2(tmp_path, "user/inner", limit=400 * MIB, used=100 * MIB, files=0)
     version_2(tmp_path, "user/inner/most", limit=None, used=100 * MIB, files=0)
     mount = f"41 31 0:38 / {tmp_path}/unified rw - cgroup2 cgroup2 rw"
-    found = memory(fake_proc(tmp_path, "0::/user/inner/most\n", mount))
-    assert found == Memory(400 * MIB, 50 * MIB, f"{tmp_path}/unified/user")
+    available = memory(fake_proc(tmp_path, "0::/user/inner/most\n", mount))
+    assert available == Memory(400 * MIB, 50 * MIB, f"{tmp_path}/unified/user")
 
 
 @pytest.mark.parametrize("path", ["/docker/abc", "/docker/abc/inside", "/", "/../elsewhere"])
@@ -70,8 +70,8 @@ def test_a_mount_that_begins_at_the_containers_own_group_is_understood(tmp_path:
 def test_without_a_limit_it_is_the_machines(tmp_path: Path) -> None:
     version_2(tmp_path, "", limit=None, used=0, files=0)
     mount = f"41 31 0:38 / {tmp_path}/unified rw - cgroup2 cgroup2 rw"
-    found = memory(fake_proc(tmp_path, "0::/\n", mount))
-    assert (found.total_bytes, found.where) == (psutil.virtual_memory().total, "")
+    available = memory(fake_proc(tmp_path, "0::/\n", mount))
+    assert (available.total_bytes, available.where) == (psutil.virtual_memory().total, "")
 
 
 def test_a_cluster_that_a_group_has_no_memory_for_is_refused_by_its_name(

@@ -187,9 +187,9 @@ def test_a_summary_of_another_form_is_refused(output: str) -> None:
 
 
 def test_disks_are_read() -> None:
-    found = parse_disks(text("microceph-disk-list.json"))
-    assert found[1] == ConfiguredDisk(2, "/dev/sdia", "node-02")
-    assert len(found) == 2
+    disks = parse_disks(text("microceph-disk-list.json"))
+    assert disks[1] == ConfiguredDisk(2, "/dev/sdia", "node-02")
+    assert len(disks) == 2
     assert parse_disks('{"ConfiguredDisks":null,"AvailableDisks":null}') == ()
     with pytest.raises(LabBroken, match="unknown format"):
         parse_disks(text("microceph-disk-add.txt"))

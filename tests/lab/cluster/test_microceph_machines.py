@@ -65,14 +65,14 @@ def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Machine]
         "cat /var/snap/microceph/current/conf/ceph.conf": (0, "[global]\n"),
         "cat /var/snap/microceph/current/conf/ceph.client": (0, "[client.admin]\n"),
     }
-    found = {f"n{number}": Machine(f"n{number}", f"10.0.0.{number}", dict(answers)) for number in range(2)}
-    monkeypatch.setattr(Lab, "known", found, raising=False)
+    by_name = {f"n{number}": Machine(f"n{number}", f"10.0.0.{number}", dict(answers)) for number in range(2)}
+    monkeypatch.setattr(Lab, "known", by_name, raising=False)
     monkeypatch.setattr(machines_module, "SshLab", Lab)
     path = tmp_path / "inventory.toml"
     path.write_text(INVENTORY)
-    machines = {one.name: one for one in load_inventory(path).machines if one.name in found}
+    machines = {machine.name: machine for machine in load_inventory(path).machines if machine.name in by_name}
     monkeypatch.setattr(machines_module, "recorded", lambda _directory: machines)
-    return found
+    return by_name
 
 
 @pytest.fixture
@@ -86,8 +86,8 @@ def up(world: World, *options: str, folder: Path | None = None) -> Result:
 
 
 def said(done: Result) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
 
 
 def test_it_stands_is_described_and_goes_with_its_run(world: World, known: dict[str, Machine], tmp_path: Path) -> None:
@@ -96,10 +96,10 @@ def test_it_stands_is_described_and_goes_with_its_run(world: World, known: dict[
     assert "microceph disk add loop,2048M,2" in known["n0"].ran
     assert f"microceph cluster join {token('vm-n1')} --microceph-ip 10.0.0.1" in known["n1"].ran
     assert "microceph enable rgw --port 8080" in known["n1"].ran
-    found = said(done)
-    assert found["members"] == ["node-01", "node-02", "node-03"]
-    described = load_inventory(Path(found["inventory"]))
-    assert [(one.name, one.user, one.arch.value) for one in described.machines] == [
+    told = said(done)
+    assert told["members"] == ["node-01", "node-02", "node-03"]
+    described = load_inventory(Path(told["inventory"]))
+    assert [(machine.name, machine.user, machine.arch.value) for machine in described.machines] == [
         ("n0", "ubuntu", "x86_64"),
         ("n1", "ubuntu", "aarch64"),
         ("load", "ubuntu", "x86_64"),

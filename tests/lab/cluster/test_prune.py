@@ -31,8 +31,8 @@ def test_each_run_has_its_fate_and_each_fate_its_word(home: Home) -> None:
     assert fate_of(Runs(home).create("local", "mine")) is Fate.LIVE
     assert fate_of(kept_run(home, "kept")) is Fate.KEPT
     assert fate_of(abandoned_run(home, "lost")) is Fate.ABANDONED
-    found, errors = survey(home, providers(FakeProvider(holding={"lost", "stray"})))
-    assert [(finding.run.id, str(finding.fate), finding.holders) for finding in found] == [
+    findings, errors = survey(home, providers(FakeProvider(holding={"lost", "stray"})))
+    assert [(finding.run.id, str(finding.fate), finding.holders) for finding in findings] == [
         ("kept", "kept", ()),
         ("lost", "abandoned", ()),
         ("mine", "live", ()),
@@ -63,16 +63,16 @@ def test_a_provider_that_cannot_be_asked_is_named(home: Home) -> None:
         def leftovers(self, home: Home) -> frozenset[RunId]:
             raise PermissionError("no")
 
-    found, errors = survey(home, providers(Mute("mute"), FakeProvider(holding={"stray"})))
-    assert [finding.run.id for finding in found] == ["stray"]
+    findings, errors = survey(home, providers(Mute("mute"), FakeProvider(holding={"stray"})))
+    assert [finding.run.id for finding in findings] == ["stray"]
     assert errors == ["provider mute was not checked: no"]
 
 
 def test_everything_of_every_run_is_removed_and_told(home: Home) -> None:
     local, lxd = FakeProvider(holding={"a", "b", "c"}), FakeProvider("lxd", holding={"a", "c"})
     a, b = abandoned_run(home, "a", provider=""), abandoned_run(home, "b")
-    found, _ = survey(home, providers(local, lxd))
-    swept = sweep(home, providers(local, lxd), found)
+    findings, _ = survey(home, providers(local, lxd))
+    swept = sweep(home, providers(local, lxd), findings)
     assert swept.removed == (
         *("a: process of a", "a: process of a", f"a: directory {a.directory}"),
         *("b: process of b", f"b: directory {b.directory}"),

@@ -84,9 +84,9 @@ def images(folder: Path) -> dict[Arch, Image]:
 
 def test_the_release_is_what_the_nodes_say_whatever_the_name(tmp_path: Path) -> None:
     cluster = standing(SQUID, SQUID)
-    found = identified(cast("OwnCluster", cluster), images(tmp_path))
+    pulled = identified(cast("OwnCluster", cluster), images(tmp_path))
     assert cluster.saved == ["squid"]
-    facts = image_facts(found[Arch.AARCH64])
+    facts = image_facts(pulled[Arch.AARCH64])
     assert (facts["release"], facts["ceph_version"], facts["reference"]) == ("squid", "19.2.1", REFERENCE)
     assert (facts["id"], facts["digests"]) == ("sha256:aarch64", [DIGEST])
 

@@ -102,8 +102,8 @@ class Stand:
 
     def left(self) -> tuple[list[str], list[str]]:
         """One scenario that does nothing: the lines and crashes that it answers for."""
-        found = self.raised.aftermath(self.raised.before(), (), settle=True)
-        return [complaint["text"] for complaint in found["complaints"]], found["crashes"]
+        aftermath = self.raised.aftermath(self.raised.before(), (), settle=True)
+        return [complaint["text"] for complaint in aftermath["complaints"]], aftermath["crashes"]
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def stand(monkeypatch: pytest.MonkeyPatch) -> Stand:
     daemon = FakeDaemon("osd.0", host)
     cluster = cast("OwnCluster", FakeCluster({"osd.0": daemon}, {"n0": host}))
     made = Stand(LabCluster(cluster, {"raise_s": None}, ExitStack(), 0.0), daemon)
-    records = lambda _host: [{"crash_id": one, "entity_name": "osd.0"} for one in made.crashed]  # noqa: E731
+    records = lambda _host: [{"crash_id": crash_id, "entity_name": "osd.0"} for crash_id in made.crashed]  # noqa: E731
     monkeypatch.setattr(raising, "crash_records", records)
     monkeypatch.setattr(raising, "look_at_kernels", lambda *_: {})
     monkeypatch.setattr(raising, "crash_cause", lambda record: str(record["crash_id"]))
