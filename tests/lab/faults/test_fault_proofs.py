@@ -94,7 +94,7 @@ def cluster_of(*mons: FakeDaemon, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("mons", "found"),
+    ("mons", "decided"),
     [
         ((RUNS, RUNS, RUNS), True),
         ((RUNS, RUNS, HELD), True),
@@ -104,8 +104,8 @@ def cluster_of(*mons: FakeDaemon, **more: Any) -> Any:
         ((RUNS, KILLED, FREE), True),
     ],
 )
-def test_a_majority_decides_while_its_processes_are_at_work(mons: tuple[FakeDaemon, ...], found: bool) -> None:
-    assert decides(cluster_of(*mons)) is found
+def test_a_majority_decides_while_its_processes_are_at_work(mons: tuple[FakeDaemon, ...], decided: bool) -> None:
+    assert decides(cluster_of(*mons)) is decided
 
 
 @pytest.mark.parametrize(("manager", "got"), [(KILLED, 1), (HELD, 1), (UNHURT, 0), (FREE, 0)])
@@ -272,7 +272,7 @@ def test_a_partition_is_shown_by_lost_packets_and_by_the_map(
 @pytest.mark.parametrize("number", [0, 2])
 def test_a_manager_that_has_just_begun_is_waited_for(number: int) -> None:
     told: list[list[dict[str, int]]] = [
-        [{"osd": one, "num_shards_repaired": 5 + one} for one in known] for known in ((0, 1, 2), (0, 1), ())
+        [{"osd": osd, "num_shards_repaired": 5 + osd} for osd in known] for known in ((0, 1, 2), (0, 1), ())
     ]
 
     def dump(_prefix: str, *, dumpcontents: Sequence[str]) -> dict[str, Any]:

@@ -257,9 +257,9 @@ def test_targets_differ_with_the_seed() -> None:
 def test_thresholds_stay_in_order_and_mean_the_level(level: Level) -> None:
     before = {Level.NEARFULL: 0.85, Level.BACKFILLFULL: 0.9, Level.FULL: 0.95}
     used = 0.004
-    found = lowered(before, level, used)
-    assert found[Level.NEARFULL] < found[Level.BACKFILLFULL] < found[Level.FULL]
-    passed = [each for each in Level if found[each] < used]
+    thresholds = lowered(before, level, used)
+    assert thresholds[Level.NEARFULL] < thresholds[Level.BACKFILLFULL] < thresholds[Level.FULL]
+    passed = [each for each in Level if thresholds[each] < used]
     assert passed[-1] is level
 
 

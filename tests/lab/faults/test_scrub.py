@@ -41,8 +41,8 @@ class Scrubber:
 def test_every_pool_is_asked_for_before_the_first_is_waited_for() -> None:
     """Were they taken one by one, the first would never be scrubbed here."""
     cluster = Scrubber()
-    found = deep_scrub_all(cast("Cluster", cluster), list(PGS))
-    assert found == {pool: list(pgids) for pool, pgids in PGS.items()}
+    scrubbed = deep_scrub_all(cast("Cluster", cluster), list(PGS))
+    assert scrubbed == {pool: list(pgids) for pool, pgids in PGS.items()}
     assert cluster.asked == ["1.0", "1.1", "2.0"]
     assert deep_scrub(cast("Cluster", Scrubber()), "live") == ["2.0"]
 

@@ -137,9 +137,9 @@ def test_a_step_that_was_reached_is_drawn(tmp_path: Path) -> None:
     for data in pack([operation(1.0), operation(2.0)]):
         writer.history.record("demo.0", "operations", data)
     writer.history.record("demo.0", "step", {"what": "power back"})
-    found = timeline(read_archive(tmp_path / "a").events)
-    assert found is not None
-    assert [(step.name, step.seconds) for step in found.steps] == [
+    drawn = timeline(read_archive(tmp_path / "a").events)
+    assert drawn is not None
+    assert [(step.name, step.seconds) for step in drawn.steps] == [
         ("take it out", 1.5),
         ("power cut", None),
         ("power back", None),

@@ -61,7 +61,7 @@ def test_a_recorder_notes_facts_and_witnesses() -> None:
     recorder.observe("size", got=len("x"), wanted=2, pool="p")
     recorder.observe("damaged PGs", got=sorted(set()), wanted=[], of=3)
     recorder.witness("writes", got=3, least=4)
-    assert [(one.kind, one.data) for one in recorder.events()] == [
+    assert [(event.kind, event.data) for event in recorder.events()] == [
         ("observation", {"what": "size", "got": 1, "wanted": 2, "pool": "p"}),
         ("observation", {"what": "damaged PGs", "got": [], "wanted": [], "of": 3}),
         ("witness", {"what": "writes", "got": 3, "least": 4}),
@@ -98,7 +98,7 @@ def test_lines_are_appended_to_what_is_there(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     for scenario in ("a", "b"):
         History(path).record(scenario, "step", {})
-    assert [one.scenario for one in load_events(path)] == ["a", "b"]
+    assert [event.scenario for event in load_events(path)] == ["a", "b"]
 
 
 def test_an_event_that_cannot_be_written_is_not_kept(tmp_path: Path) -> None:

@@ -54,10 +54,10 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
         SystemTools(), image(tmp_path), kernel(tmp_path), tmp_path / "initramfs", size_bytes=SIZE, scratch=scratch
     )
     assert made.read_bytes()[:4] == b"QFI\xfb"
-    found = tmp_path / "disk.raw"
-    subprocess.run(["qemu-img", "convert", "-O", "raw", str(made), str(found)], check=True)
-    assert found.stat().st_size == SIZE
-    return found
+    disk = tmp_path / "disk.raw"
+    subprocess.run(["qemu-img", "convert", "-O", "raw", str(made), str(disk)], check=True)
+    assert disk.stat().st_size == SIZE
+    return disk
 
 
 def partitions(disk: Path) -> dict[str, tuple[int, int]]:
@@ -94,9 +94,9 @@ def test_firmware_finds_a_loader_and_the_loader_a_kernel(raw: Path) -> None:
 
 @pytest.mark.slow
 def test_the_modules_and_the_root_are_in_partitions_of_their_names(raw: Path) -> None:
-    found = partitions(raw)
-    assert list(found) == ["cephlab-boot", bootdisk.MODULES, bootdisk.ROOT]
-    begin, size = found[bootdisk.MODULES]
+    by_name = partitions(raw)
+    assert list(by_name) == ["cephlab-boot", bootdisk.MODULES, bootdisk.ROOT]
+    begin, size = by_name[bootdisk.MODULES]
     held = raw.read_bytes()[begin : begin + size]
     assert held[3 * MIB : 3 * MIB + 7] == b"modules"
     assert held.strip(b"\0") == b"modules"

@@ -110,8 +110,8 @@ class Keeper(FakeProvider):
 
 
 def call(world: World, *words: str) -> tuple[int, str, str]:
-    found = CliRunner().invoke(app, list(words), obj=world)
-    return found.exit_code, found.stdout, found.stderr
+    ended = CliRunner().invoke(app, list(words), obj=world)
+    return ended.exit_code, ended.stdout, ended.stderr
 
 
 def test_image_rm_refuses_what_is_claimed_then_removes_it_and_its_copies(tmp_path: Path) -> None:

@@ -101,9 +101,9 @@ def content(archive: Path, name: str) -> bytes:
 
 def blob(archive: Path, digest: str) -> bytes:
     algorithm, _, value = digest.partition(":")
-    found = content(archive, f"blobs/{algorithm}/{value}")
-    assert hashlib.sha256(found).hexdigest() == value, "a blob is named by its hash"
-    return found
+    blob_bytes = content(archive, f"blobs/{algorithm}/{value}")
+    assert hashlib.sha256(blob_bytes).hexdigest() == value, "a blob is named by its hash"
+    return blob_bytes
 
 
 def read_json(archive: Path, name: str) -> Any:
@@ -164,14 +164,14 @@ def test_the_lxd_tar_is_one_that_starts_here(built: Built) -> None:
     metadata = read_json(archive, "metadata.yaml")
     assert metadata["architecture"] == NATIVE.value
     assert metadata["properties"]["cephlab.arch"] == built.image.arch.value
-    found = members(archive)
-    assert {"rootfs/usr/sbin/init", "rootfs/etc/passwd", "rootfs/dev"} <= set(found)
-    assert "rootfs/dev/null-or-so" not in found
-    assert not [name for name in found if name.startswith("root/")]
-    assert found["rootfs/usr/bin/absolute"].linkname == "/root/target", "a link's target is not renamed"
-    hard = found["rootfs/usr/bin/hard"]
+    entries = members(archive)
+    assert {"rootfs/usr/sbin/init", "rootfs/etc/passwd", "rootfs/dev"} <= set(entries)
+    assert "rootfs/dev/null-or-so" not in entries
+    assert not [name for name in entries if name.startswith("root/")]
+    assert entries["rootfs/usr/bin/absolute"].linkname == "/root/target", "a link's target is not renamed"
+    hard = entries["rootfs/usr/bin/hard"]
     assert hard.isfile() or hard.linkname == "rootfs/usr/bin/bash", "a hard link's target is"
-    assert {(entry.uid, entry.gid) for entry in found.values() if entry.name.startswith("rootfs")} == {(0, 0)}
+    assert {(entry.uid, entry.gid) for entry in entries.values() if entry.name.startswith("rootfs")} == {(0, 0)}
 
 
 @pytest.mark.slow

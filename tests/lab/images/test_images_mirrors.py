@@ -22,11 +22,11 @@ def test_each_mirror_has_images_of_its_own_and_naming_none_changes_no_key(tmp_pa
     tools = FakeTools()
     usual = make_store(tmp_path, tools)
     mine, other = (make_store(tmp_path, tools, mirror=f"http://{name}.example/debian") for name in ("mine", "other"))
-    found = [store.get("reef", NATIVE) for store in (usual, mine, other)]
-    assert len({image.key for image in found}) == 3
+    images = [store.get("reef", NATIVE) for store in (usual, mine, other)]
+    assert len({image.key for image in images}) == 3
     assert [call for call in tools.calls if call[0] == "unpack"] == [("unpack", NATIVE.debian)] * 3
-    assert found[0].key == image_key(usual.book.find("reef", NATIVE).digest, VERSIONS)
-    assert [store.cached("reef", NATIVE) for store in (usual, mine, other)] == found
+    assert images[0].key == image_key(usual.book.find("reef", NATIVE).digest, VERSIONS)
+    assert [store.cached("reef", NATIVE) for store in (usual, mine, other)] == images
 
 
 def test_a_kernel_of_one_mirror_is_none_of_another(tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ def recipe(release: str = "reef", arch: Arch = Arch.X86_64, *role_sets: str) -> 
 @pytest.mark.parametrize(("release", "suite"), [("pacific", "bookworm"), ("reef", "trixie"), ("tentacle", "sid")])
 @pytest.mark.parametrize("arch", list(Arch))
 def test_a_release_is_a_debian_suite(release: str, suite: str, arch: Arch) -> None:
-    found = recipe(release, arch)
-    assert (found.suite, found.arch) == (suite, arch)
-    assert {"ceph-mon", "ceph-osd", "ceph-test", "python3-rados", "tar"} <= set(found.packages)
-    assert {"ceph-osd", "ceph-erasure-code-tool", "osdmaptool", "ip"} <= set(found.programs)
+    contents = recipe(release, arch)
+    assert (contents.suite, contents.arch) == (suite, arch)
+    assert {"ceph-mon", "ceph-osd", "ceph-test", "python3-rados", "tar"} <= set(contents.packages)
+    assert {"ceph-osd", "ceph-erasure-code-tool", "osdmaptool", "ip"} <= set(contents.programs)
 
 
 def test_reef_is_what_you_get_when_you_do_not_say() -> None:

@@ -100,7 +100,7 @@ def test_a_foreign_image_takes_the_native_one_for_its_byte_code(tmp_path: Path) 
     native, foreign = NATIVE.debian, FOREIGN.debian
     assert [call for call in tools.calls if call[0] == "unpack"] == [("unpack", native), ("unpack", foreign)]
     assert [call for call in tools.calls if call[0] == "compile"] == [("compile", native), ("compile", foreign)]
-    assert {found.arch for found in store.list()} == {NATIVE, FOREIGN}
+    assert {stored.arch for stored in store.list()} == {NATIVE, FOREIGN}
     assert list(image.root.glob("usr/lib/python3/dist-packages/__pycache__/*.pyc"))
 
 

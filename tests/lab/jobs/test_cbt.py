@@ -31,9 +31,9 @@ def test_lists_mean_every_combination() -> None:
     job = load_job(next(path for path in PAPERS if path.stem == "incerta"))
     settings = list(settings_of(job, job.blocks[0]))
     assert len(settings) == 6 * 3
-    one = next(each for each in settings if each.name == "librbdfio-randrw-4k")
-    assert (one.volumes, one.size_bytes, one.seconds, one.loads) == (2, 128 << 30, 300, ((1, 32),))
-    assert one.more == {"rwmixread": "50"}
+    randrw = next(each for each in settings if each.name == "librbdfio-randrw-4k")
+    assert (randrw.volumes, randrw.size_bytes, randrw.seconds, randrw.loads) == (2, 128 << 30, 300, ((1, 32),))
+    assert randrw.more == {"rwmixread": "50"}
     assert next(each for each in settings if each.name == "librbdfio-read-4096k").more == {}
     assert job.databases[0].threads == (1, 32, 80, 100, 116, 152)
     assert job.benches[0].modes == ("write", "seq")

@@ -38,9 +38,9 @@ def test_docker_host_alone_counts() -> None:
 
 
 def test_docker_comes_before_podman() -> None:
-    found = candidates({"XDG_RUNTIME_DIR": "/run/user/7"}, 1000)
-    assert found[0] == "unix:///var/run/docker.sock"
-    assert found.index("unix:///run/user/7/docker.sock") < found.index("unix:///run/user/7/podman/podman.sock")
+    addresses = candidates({"XDG_RUNTIME_DIR": "/run/user/7"}, 1000)
+    assert addresses[0] == "unix:///var/run/docker.sock"
+    assert addresses.index("unix:///run/user/7/docker.sock") < addresses.index("unix:///run/user/7/podman/podman.sock")
     assert "unix:///run/user/1000/podman/podman.sock" in candidates({}, 1000)
 
 
@@ -152,8 +152,8 @@ def test_an_ordinary_users_engine_limits_nothing_under_the_first_cgroups(facts: 
     known = {"Architecture": "amd64", "MemoryLimit": True, "CpuCfsQuota": True, "KernelVersion": "another's"}
     client = cast("docker.DockerClient", FakeClient({**known, **facts}))
     provider = ContainerProvider(find=lambda: Engine("unix:///fake.sock", {}, client))
-    found = provider.capabilities() & {Capability.CPU_LIMIT, Capability.MEMORY_LIMIT}
-    assert len(found) == (2 if limits else 0)
+    supported = provider.capabilities() & {Capability.CPU_LIMIT, Capability.MEMORY_LIMIT}
+    assert len(supported) == (2 if limits else 0)
 
 
 def test_the_librarys_errors_become_the_labs() -> None:

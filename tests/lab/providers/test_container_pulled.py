@@ -64,7 +64,7 @@ class Images:
 
 
 def attributes(*digests: str, arch: str = "arm64") -> dict[str, Any]:
-    return {"Id": "sha256:11", "Architecture": arch, "RepoDigests": [f"example/ceph@{one}" for one in digests]}
+    return {"Id": "sha256:11", "Architecture": arch, "RepoDigests": [f"example/ceph@{digest}" for digest in digests]}
 
 
 def ensured(images: Images, reference: str) -> tuple[imported.EngineImage, list[str]]:

@@ -186,9 +186,9 @@ class ArchiveApi:
         assert (container, path) == ("c", "/")
         with tarfile.open(fileobj=io.BytesIO(b"".join(data))) as archive:
             (member,) = archive.getmembers()
-            found = archive.extractfile(member)
-            assert found is not None
-            self.put = (member.name, member.mode, found.read())
+            content = archive.extractfile(member)
+            assert content is not None
+            self.put = (member.name, member.mode, content.read())
         return True
 
 

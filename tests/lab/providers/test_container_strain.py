@@ -17,8 +17,8 @@ def proc(tmp_path: Path, text: str) -> Path:
 
 def test_version_1_has_a_tree_for_each_controller(tmp_path: Path) -> None:
     there = proc(tmp_path, "7:blkio:/docker/abc\n4:cpu,memory:/docker/abc\n0::/\n")
-    found = Group.of(42, "memory", tmp_path / "groups", there)
-    assert found == Group(tmp_path / "groups/memory/docker/abc", unified=False)
+    group = Group.of(42, "memory", tmp_path / "groups", there)
+    assert group == Group(tmp_path / "groups/memory/docker/abc", unified=False)
 
 
 def test_version_2_has_one(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ def path(tmp_path: Path) -> PurePosixPath:
 
 def test_outputs_status_environment_and_folder_are_a_programs_own(host: GuestHost, path: PurePosixPath) -> None:
     argv = ("sh", "-c", 'echo "$WORD"; pwd >&2; exit 3')
-    found = host.run(argv, env={"WORD": "雪"}, cwd=path, check=False)
-    assert (found.stdout, found.stderr, found.code) == ("雪\n", f"{path}\n", 3)
+    ended = host.run(argv, env={"WORD": "雪"}, cwd=path, check=False)
+    assert (ended.stdout, ended.stderr, ended.code) == ("雪\n", f"{path}\n", 3)
     with pytest.raises(CommandFailed, match="n0"):
         host.run(argv)
     with pytest.raises(LabBroken, match="no-such-program"):
@@ -104,7 +104,7 @@ def test_files_appear_whole_with_their_mode(host: GuestHost, path: PurePosixPath
     host.push(b"second" * 100_000, target, mode=0o640)
     assert host.read(target) == b"second" * 100_000
     assert Path(target).stat().st_mode & 0o777 == 0o640
-    assert [found.name for found in Path(path / "below").iterdir()] == ["grüße"]
+    assert [file.name for file in Path(path / "below").iterdir()] == ["grüße"]
     with pytest.raises(LabBroken, match="File exists"):
         host.push(b"lost" * 1_000_000, target / "below a file")
     with pytest.raises(LabBroken, match="nothing-here"):

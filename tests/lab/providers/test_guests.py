@@ -86,9 +86,9 @@ def test_the_archive_names_sizes_and_ends() -> None:
 
 def test_a_kernel_is_its_packages_and_nothing_around_them() -> None:
     book = read_recipes()
-    found = book.find_kernel("uml", Arch.X86_64)
-    assert found.bare
-    assert include_options(found) == ["--include=busybox-static,user-mode-linux"]
+    uml = book.find_kernel("uml", Arch.X86_64)
+    assert uml.bare
+    assert include_options(uml) == ["--include=busybox-static,user-mode-linux"]
     assert not book.find("reef", Arch.X86_64).bare
     with pytest.raises(SpecError, match="aarch64"):
         book.find_kernel("uml", Arch.AARCH64)

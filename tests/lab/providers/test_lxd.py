@@ -36,15 +36,15 @@ def lxd() -> FakeLxd:
 
 @pytest.fixture
 def endpoint(lxd: FakeLxd, tmp_path: Path) -> Iterator[str]:
-    with serving(lxd, tmp_path / "unix.socket") as found:
-        yield found
+    with serving(lxd, tmp_path / "unix.socket") as address:
+        yield address
 
 
 @pytest.fixture
 def server(endpoint: str) -> Iterator[Server]:
-    found = connect(Address(endpoint))
-    yield found
-    found.close()
+    connected = connect(Address(endpoint))
+    yield connected
+    connected.close()
 
 
 def test_the_machines_named_are_meant_before_any_socket_here() -> None:
@@ -77,8 +77,8 @@ def test_lxcs_certificates_are_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     (folder / "servercerts").mkdir(parents=True)
     for name in ("client.crt", "client.key", "servercerts/arm1.crt"):
         (folder / name).write_text("pem")
-    [found] = addresses({"CEPHLAB_LXD": "https://arm1:9443"})
-    assert (found.host, found.port, found.server) == ("arm1", 9443, folder / "servercerts/arm1.crt")
+    [address] = addresses({"CEPHLAB_LXD": "https://arm1:9443"})
+    assert (address.host, address.port, address.server) == ("arm1", 9443, folder / "servercerts/arm1.crt")
 
 
 def test_an_lxd_that_is_not_there_is_unavailable_with_a_remedy(tmp_path: Path) -> None:
@@ -117,10 +117,10 @@ def test_an_lxd_without_storage_is_not_set_up(lxd: FakeLxd, endpoint: str) -> No
 
 def test_the_default_profiles_pool_is_taken(lxd: FakeLxd, endpoint: str) -> None:
     lxd.add("profiles/default", devices={"root": {"type": "disk", "path": "/", "pool": "fast"}})
-    found = connect(Address(endpoint))
-    assert found.pool == "fast"
-    assert found.local
-    found.close()
+    connected = connect(Address(endpoint))
+    assert connected.pool == "fast"
+    assert connected.local
+    connected.close()
 
 
 # Placement
@@ -217,8 +217,8 @@ def test_an_image_for_a_machine_of_another_architecture_is_relabelled(tmp_path: 
             made.addfile(info, io.BytesIO(text.encode()))
     with archive.open("rb") as whole:
         data = b"".join(imported._relabelled(ARM, archive, whole))
-    with tarfile.open(fileobj=io.BytesIO(data)) as found:
-        metadata, content = found.extractfile("metadata.yaml"), found.extractfile("rootfs/file")
+    with tarfile.open(fileobj=io.BytesIO(data)) as relabelled:
+        metadata, content = relabelled.extractfile("metadata.yaml"), relabelled.extractfile("rootfs/file")
         assert metadata is not None
         assert content is not None
         assert json.load(metadata) == {"architecture": "aarch64"}

@@ -22,9 +22,9 @@ def programs(tmp_path: Path) -> Path:
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in NEEDED:
-        found = shutil.which(name)
-        assert found is not None
-        (folder / name).symlink_to(found)
+        program = shutil.which(name)
+        assert program is not None
+        (folder / name).symlink_to(program)
     (folder / "python3").symlink_to(Path(sys.executable).resolve())
     _program(folder, "id", "echo 1000")
     return folder

@@ -53,15 +53,15 @@ def lxd() -> FakeLxd:
 @pytest.fixture
 def endpoint(lxd: FakeLxd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
-    with serving(lxd, tmp_path / "unix.socket") as found:
-        yield found
+    with serving(lxd, tmp_path / "unix.socket") as address:
+        yield address
 
 
 @pytest.fixture
 def server(endpoint: str) -> Iterator[Server]:
-    found = connect(Address(endpoint))
-    yield found
-    found.close()
+    connected = connect(Address(endpoint))
+    yield connected
+    connected.close()
 
 
 @pytest.fixture
@@ -114,13 +114,13 @@ def test_a_machine_gets_two_cores_and_two_gib_where_the_spec_says_nothing(lxd: F
 
 def test_what_replaced_the_secure_boot_setting_is_used_where_it_is_known(lxd: FakeLxd, endpoint: str) -> None:
     lxd.info["api_extensions"] = [*lxd.info["api_extensions"], "instance_boot_mode"]
-    found = connect(Address(endpoint))
-    host = LxdHost(node("n0"), "10.77.5.10", {}, found, PROJECT, VirtualMachines())
+    connected = connect(Address(endpoint))
+    host = LxdHost(node("n0"), "10.77.5.10", {}, connected, PROJECT, VirtualMachines())
     nodes.make(host, "r1", "f1", 24)
     config = lxd.orders("instances")[0]["config"]
     assert config["boot.mode"] == "uefi-nosecureboot"
     assert "security.secureboot" not in config
-    found.close()
+    connected.close()
 
 
 def test_a_machine_that_is_on_gets_its_name_and_its_disks(lxd: FakeLxd, lab: LxdLab) -> None:
@@ -156,8 +156,8 @@ def test_a_disk_moves_between_machines_that_find_theirs_again(lxd: FakeLxd, lab:
 
 
 def test_a_second_process_finds_machines_as_machines(lab: LxdLab, tmp_path: Path) -> None:
-    found = LxdProvider(VirtualMachines()).attach(Run(RunId("r1"), tmp_path / "runs" / "r1"), lab.state)
-    host = found.hosts["n0"]
+    attached = LxdProvider(VirtualMachines()).attach(Run(RunId("r1"), tmp_path / "runs" / "r1"), lab.state)
+    host = attached.hosts["n0"]
     assert isinstance(host, LxdHost)
     assert host.kind.own_kernel
     assert not host.instance_ref.sees_processes
@@ -213,8 +213,8 @@ def machine_image(tmp_path: Path) -> MachineImage:
 
 
 def listed(made: MachineImage, kind: str, **properties: str) -> dict[str, Any]:
-    found = {"cephlab.key": made.image.key, **properties}
-    return {"type": kind, "architecture": host_arch().value, "properties": found}
+    stamped = {"cephlab.key": made.image.key, **properties}
+    return {"type": kind, "architecture": host_arch().value, "properties": stamped}
 
 
 def test_an_image_is_sent_as_metadata_and_a_disk_and_a_containers_is_not_taken_for_it(
@@ -255,9 +255,9 @@ def test_each_provider_forgets_images_of_its_own_kind_alone(lxd: FakeLxd, server
 
 
 def reason_of(endpoint: str, spec: ClusterSpec | None = None) -> Unavailable:
-    found = LxdProvider(VirtualMachines(), lambda: [connect(Address(endpoint))]).unavailable(spec)
-    assert found is not None
-    return found
+    reason = LxdProvider(VirtualMachines(), lambda: [connect(Address(endpoint))]).unavailable(spec)
+    assert reason is not None
+    return reason
 
 
 @pytest.fixture
@@ -277,12 +277,12 @@ def test_an_lxd_without_the_driver_says_why_in_its_own_words(
     lxd.add("warnings/w", **NOT_OPERATIONAL)
     monkeypatch.setattr(machines, "KVM", tmp_path / "kvm")
     monkeypatch.setattr(machines, "VSOCK", tmp_path / "vhost-vsock")
-    found = reason_of(endpoint)
-    assert "cannot make virtual machines" in found.what
-    assert f"this machine has no {tmp_path}/kvm" in found.detail
-    assert f"this machine has no {tmp_path}/vhost-vsock" in found.detail
-    assert "LXD warns: KVM support is missing (no /dev/kvm)" in found.detail
-    assert "--lab qemu" in found.hint
+    reason = reason_of(endpoint)
+    assert "cannot make virtual machines" in reason.what
+    assert f"this machine has no {tmp_path}/kvm" in reason.detail
+    assert f"this machine has no {tmp_path}/vhost-vsock" in reason.detail
+    assert "LXD warns: KVM support is missing (no /dev/kvm)" in reason.detail
+    assert "--lab qemu" in reason.hint
 
 
 def test_doctor_names_the_reason_in_one_line(
@@ -321,16 +321,16 @@ def test_a_missing_tool_is_named_with_its_package(endpoint: str, monkeypatch: py
         "cephlab.lab.images.tools.SystemTools.locate",
         lambda _self, name: None if name == "mformat" else f"/usr/bin/{name}",
     )
-    found = reason_of(endpoint)
-    assert found.what == "mformat is not installed"
-    assert "mtools" in found.hint
+    reason = reason_of(endpoint)
+    assert reason.what == "mformat is not installed"
+    assert "mtools" in reason.hint
 
 
 @pytest.mark.usefixtures("tools")
 def test_a_foreign_architecture_is_not_emulated(endpoint: str) -> None:
     foreign = next(arch for arch in Arch if arch is not host_arch())
-    found = reason_of(endpoint, ClusterSpec((Node("n0", foreign, mon=True, mgr=True),)))
-    assert f"which is {foreign}" in found.what
+    reason = reason_of(endpoint, ClusterSpec((Node("n0", foreign, mon=True, mgr=True),)))
+    assert f"which is {foreign}" in reason.what
 
 
 def test_a_disks_limit_is_its_devices(server: Server) -> None:

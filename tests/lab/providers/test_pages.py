@@ -83,7 +83,7 @@ class Able(LocalProvider):
         return frozenset({Capability.FOREIGN_ARCH})
 
 
-@pytest.mark.parametrize("provider", [uml_provider(), qemu_provider()], ids=lambda one: one.name)
+@pytest.mark.parametrize("provider", [uml_provider(), qemu_provider()], ids=lambda provider: provider.name)
 def test_a_node_gets_the_usual_kernel_where_that_fits_and_else_one_of_its_size(provider: GuestProvider) -> None:
     names = {size: provider._kernel_for(Make(Arch.AARCH64, size)) for size in (None, 4 * KIB, 16 * KIB, 64 * KIB)}
     assert list(names.values()) == ["cloud", "cloud", "pages16k", "pages64k"]
@@ -122,8 +122,8 @@ def test_a_lab_remembers_who_has_which_pages_and_refuses_others(tmp_path: Path) 
 
 
 def test_a_topology_gives_it_to_its_aarch64_nodes() -> None:
-    found = Topology(native=1, foreign=1, page_bytes=16 * KIB).spec("reef")
-    assert {node.arch: node.page_bytes for node in found.nodes} == {Arch.AARCH64: 16 * KIB, OTHER: None}
+    spec = Topology(native=1, foreign=1, page_bytes=16 * KIB).spec("reef")
+    assert {node.arch: node.page_bytes for node in spec.nodes} == {Arch.AARCH64: 16 * KIB, OTHER: None}
 
 
 def test_a_kernel_that_would_have_to_be_built_is_refused_with_the_command(tmp_path: Path) -> None:
@@ -156,9 +156,9 @@ def test_a_recipe_of_a_kernel_that_cannot_be_is_refused(tmp_path: Path, old: str
 
 
 def test_what_a_kernel_is_built_from_is_in_its_digest_and_its_pages_are_not() -> None:
-    found = read_recipes().find_kernel("pages64k", Arch.AARCH64)
-    assert replace(found, config=found.config + "\n").digest != found.digest
-    fetched = replace(found, config="")
+    kernel = read_recipes().find_kernel("pages64k", Arch.AARCH64)
+    assert replace(kernel, config=kernel.config + "\n").digest != kernel.digest
+    fetched = replace(kernel, config="")
     assert replace(fetched, page_bytes=16 * KIB).digest == fetched.digest
 
 

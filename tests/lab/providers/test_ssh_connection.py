@@ -79,13 +79,13 @@ def test_what_the_inventory_leaves_out_is_what_the_users_settings_say(tmp_path: 
 
 
 def test_nothing_of_the_users_is_forwarded_and_no_key_is_written(tmp_path: Path) -> None:
-    found = settled(tmp_path, machine_of())
-    assert found["clearallforwardings"] == "yes"
-    assert found["tunnel"] == "false"
-    assert {option for option in found if option.endswith("forward")} == set()
-    assert found["updatehostkeys"] == "false"
-    assert found["checkhostip"] == "no"
-    assert found["stricthostkeychecking"] == "true"
+    options = settled(tmp_path, machine_of())
+    assert options["clearallforwardings"] == "yes"
+    assert options["tunnel"] == "false"
+    assert {option for option in options if option.endswith("forward")} == set()
+    assert options["updatehostkeys"] == "false"
+    assert options["checkhostip"] == "no"
+    assert options["stricthostkeychecking"] == "true"
 
 
 @pytest.mark.parametrize(

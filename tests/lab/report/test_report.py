@@ -100,9 +100,9 @@ PASSED = Record(
 
 
 def test_the_page_needs_nothing_but_itself(tmp_path: Path) -> None:
-    found = page(tmp_path, FAILED, PASSED)
-    assert not {"img", "link", "iframe", "object", "form"} & set(found.tags)
-    outside = [link for link in found.links if not link.startswith(("#", "logs/"))]
+    parsed = page(tmp_path, FAILED, PASSED)
+    assert not {"img", "link", "iframe", "object", "form"} & set(parsed.tags)
+    outside = [link for link in parsed.links if not link.startswith(("#", "logs/"))]
     assert outside == []
     html = render_report(read_archive(tmp_path / "a"))
     assert "http://" not in html
@@ -183,9 +183,9 @@ def test_the_page_says_what_a_reader_wants_to_know(tmp_path: Path) -> None:
 
 
 def test_every_inner_link_has_its_target(tmp_path: Path) -> None:
-    found = page(tmp_path, FAILED, PASSED)
+    parsed = page(tmp_path, FAILED, PASSED)
     html = render_report(read_archive(tmp_path / "a"))
-    inner = [link for link in found.links if link.startswith("#")]
+    inner = [link for link in parsed.links if link.startswith("#")]
     assert len(inner) >= 3
     assert [link for link in inner if f'id="{link[1:]}"' not in html] == []
 
@@ -216,9 +216,9 @@ def test_scenarios_without_other_parameters_share_a_table(tmp_path: Path) -> Non
 
 def test_what_comes_from_outside_is_text(tmp_path: Path) -> None:
     nasty = Record("demo.x", "demo", Ending.FAIL, NASTY, (NASTY,), goal=NASTY, method=NASTY)
-    found = page(tmp_path, nasty, replay=NASTY, trouble=[NASTY], unexpected_skips=[NASTY])
-    assert found.tags.count("script") == 1  # the page's own
-    assert found.text.count(NASTY) >= 6
+    parsed = page(tmp_path, nasty, replay=NASTY, trouble=[NASTY], unexpected_skips=[NASTY])
+    assert parsed.tags.count("script") == 1  # the page's own
+    assert parsed.text.count(NASTY) >= 6
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ def test_a_run_adds_up_its_scenarios_the_longest_first(tmp_path: Path) -> None:
         )
     writer.seal(render_report)
     archive = read_archive(tmp_path / "a")
-    found = [(part.what, part.seconds, part.scenarios) for part in spent(archive)]
-    assert found == [(f"{BEFORE}: the rest", 40.0, 2), ("wait for health", 12.0, 2), (REST, pytest.approx(8.0), 2)]
+    parts = [(part.what, part.seconds, part.scenarios) for part in spent(archive)]
+    assert parts == [(f"{BEFORE}: the rest", 40.0, 2), ("wait for health", 12.0, 2), (REST, pytest.approx(8.0), 2)]
     html = render_report(archive)
     assert "Where the time went</h2>" in html
     assert "wait for health 6.0 s" in html

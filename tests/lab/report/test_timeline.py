@@ -77,9 +77,9 @@ def test_large_values_are_shortened() -> None:
 def test_rates_count_what_was_acknowledged_only() -> None:
     done = [operation(1 + number / 100) for number in range(100)]
     refused = [operation(1.5, Ended.FAIL)] * 50
-    found = rates([*done, *refused], origin=0.0)
-    assert dict(found)[1.0] == pytest.approx(100, rel=0.1)
-    assert found[0] == (0.0, 0.0)
+    points = rates([*done, *refused], origin=0.0)
+    assert dict(points)[1.0] == pytest.approx(100, rel=0.1)
+    assert points[0] == (0.0, 0.0)
 
 
 def test_the_steps_of_a_scenario_are_numbered_beside_its_operations() -> None:
@@ -91,15 +91,15 @@ def test_the_steps_of_a_scenario_are_numbered_beside_its_operations() -> None:
         Event("s", 2.5, "sample", {"recovering_bytes_s": 5, "degraded": 2, "misplaced": 1}),
         Event("s", 3.5, "sample", {"unavailable": "no quorum"}),
     ]
-    found = timeline(events)
-    assert found is not None
-    assert [(step.number, step.name, step.seconds) for step in found.steps] == [
+    drawn = timeline(events)
+    assert drawn is not None
+    assert [(step.number, step.name, step.seconds) for step in drawn.steps] == [
         (1, "switch off", 0.5),
         (2, "never ends", None),
     ]
-    assert found.steps[0].at_s == pytest.approx(1.01)
+    assert drawn.steps[0].at_s == pytest.approx(1.01)
     assert (
-        len(parsed(found.graph.svg).findall(f"{SVG}polyline")) == 13
+        len(parsed(drawn.graph.svg).findall(f"{SVG}polyline")) == 13
     )  # a rate, three percentiles of three times, three samples
 
 
@@ -115,26 +115,26 @@ def test_faults_are_marked_from_when_they_were_inflicted_until_they_were_healed(
         fault(7.0, "broken", "osd.2"),
         fault(8.0, "healed"),
     ]
-    found = timeline(events)
-    assert found is not None
-    assert [(step.name, step.seconds) for step in found.steps] == [
+    drawn = timeline(events)
+    assert drawn is not None
+    assert [(step.name, step.seconds) for step in drawn.steps] == [
         ("kill-daemon of osd.1", 2.0),
         ("looked", None),
         ("kill-daemon of osd.1", 2.0),
         ("kill-daemon of osd.2, not healed", None),
     ]
-    assert next((mark["at"], mark["until"]) for mark in found.graph.data["marks"]) == pytest.approx((1.01, 3.01))
+    assert next((mark["at"], mark["until"]) for mark in drawn.graph.data["marks"]) == pytest.approx((1.01, 3.01))
 
 
 def test_percentiles_are_of_acknowledged_operations_and_of_all_clients() -> None:
     slow = [Operation("l", "c1", 0, Act.READ, n, 1, 1.0, 1.0 + n / 1000, Ended.OK) for n in range(1, 101)]
     refused = Operation("l", "c1", 0, Act.READ, 1, 1, 1.0, 9.0, Ended.FAIL)
-    found = timeline([Event("s", 9.0, "operations", data) for data in pack([*slow, refused])])
-    assert found is not None
-    (answers,) = found.answers
+    drawn = timeline([Event("s", 9.0, "operations", data) for data in pack([*slow, refused])])
+    assert drawn is not None
+    (answers,) = drawn.answers
     assert (answers.what, answers.count) == ("reads of c1", 100)
     assert answers.times_ms == pytest.approx((50.5, 95.05, 99.01, 100.0))
-    panel = found.graph.data["panels"][1]
+    panel = drawn.graph.data["panels"][1]
     assert [series["label"] for series in panel["series"]] == ["p50", "p95", "p99"]
     assert [series["points"][0][1] for series in panel["series"]] == pytest.approx([50.5, 95.05, 99.01])
 
@@ -142,12 +142,12 @@ def test_percentiles_are_of_acknowledged_operations_and_of_all_clients() -> None
 def test_while_nothing_was_answered_the_line_of_percentiles_is_broken() -> None:
     early = [operation(1.0 + n / 10) for n in range(20)]
     late = [operation(60.0 + n / 10) for n in range(20)]
-    found = timeline([Event("s", 9.0, "operations", data) for data in pack([*early, *late])])
-    assert found is not None
-    rate, median = found.graph.data["panels"][0]["series"][0], found.graph.data["panels"][1]["series"][0]
+    drawn = timeline([Event("s", 9.0, "operations", data) for data in pack([*early, *late])])
+    assert drawn is not None
+    rate, median = drawn.graph.data["panels"][0]["series"][0], drawn.graph.data["panels"][1]["series"][0]
     assert {y for x, y in median["points"] if 5 < x < 55} == {None}
     assert {y for x, y in rate["points"] if 5 < x < 55} == {0.0}
-    assert len(parsed(found.graph.svg).findall(f"{SVG}polyline")) == 1 + 3 * 2
+    assert len(parsed(drawn.graph.svg).findall(f"{SVG}polyline")) == 1 + 3 * 2
 
 
 def test_steps_have_times_since_the_epoch_where_a_scenario_noted_the_clock() -> None:

@@ -40,39 +40,39 @@ for helper in (note, step.__wrapped__):  # type: ignore[attr-defined]
     ours(helper)
 
 
-def for_certain(stage: Stage, name: str, found: Sequence[int]) -> None:
+def for_certain(stage: Stage, name: str, numbers: Sequence[int]) -> None:
     with step(stage.recorder):
-        note(stage.recorder, f"image {name}", found[0])
+        note(stage.recorder, f"image {name}", numbers[0])
     for arch in ARCHS:
         stage.recorder.figure(f"rate on {arch} {LABEL}", 1.0, "s")
     try:
         note(stage.recorder, what="at the end", got=1)
     finally:
-        stage.recorder.observe("left", got=len(found), wanted=0)
+        stage.recorder.observe("left", got=len(numbers), wanted=0)
 
 
-def perhaps(stage: Stage, found: Sequence[int]) -> None:
-    label = str(found)
+def perhaps(stage: Stage, numbers: Sequence[int]) -> None:
+    label = str(numbers)
     stage.recorder.observe(f"of its own {label}", got=1, wanted=1)
-    for each in found:
+    for each in numbers:
         note(stage.recorder, "in a loop", each)
     for nobody in NOBODY:
         note(stage.recorder, nobody, 1)
-    if found:
+    if numbers:
         note(stage.recorder, "under a condition", 1)
     try:
         note(stage.recorder, "may break off", 1)
     except ValueError:
-        found = ()
-    _ = [stage.recorder.observe("in a list", got=each, wanted=1) for each in found]  # type: ignore[func-returns-value]
-    _ = found or stage.recorder.observe("instead", got=1, wanted=1)  # type: ignore[func-returns-value]
-    if len(found) > 9:
+        numbers = ()
+    _ = [stage.recorder.observe("in a list", got=each, wanted=1) for each in numbers]  # type: ignore[func-returns-value]
+    _ = numbers or stage.recorder.observe("instead", got=1, wanted=1)  # type: ignore[func-returns-value]
+    if len(numbers) > 9:
         return
     note(stage.recorder, "after it may have left", 1)
 
 
-def either(stage: Stage, found: Sequence[int]) -> None:
-    if found:
+def either(stage: Stage, numbers: Sequence[int]) -> None:
+    if numbers:
         note(stage.recorder, "both", 1)
         note(stage.recorder, "one", 1)
     else:

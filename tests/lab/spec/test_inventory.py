@@ -73,24 +73,24 @@ def load(folder: Path, text: str) -> Inventory:
 
 
 def test_what_is_written_is_read(folder: Path) -> None:
-    found = load(folder, GOOD)
-    one, two = found.machines
-    assert (one.name, one.user, one.port, one.arch) == ("one", "ceph", None, Arch.X86_64)
-    assert (one.address, one.cluster_address, one.key) == ("192.0.2.1", "192.0.2.1", str(folder / "id"))
-    assert (two.user, two.port, two.arch, two.directory) == ("root", 2222, Arch.AARCH64, "/srv/lab")
-    assert (two.address, two.cluster_address) == ("two.example", "192.0.2.2")
-    assert found.ceph is not None
-    assert (found.ceph.conf, found.ceph.keyring, found.ceph.name) == (
+    inventory = load(folder, GOOD)
+    first, second = inventory.machines
+    assert (first.name, first.user, first.port, first.arch) == ("one", "ceph", None, Arch.X86_64)
+    assert (first.address, first.cluster_address, first.key) == ("192.0.2.1", "192.0.2.1", str(folder / "id"))
+    assert (second.user, second.port, second.arch, second.directory) == ("root", 2222, Arch.AARCH64, "/srv/lab")
+    assert (second.address, second.cluster_address) == ("two.example", "192.0.2.2")
+    assert inventory.ceph is not None
+    assert (inventory.ceph.conf, inventory.ceph.keyring, inventory.ceph.name) == (
         folder / "ceph.conf",
         folder / "keyring",
         "client.admin",
     )
-    assert found.profile == "ampere-altra-4n"
-    assert found.with_role(Role.OSD) == (one,)
-    assert found.s3 == S3Access(("192.0.2.1:7480", "two.example:80"), folder / "s3.json")
+    assert inventory.profile == "ampere-altra-4n"
+    assert inventory.with_role(Role.OSD) == (first,)
+    assert inventory.s3 == S3Access(("192.0.2.1:7480", "two.example:80"), folder / "s3.json")
     server, client, key = (folder / name for name in CERTIFICATES)
-    assert found.nvmeof == NvmeofAccess("gateways", 5500, (server, client, key))
-    assert found.with_role(Role.NVMEOF) == (one,)
+    assert inventory.nvmeof == NvmeofAccess("gateways", 5500, (server, client, key))
+    assert inventory.with_role(Role.NVMEOF) == (first,)
 
 
 def test_a_machine_goes_through_json(folder: Path) -> None:

@@ -17,5 +17,5 @@ def test_what_is_no_name_has_no_number(release: str) -> None:
 
 
 def test_only_the_oldest_release_starts_without_a_pool() -> None:
-    assert [one for one in read_recipes().releases if not makes_a_pool(one)] == ["nautilus"]
+    assert [release for release in read_recipes().releases if not makes_a_pool(release)] == ["nautilus"]
     assert makes_a_pool("")
