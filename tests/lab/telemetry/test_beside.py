@@ -72,9 +72,9 @@ def test_the_budget_is_seconds_of_load() -> None:
 def test_equal_sides_as_noisy_as_reads_beside_neighbours_seldom_fail_and_dearer_ones_do() -> None:
     """A start's reads spread by 9.8 % there, as measured; what this draws is `tox -e regression -- computed`."""
     alarms, _ = rates(0.098, 1.0, USUAL.most, draws=200)
-    found, _ = rates(0.098, 1.1, USUAL.most, draws=200)
+    detected, _ = rates(0.098, 1.1, USUAL.most, draws=200)
     assert alarms <= 0.01
-    assert found >= 0.95
+    assert detected >= 0.95
 
 
 def test_the_other_image_is_named_by_its_key_or_as_the_same(tmp_path: Path) -> None:

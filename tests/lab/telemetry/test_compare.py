@@ -57,9 +57,9 @@ def test_the_same_passes() -> None:
 
 def test_against_a_stored_baseline_only_much_is_found_and_named() -> None:
     assert outcome(measured(1), measured(2, factor=1.04)) is Outcome.PASS
-    found = overall(compare([measured(1)], [measured(2, factor=1.25)]))
-    assert found.outcome is Outcome.FAIL
-    assert "CPU of" in found.reason
+    verdict = overall(compare([measured(1)], [measured(2, factor=1.25)]))
+    assert verdict.outcome is Outcome.FAIL
+    assert "CPU of" in verdict.reason
 
 
 def test_a_faster_one_passes() -> None:
@@ -82,59 +82,60 @@ def test_noise_is_inconclusive_not_a_pass() -> None:
 
 def test_other_operations_are_named() -> None:
     other = replace(measured(2), demand=replace(measured(2).demand, operation=Operation("randread", 4096)))
-    found = overall(compare([measured(1)], [other]))
-    assert found.outcome is Outcome.INCONCLUSIVE
-    assert "did not measure it" in found.reason
+    verdict = overall(compare([measured(1)], [other]))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "did not measure it" in verdict.reason
     assert overall([]).outcome is Outcome.INCONCLUSIVE
 
 
 def test_architectures_are_shown_beside_each_other() -> None:
-    (found,) = compare([measured(1)], [measured(2, factor=2, arch=Arch.AARCH64)])
-    assert found.verdict.outcome is Outcome.PASS
-    assert {change.outcome for change in found.changes} == {None}
+    (operation,) = compare([measured(1)], [measured(2, factor=2, arch=Arch.AARCH64)])
+    assert operation.verdict.outcome is Outcome.PASS
+    assert {change.outcome for change in operation.changes} == {None}
 
 
 @pytest.mark.parametrize("key", ["cpu", "provider", "disks"])
 def test_another_machine_says_nothing(key: str) -> None:
     other = measured(2)
-    (found,) = compare([measured(1)], [replace(other, conditions={**other.conditions, key: "another"})])
-    assert found.verdict.outcome is Outcome.INCONCLUSIVE
-    assert "another" in found.verdict.reason
+    (operation,) = compare([measured(1)], [replace(other, conditions={**other.conditions, key: "another"})])
+    assert operation.verdict.outcome is Outcome.INCONCLUSIVE
+    assert "another" in operation.verdict.reason
 
 
 def test_emulated_cpu_is_not_judged() -> None:
     slow = measured(2)
-    (found,) = compare([measured(1)], [replace(slow, demand=replace(slow.demand, emulated=True))])
-    assert found.verdict.outcome is Outcome.INCONCLUSIVE
+    (operation,) = compare([measured(1)], [replace(slow, demand=replace(slow.demand, emulated=True))])
+    assert operation.verdict.outcome is Outcome.INCONCLUSIVE
 
 
 def test_a_wire_that_carries_more_is_found() -> None:
     after = measured(2)
     batches = tuple(
         replace(
-            one,
+            batch,
             costs={
                 role: {**costs, Resource.WIRE_SENT_BYTES: costs[Resource.WIRE_SENT_BYTES] * 1.2}
-                for role, costs in one.costs.items()
+                for role, costs in batch.costs.items()
             },
         )
-        for one in after.batches
+        for batch in after.batches
     )
-    found = compare([measured(1)], [replace(after, batches=batches)])
-    assert overall(found).outcome is Outcome.FAIL
-    assert "sent by" in overall(found).reason
+    verdict = overall(compare([measured(1)], [replace(after, batches=batches)]))
+    assert verdict.outcome is Outcome.FAIL
+    assert "sent by" in verdict.reason
 
 
 def test_more_instructions_are_found_where_they_are_counted() -> None:
-    def counting(found: Measurement, each: float) -> Measurement:
+    def counting(measurement: Measurement, each: float) -> Measurement:
         rng = random.Random(3)
         batches = tuple(
             replace(
-                one, costs={**one.costs, Role.PRIMARY: {**one.costs[Role.PRIMARY], RETIRED: each * rng.gauss(1, 0.003)}}
+                batch,
+                costs={**batch.costs, Role.PRIMARY: {**batch.costs[Role.PRIMARY], RETIRED: each * rng.gauss(1, 0.003)}},
             )
-            for one in found.batches
+            for batch in measurement.batches
         )
-        return replace(found, batches=batches, demand=replace(found.demand, costs=intervals(batches)))
+        return replace(measurement, batches=batches, demand=replace(measurement.demand, costs=intervals(batches)))
 
     noisy = counting(measured(1, noise=0.2), 5e5), counting(measured(2, noise=0.2), 5.5e5)
     assert overall(compare([noisy[0]], [noisy[1]])).outcome is Outcome.FAIL
@@ -150,13 +151,13 @@ def side_by_side(seed: int, factor: float, *, starts: int = 16) -> tuple[Measure
         for side, own in zip(sides, (1.0, factor), strict=True):
             side.append(replace(batch(rng, noise=0), costs=dearer(own * mood * rng.gauss(1, 0.03)), start=start))
     conditions = {"cpu": "one", "provider": "local", "disks": "memory", PAIR: "one and two"}
-    one, two = (
+    first, second = (
         Measurement(
             Demand(OPERATION, "reef", Arch.X86_64, "key", intervals(tuple(side))), tuple(side), conditions=conditions
         )
         for side in sides
     )
-    return one, two
+    return first, second
 
 
 def dearer(factor: float) -> dict[Role, dict[Resource, float]]:
@@ -170,10 +171,10 @@ def test_what_the_machine_does_to_both_of_a_pair_cancels() -> None:
 
 
 def test_a_client_that_is_the_same_shows_what_a_side_was_up_against() -> None:
-    one, two = side_by_side(1, 1.0)
+    first, second = side_by_side(1, 1.0)
     rng = random.Random(5)
     sides = []
-    for side, step in ((one, 1.0), (two, 1.1)):
+    for side, step in ((first, 1.0), (second, 1.1)):
         batches = []
         for each in side.batches:
             mood = rng.uniform(0.6, 1.6)
@@ -196,38 +197,38 @@ def test_a_pair_ends_early_only_when_it_is_clear() -> None:
 
 
 def test_a_role_alone_fails_or_is_only_shown() -> None:
-    (found,) = compare(*([one] for one in side_by_side(1, 1.0, starts=3)))
-    outcomes = {change.what: change.outcome for change in found.changes}
+    (operation,) = compare(*([side] for side in side_by_side(1, 1.0, starts=3)))
+    outcomes = {change.what: change.outcome for change in operation.changes}
     assert outcomes["CPU of osd.primary"] is None
     assert outcomes["CPU of OSDs"] is not None
 
 
 @pytest.mark.parametrize(("dearer_by", "ends"), [(1.08, None), (1.16, Outcome.FAIL)])
 def test_a_role_alone_must_be_dearer_by_as_much_as_is_to_be_found(dearer_by: float, ends: Outcome | None) -> None:
-    one, two = side_by_side(1, 1.0)
+    first, second = side_by_side(1, 1.0)
     rng = random.Random(7)
     sides = []
-    for side, step in ((one, 1.0), (two, dearer_by)):
+    for side, step in ((first, 1.0), (second, dearer_by)):
         batches = []
         for each in side.batches:
             factors = {Role.PRIMARY: 1.0, Role.REPLICA: step, Role.CLIENT: 1.0}
             costs = {role: {Resource.CPU_USER_S: CPU[role] * by * rng.gauss(1, 0.01)} for role, by in factors.items()}
             batches.append(replace(each, costs=costs))
         sides.append(replace(side, batches=tuple(batches)))
-    (found,) = compare([sides[0]], [sides[1]])
-    assert {change.what: change.outcome for change in found.changes}["CPU of osd.replica"] is ends
+    (operation,) = compare([sides[0]], [sides[1]])
+    assert {change.what: change.outcome for change in operation.changes}["CPU of osd.replica"] is ends
 
 
 def test_measurements_of_different_pairs_are_no_pair() -> None:
-    one, two = side_by_side(1, 1.1)
-    other = replace(two, conditions={**two.conditions, PAIR: "one and three"})
-    assert outcome(one, other) is Outcome.INCONCLUSIVE
+    first, second = side_by_side(1, 1.1)
+    other = replace(second, conditions={**second.conditions, PAIR: "one and three"})
+    assert outcome(first, other) is Outcome.INCONCLUSIVE
 
 
 def test_one_start_of_a_pair_has_no_interval() -> None:
-    found = paired([1.0], [1.1])
-    assert found.value == pytest.approx(1.1)
-    assert (found.low, found.high) == (0.0, math.inf)
+    change = paired([1.0], [1.1])
+    assert change.value == pytest.approx(1.1)
+    assert (change.low, change.high) == (0.0, math.inf)
 
 
 def test_what_wake_ups_explain_is_taken_out_of_a_pair_and_a_step_is_not() -> None:
@@ -235,10 +236,10 @@ def test_what_wake_ups_explain_is_taken_out_of_a_pair_and_a_step_is_not() -> Non
     moods = [rng.gauss(0, 0.2) for _ in range(16)]
     after = [1.1 * math.exp(0.9 * mood + rng.gauss(0, 0.02)) for mood in moods]
     beside = ({"switches": [0.0] * 16}, {"switches": moods})
-    plain, found = paired([1.0] * 16, after), paired([1.0] * 16, after, beside)
-    assert found.value == pytest.approx(1.1, rel=0.03)
-    assert found.high - found.low < (plain.high - plain.low) / 3
-    assert found.low < 1.1 < found.high
+    plain, explained = paired([1.0] * 16, after), paired([1.0] * 16, after, beside)
+    assert explained.value == pytest.approx(1.1, rel=0.03)
+    assert explained.high - explained.low < (plain.high - plain.low) / 3
+    assert explained.low < 1.1 < explained.high
 
 
 def test_covariates_need_every_batch() -> None:
@@ -248,8 +249,8 @@ def test_covariates_need_every_batch() -> None:
 
 
 def test_the_ratio_has_the_right_interval_without_covariates() -> None:
-    found = ratio([1.0, 1.0, 1.0], [2.0, 2.0, 2.0])
-    assert (found.value, found.low, found.high) == pytest.approx((2.0, 2.0, 2.0))
+    change = ratio([1.0, 1.0, 1.0], [2.0, 2.0, 2.0])
+    assert (change.value, change.low, change.high) == pytest.approx((2.0, 2.0, 2.0))
     assert ratio([1.0], [2.0]).low == 0.0
 
 
@@ -284,8 +285,8 @@ def test_a_file_that_is_none_is_refused() -> None:
     assert CliRunner().invoke(app, ["compare", "no-such.json", "no-such.json"]).exit_code == 2
 
 
-def compared(found: list[Compared]) -> list[str]:
-    return [change.what for one in found for change in one.changes]
+def compared(operations: list[Compared]) -> list[str]:
+    return [change.what for operation in operations for change in operation.changes]
 
 
 def test_every_role_that_works_is_shown() -> None:

@@ -118,15 +118,15 @@ class Attached(AttachedCluster):
 
 def test_files_of_a_cluster_that_exists_lie_where_its_daemons_say(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(data="/m")
-    found = Attached(*(daemon(name, host, os.getpid()) for name in ("osd.0", "mon.a", "mgr.b")))
-    require_read(found, found.daemons.values())
-    seen = read_daemons(found)
+    cluster = Attached(*(daemon(name, host, os.getpid()) for name in ("osd.0", "mon.a", "mgr.b")))
+    require_read(cluster, cluster.daemons.values())
+    seen = read_daemons(cluster)
     assert {name: each.log_bytes for name, each in seen.items()} == {"osd.0": 5, "mon.a": 30, "mgr.b": 9}
     assert seen["mon.a"].store_bytes == 4096
     monkeypatch.delitem(SIZES, "/var/log/osd.0")
     with pytest.raises(Unavailable, match=r"osd\.0 of the attached cluster cannot be looked at: the log of osd"):
-        require_read(found, found.daemons.values())
-    assert sorted(read_daemons(found)) == ["mgr.b", "mon.a"]
+        require_read(cluster, cluster.daemons.values())
+    assert sorted(read_daemons(cluster)) == ["mgr.b", "mon.a"]
 
 
 @pytest.mark.parametrize(
@@ -138,25 +138,25 @@ def test_a_log_that_is_not_known_is_not_taken_for_one_that_does_not_grow(
     """An empty path would mean the folder of the program, whose size never changes."""
     monkeypatch.setitem(TOLD, ("mon.a", "log_file"), path)
     monkeypatch.setitem(SIZES, path or ".", 4096)
-    found = Attached(*(daemon(name, Host(data="/m"), os.getpid()) for name in ("mgr.b", "mon.a")))
+    cluster = Attached(*(daemon(name, Host(data="/m"), os.getpid()) for name in ("mgr.b", "mon.a")))
     with pytest.raises(Unavailable, match=r"mgr\.b of the attached .*: no log_file of mgr\.b is known") as refused:
-        require_read(found, found.daemons.values())
+        require_read(cluster, cluster.daemons.values())
     assert refused.value.detail == why
-    assert set(read_daemons(found)) == ({"mon.a"} if path else set())
+    assert set(read_daemons(cluster)) == ({"mon.a"} if path else set())
 
 
 def test_a_log_that_goes_elsewhere_is_not_taken_for_one_that_does_not_grow() -> None:
-    found = Attached(daemon("osd.0", Host(), os.getpid()))
-    found.log_to_file = "false"
+    cluster = Attached(daemon("osd.0", Host(), os.getpid()))
+    cluster.log_to_file = "false"
     with pytest.raises(Unavailable, match=r"osd\.0 of the attached cluster .*: its log is not written to a file"):
-        require_read(found, found.daemons.values())
+        require_read(cluster, cluster.daemons.values())
 
 
 def test_a_process_that_hides_its_files_is_not_taken_for_one_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = Attached(daemon("osd.0", Host(), os.getpid()))
+    cluster = Attached(daemon("osd.0", Host(), os.getpid()))
     monkeypatch.setattr(daemons, "footprint", lambda _daemon: Footprint(1 << 20, 3, 0))
     with pytest.raises(Unavailable, match="its open files are hidden"):
-        require_read(found, found.daemons.values())
+        require_read(cluster, cluster.daemons.values())
 
 
 def test_only_a_cluster_that_exists_is_asked_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:

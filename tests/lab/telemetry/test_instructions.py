@@ -50,9 +50,9 @@ def processes(folder: Path, threads: dict[int, tuple[int, ...]]) -> Path:
 def test_all_threads_count_and_shared_counters_are_scaled(counters: Counters, tmp_path: Path) -> None:
     proc = processes(tmp_path, {7: (7, 8), 9: (9,)})
     counters.says = {7: (1000, 50, 50), 8: (300, 60, 20), 9: (5, 10, 0)}
-    found = Instructions([7, 9], opened=counters.open, proc=proc)
-    assert found.read() == 1000 + 900
-    found.close()
+    instructions = Instructions([7, 9], opened=counters.open, proc=proc)
+    assert instructions.read() == 1000 + 900
+    instructions.close()
 
 
 def test_a_machine_without_counters_is_named(counters: Counters) -> None:

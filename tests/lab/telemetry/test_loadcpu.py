@@ -75,10 +75,10 @@ def test_a_load_that_was_seen_only_once_is_not_known() -> None:
 @pytest.mark.parametrize(("ended_s", "busiest", "load"), [(4.0, 1.0, 1.25), (3.9, 0.25, 0.25)])
 def test_a_thread_that_only_began_the_load_is_not_its_busiest(ended_s: float, busiest: float, load: float) -> None:
     seen = [(0.0, {JOB: 0.0, "7/9 two words": 0.0}), (ended_s, {JOB: ended_s / 4, "7/9 two words": ended_s})]
-    found = used_in([Look(100 + at_s, threads, 0.0, 1) for at_s, threads in (*seen, (8.0, {JOB: 2.0}))], 0.0)
-    assert found is not None
-    assert (found.busiest, found.load) == pytest.approx((busiest, load))
-    assert found.thread == ("two words" if ended_s == 4.0 else "fio")
+    used = used_in([Look(100 + at_s, threads, 0.0, 1) for at_s, threads in (*seen, (8.0, {JOB: 2.0}))], 0.0)
+    assert used is not None
+    assert (used.busiest, used.load) == pytest.approx((busiest, load))
+    assert used.thread == ("two words" if ended_s == 4.0 else "fio")
 
 
 def test_even_the_shortest_load_is_seen_twice() -> None:

@@ -136,12 +136,12 @@ def test_a_meter_counts_on_a_host_and_calls_the_roles_by_it(
     )
     meter = Meter(cast("Cluster", cluster), {Role.PRIMARY: [daemon]})
     try:
-        one, two = meter.read(), meter.read()
+        before, after = meter.read(), meter.read()
     finally:
         meter.close()
     own_s = accounting.usage_of_trees({Role.PRIMARY: accounting.tree(process.ref["pid"])})[Role.PRIMARY].cpu_s
-    assert two.usage[Role.PRIMARY].cpu_s == pytest.approx(own_s, rel=0.01)
-    used = spent(one, two)
+    assert after.usage[Role.PRIMARY].cpu_s == pytest.approx(own_s, rel=0.01)
+    used = spent(before, after)
     assert used.usage_times[Role.PRIMARY][0] < used.usage_times[Role.PRIMARY][1] < time.time()
     assert used.harness_s > 0
     assert used.costs[Role.PRIMARY][Resource.CPU_USER_S] == pytest.approx(0.0, abs=0.01)

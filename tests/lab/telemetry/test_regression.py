@@ -36,15 +36,15 @@ def test_a_covariate_without_a_logarithm_is_left_out() -> None:
 
 
 def test_the_pace_is_the_geometric_mean_of_all_reference_work() -> None:
-    found = covariates([replace(BATCH, reference={"memory": math.e, "hash": math.e**4})])
-    assert found == {"pace": [pytest.approx(2.5)]}
+    paces = covariates([replace(BATCH, reference={"memory": math.e, "hash": math.e**4})])
+    assert paces == {"pace": [pytest.approx(2.5)]}
 
 
 def test_the_spread_between_deployments_enters_twice() -> None:
-    found = ratio([1.0] * 3, [2.0] * 3, spread=0.1)
-    assert found.value == pytest.approx(2.0)
+    change = ratio([1.0] * 3, [2.0] * 3, spread=0.1)
+    assert change.value == pytest.approx(2.0)
     half = T_4 * math.sqrt(2 * 0.1**2)
-    assert (found.low, found.high) == pytest.approx((2 * math.exp(-half), 2 * math.exp(half)))
+    assert (change.low, change.high) == pytest.approx((2 * math.exp(-half), 2 * math.exp(half)))
 
 
 @pytest.mark.parametrize(("each", "kept"), [(4, 0), (5, 2), (6, 2)])
@@ -52,34 +52,34 @@ def test_the_last_covariates_are_dropped_while_too_few_batches_remain(each: int,
     """Two groups and six degrees of freedom take eight batches; each covariate takes one more."""
     names = ("one", "three")
     sides = costs(1, each), costs(2, each)
-    found = ratio(*sides, (beside(*names, count=each), beside(*names[::-1], count=each)))
-    assert found == ratio(*sides, (beside(*names[:kept], count=each), beside(*names[:kept], count=each)))
-    assert (found == ratio(*sides)) is (kept == 0)
+    change = ratio(*sides, (beside(*names, count=each), beside(*names[::-1], count=each)))
+    assert change == ratio(*sides, (beside(*names[:kept], count=each), beside(*names[:kept], count=each)))
+    assert (change == ratio(*sides)) is (kept == 0)
 
 
 def test_of_two_covariates_the_first_is_kept() -> None:
     before, after = costs(1, 4), costs(2, 5)
     names = ("one", "three")
-    found = ratio(before, after, (beside(*names, count=4), beside(*names, count=5)))
-    assert found == ratio(before, after, (beside("one", count=4), beside("one", count=5)))
-    assert found != ratio(before, after)
+    change = ratio(before, after, (beside(*names, count=4), beside(*names, count=5)))
+    assert change == ratio(before, after, (beside("one", count=4), beside("one", count=5)))
+    assert change != ratio(before, after)
 
 
 def test_a_covariate_of_one_side_alone_is_none() -> None:
     before, after = costs(1, 8), costs(2, 8)
-    one, both = beside("one", count=8), beside("one", "three", count=8)
+    single, both = beside("one", count=8), beside("one", "three", count=8)
     for compared in (ratio, paired):
-        assert compared(before, after, (one, both)) == compared(before, after, (both, one))
-        assert compared(before, after, (one, both)) == compared(before, after, (one, one))
+        assert compared(before, after, (single, both)) == compared(before, after, (both, single))
+        assert compared(before, after, (single, both)) == compared(before, after, (single, single))
 
 
 @pytest.mark.parametrize(("starts", "enters"), [(6, False), (7, True)])
 def test_a_pair_takes_covariates_only_with_enough_starts(starts: int, enters: bool) -> None:
     sides = costs(1, starts), costs(2, starts)
-    found = paired(*sides, ({"one": costs(3, starts)}, {"one": costs(4, starts)}))
-    assert (found != paired(*sides)) is enters
+    change = paired(*sides, ({"one": costs(3, starts)}, {"one": costs(4, starts)}))
+    assert (change != paired(*sides)) is enters
 
 
 def test_two_starts_of_a_pair_have_an_interval() -> None:
-    found = paired([1.0, 1.0], [1.1, 1.2])
-    assert 0 < found.low < 1.1 < found.value < 1.2 < found.high < math.inf
+    change = paired([1.0, 1.0], [1.1, 1.2])
+    assert 0 < change.low < 1.1 < change.value < 1.2 < change.high < math.inf

@@ -29,20 +29,20 @@ IO = "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 4096\nwrite_bytes: 819
 
 
 def test_the_kernels_text_is_read() -> None:
-    found = accounting.parse_usage(STAT, IO)
-    assert (found.user_s, found.system_s) == (200 * accounting.TICK_S, 100 * accounting.TICK_S)
-    assert (found.read_bytes, found.write_bytes) == (4096, 7168)
-    assert found.resident_bytes == 1000 * accounting.PAGE_BYTES
+    usage = accounting.parse_usage(STAT, IO)
+    assert (usage.user_s, usage.system_s) == (200 * accounting.TICK_S, 100 * accounting.TICK_S)
+    assert (usage.read_bytes, usage.write_bytes) == (4096, 7168)
+    assert usage.resident_bytes == 1000 * accounting.PAGE_BYTES
 
 
 def test_the_finer_clock_is_split_as_the_ticks_are() -> None:
-    found = accounting.parse_usage(STAT, IO, cpu_s=6.0)
-    assert (found.cpu_s, found.user_s, found.system_s) == (6.0, 4.0, 2.0)
+    usage = accounting.parse_usage(STAT, IO, cpu_s=6.0)
+    assert (usage.cpu_s, usage.user_s, usage.system_s) == (6.0, 4.0, 2.0)
 
 
 def test_before_the_first_tick_everything_counts_as_user_time() -> None:
-    found = accounting.parse_usage(STAT.replace(" 200 100 ", " 0 0 "), IO, cpu_s=0.004)
-    assert (found.user_s, found.system_s) == (0.004, 0.0)
+    usage = accounting.parse_usage(STAT.replace(" 200 100 ", " 0 0 "), IO, cpu_s=0.004)
+    assert (usage.user_s, usage.system_s) == (0.004, 0.0)
 
 
 def test_the_clock_of_a_process_is_its_own() -> None:
@@ -54,11 +54,11 @@ def test_the_clock_of_a_process_is_its_own() -> None:
 
 
 def test_this_process_is_accounted_for_with_its_threads() -> None:
-    found = accounting.usage_of_trees({Role.PRIMARY: accounting.tree(os.getpid())})[Role.PRIMARY]
-    assert found.cpu_s > 0
-    assert found.resident_bytes > 1 << 20
-    assert found.threads
-    assert found.since(found).cpu_s == 0
+    usage = accounting.usage_of_trees({Role.PRIMARY: accounting.tree(os.getpid())})[Role.PRIMARY]
+    assert usage.cpu_s > 0
+    assert usage.resident_bytes > 1 << 20
+    assert usage.threads
+    assert usage.since(usage).cpu_s == 0
 
 
 def test_a_process_that_ended_is_trouble_not_zero() -> None:
@@ -90,9 +90,9 @@ DUMP = {
 
 
 def test_a_perf_dump_becomes_flat_and_workers_one() -> None:
-    found = counters.flatten(DUMP)
-    assert found["msgr.msgr_send_bytes"] == 15
-    assert (found["bluestore.kv_sync_lat"], found["bluestore.kv_sync_lat.sum"]) == (4, 0.5)
+    flat = counters.flatten(DUMP)
+    assert flat["msgr.msgr_send_bytes"] == 15
+    assert (flat["bluestore.kv_sync_lat"], flat["bluestore.kv_sync_lat.sum"]) == (4, 0.5)
 
 
 def test_pacifics_counters_of_bluestore_have_the_names_that_later_releases_give_them() -> None:
@@ -116,11 +116,11 @@ def test_only_changes_are_kept() -> None:
 
 
 def test_an_interval_is_students() -> None:
-    found = interval([1.0, 2.0, 3.0])
+    estimate = interval([1.0, 2.0, 3.0])
     # t(0.975, 2) = 4.3027 (Student's table), standard error 1 / sqrt(3).
-    assert found.mean == 2.0
-    assert found.high - found.mean == pytest.approx(4.3027 / math.sqrt(3), rel=1e-4)
-    assert width(found) == pytest.approx((found.high - 2) / 2)
+    assert estimate.mean == 2.0
+    assert estimate.high - estimate.mean == pytest.approx(4.3027 / math.sqrt(3), rel=1e-4)
+    assert width(estimate) == pytest.approx((estimate.high - 2) / 2)
 
 
 def test_one_batch_has_no_interval() -> None:
@@ -145,9 +145,9 @@ def test_measuring_ends_when_narrow_or_when_the_budget_is_spent() -> None:
     ],
 )
 def test_linearity_is_told_by_the_interval_of_the_ratio(low: list[float], high: list[float], words: str) -> None:
-    found = linearity(low, high, low_load="depth 4", high_load="depth 16")
-    assert words in found
-    assert "depth 4" in found
+    sentence = linearity(low, high, low_load="depth 4", high_load="depth 16")
+    assert words in sentence
+    assert "depth 4" in sentence
 
 
 def test_several_clients_have_nodes_of_their_own_and_one_count() -> None:
@@ -176,8 +176,8 @@ def test_idle_cost_is_taken_off_and_each_counter_has_its_own_time() -> None:
         harness_s=0.0,
     )
     idle = {Role.PRIMARY: {Resource.CPU_USER_S: 0.25}}
-    found = per_operation(used, idle, lambda began, ended: 50 * (ended - began))
-    assert found == {Role.PRIMARY: {Resource.CPU_USER_S: 0.005, Resource.WIRE_SENT_BYTES: 100.0}}
+    costs = per_operation(used, idle, lambda began, ended: 50 * (ended - began))
+    assert costs == {Role.PRIMARY: {Resource.CPU_USER_S: 0.005, Resource.WIRE_SENT_BYTES: 100.0}}
 
 
 def test_an_unknown_operation_is_refused() -> None:
@@ -226,11 +226,11 @@ def test_cpus_are_kept_awake_only_inside_the_block() -> None:
 
 def test_a_ratio_of_means_has_fiellers_interval_and_no_upper_end_over_what_may_be_nothing() -> None:
     # By hand: means 20 and 10, variances of the means 1/3 each, t of 4 degrees of freedom 2.7764.
-    found = ratio_of_means((19.0, 20.0, 21.0), (9.0, 10.0, 11.0))
-    assert (found.mean, found.low, found.high) == pytest.approx((2.0, 1.6858, 2.4197), abs=1e-3)
+    ratio = ratio_of_means((19.0, 20.0, 21.0), (9.0, 10.0, 11.0))
+    assert (ratio.mean, ratio.low, ratio.high) == pytest.approx((2.0, 1.6858, 2.4197), abs=1e-3)
     assert ratio_of_means((10.0, 11.0), (0.0, 10.0)).high == math.inf
     assert ratio_of_means((10.0, 11.0), (0.0, 10.0)).ends == (0.0, 1e9)
-    assert found.ends == (found.low, found.high)
+    assert ratio.ends == (ratio.low, ratio.high)
     assert ratio_of_means((10.0,), (5.0, 5.1)).low == 0.0
 
 
@@ -239,6 +239,6 @@ def test_a_ratio_of_means_covers_as_often_as_it_says() -> None:
     covered = 0
     for _ in range(400):
         over, under = ([source.gauss(mean, 3.0) for _ in range(8)] for mean in (30.0, 20.0))
-        found = ratio_of_means(over, under)
-        covered += found.low <= 1.5 <= found.high
+        ratio = ratio_of_means(over, under)
+        covered += ratio.low <= 1.5 <= ratio.high
     assert 0.92 <= covered / 400 <= 0.98

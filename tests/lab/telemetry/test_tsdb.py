@@ -84,11 +84,11 @@ def test_a_snapshot_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "alive", "found"), [("prometheus", True, True), ("prometheus", False, False), ("osd", True, False)]
+    ("kind", "alive", "asked"), [("prometheus", True, True), ("prometheus", False, False), ("osd", True, False)]
 )
-def test_a_server_is_asked_where_one_runs(kind: str, alive: bool, found: bool) -> None:
+def test_a_server_is_asked_where_one_runs(kind: str, alive: bool, asked: bool) -> None:
     cluster = SimpleNamespace(daemons={"x": Server(kind, alive=alive)})
-    assert (server_of(cast("Cluster", cluster)) is not None) is found
+    assert (server_of(cast("Cluster", cluster)) is not None) is asked
 
 
 def test_a_cluster_that_exists_is_watched_from_this_machine(tmp_path: Path) -> None:

@@ -21,19 +21,19 @@ def runs(costs: Sequence[float], *, image: str = "key", first: int = 0) -> list[
     """One run in each hour, whose OSDs cost so many times the usual."""
     made = []
     for number, factor in enumerate(costs, first):
-        found = measured(number, factor=factor, count=6)
-        of_image = replace(found, demand=replace(found.demand, image=image))
+        measurement = measured(number, factor=factor, count=6)
+        of_image = replace(measurement, demand=replace(measurement.demand, image=image))
         made.append(Earlier(f"run-{number:02}", number * HOUR_S, of_image))
     return made
 
 
-def with_pace(found: Measurement, pace: float) -> Measurement:
+def with_pace(measurement: Measurement, pace: float) -> Measurement:
     """The same costs on a machine whose reference work took this long; 0: it was not measured."""
     reference = {"memory": pace} if pace else {}
-    return replace(found, batches=tuple(replace(batch, reference=reference) for batch in found.batches))
+    return replace(measurement, batches=tuple(replace(batch, reference=reference) for batch in measurement.batches))
 
 
-def sending(found: Measurement, factor: float) -> Measurement:
+def sending(measurement: Measurement, factor: float) -> Measurement:
     """The same, with a primary that sends so many times as much."""
 
     def more(role: Role, resource: Resource) -> float:
@@ -47,9 +47,9 @@ def sending(found: Measurement, factor: float) -> Measurement:
                 for role, costs in batch.costs.items()
             },
         )
-        for batch in found.batches
+        for batch in measurement.batches
     )
-    return replace(found, batches=batches, demand=replace(found.demand, costs=intervals(batches)))
+    return replace(measurement, batches=batches, demand=replace(measurement.demand, costs=intervals(batches)))
 
 
 STEADY = (1.0, 1.01, 0.99, 1.02, 0.98, 1.0)
@@ -60,41 +60,41 @@ def test_without_earlier_runs_there_is_nothing_to_say() -> None:
 
 
 def test_runs_within_an_hour_count_once() -> None:
-    found = [replace(one, began_s=at) for one, at in zip(runs([1.0] * 5), (7200, 0, 3599, 3600, 10_799), strict=True)]
-    assert [[one.began_s for one in hour] for hour in by_hour(found)] == [[0, 3599], [3600], [7200, 10_799]]
+    earlier = [replace(run, began_s=at) for run, at in zip(runs([1.0] * 5), (7200, 0, 3599, 3600, 10_799), strict=True)]
+    assert [[run.began_s for run in hour] for hour in by_hour(earlier)] == [[0, 3599], [3600], [7200, 10_799]]
 
 
 def test_one_earlier_run_is_compared_with_as_a_baseline_is() -> None:
-    found = since(runs([1.0]), measured(50))
-    assert found is not None
-    assert found.words == "compared with 1 earlier run of 1 hour: run-00"
-    assert (found.hours, found.runs) == (1, ("run-00",))
-    assert [change.outcome for change in found.changes if change.what == "CPU of OSDs"] == [Outcome.PASS]
+    compared = since(runs([1.0]), measured(50))
+    assert compared is not None
+    assert compared.words == "compared with 1 earlier run of 1 hour: run-00"
+    assert (compared.hours, compared.runs) == (1, ("run-00",))
+    assert [change.outcome for change in compared.changes if change.what == "CPU of OSDs"] == [Outcome.PASS]
 
 
 def test_an_earlier_run_that_cannot_be_compared_with_says_why() -> None:
-    one, *_ = runs([1.0])
-    bare = replace(one, measured=replace(one.measured, batches=one.measured.batches[:1]))
-    found = since([bare], measured(50))
-    assert found is not None
-    assert (found.changes, found.why_none.endswith("has two batches on both sides")) == ((), True)
+    run, *_ = runs([1.0])
+    bare = replace(run, measured=replace(run.measured, batches=run.measured.batches[:1]))
+    compared = since([bare], measured(50))
+    assert compared is not None
+    assert (compared.changes, compared.why_none.endswith("has two batches on both sides")) == ((), True)
 
 
 def test_of_few_runs_the_newest_is_taken_and_one_of_the_same_image_before_it() -> None:
-    found = since(runs([1.0, 1.0, 1.0]), measured(50))
-    assert found is not None
-    assert (found.hours, found.runs) == (3, ("run-02",))
+    compared = since(runs([1.0, 1.0, 1.0]), measured(50))
+    assert compared is not None
+    assert (compared.hours, compared.runs) == (3, ("run-02",))
     mixed = [*runs([1.0]), *runs([1.0], image="later", first=1)]
-    found = since(mixed, measured(50))
-    assert found is not None
-    assert (found.hours, found.runs) == (2, ("run-00",))
+    compared = since(mixed, measured(50))
+    assert compared is not None
+    assert (compared.hours, compared.runs) == (2, ("run-00",))
 
 
 def test_runs_of_enough_hours_are_all_compared_with() -> None:
-    found = since(list(reversed(runs(STEADY))), measured(50))
-    assert found is not None
-    assert found.words == "compared with 6 earlier runs of 6 hours: run-00 to run-05"
-    (change,) = found.changes
+    compared = since(list(reversed(runs(STEADY))), measured(50))
+    assert compared is not None
+    assert compared.words == "compared with 6 earlier runs of 6 hours: run-00 to run-05"
+    (change,) = compared.changes
     assert (change.what, change.outcome, change.least) == ("CPU of OSDs", Outcome.PASS, STORED)
     assert change.ratio.value == pytest.approx(1.0, abs=0.05)
     assert change.after / change.before == pytest.approx(change.ratio.value)
@@ -102,9 +102,9 @@ def test_runs_of_enough_hours_are_all_compared_with() -> None:
 
 
 def test_a_large_rise_over_enough_hours_is_a_regression() -> None:
-    found = since(runs(STEADY), measured(50, factor=1.5))
-    assert found is not None
-    assert [change.outcome for change in found.changes] == [Outcome.FAIL]
+    compared = since(runs(STEADY), measured(50, factor=1.5))
+    assert compared is not None
+    assert [change.outcome for change in compared.changes] == [Outcome.FAIL]
 
 
 def test_what_can_be_told_is_judged_and_the_rest_is_shown() -> None:
@@ -121,11 +121,11 @@ def test_what_can_be_told_is_judged_and_the_rest_is_shown() -> None:
 def test_the_first_hours_are_kept_so_that_a_slow_drift_shows() -> None:
     """Each run costs 2 % more than the one before; no run differs from its neighbour by what could be found."""
     drift = runs([1.0, 1.02, 0.98, 1.0, 1.02, 0.98] * 3 + [1.02**step for step in range(20)])
-    found = since(drift, measured(50, factor=1.02**20))
-    assert found is not None
+    compared = since(drift, measured(50, factor=1.02**20))
+    assert compared is not None
     assert MOST_HOURS == 16
-    assert (found.hours, found.runs[0], found.runs[-1]) == (MOST_HOURS, "run-00", f"run-{MOST_HOURS - 1:02}")
-    assert found.changes[0].outcome is Outcome.FAIL
+    assert (compared.hours, compared.runs[0], compared.runs[-1]) == (MOST_HOURS, "run-00", f"run-{MOST_HOURS - 1:02}")
+    assert compared.changes[0].outcome is Outcome.FAIL
     newest = since(drift[-1:], measured(50, factor=1.02**20))
     assert newest is not None
     assert all(change.outcome is Outcome.PASS for change in newest.changes)
@@ -133,9 +133,9 @@ def test_the_first_hours_are_kept_so_that_a_slow_drift_shows() -> None:
 
 def test_runs_of_the_same_image_are_enough_where_there_are_enough() -> None:
     others = runs([1.5] * 7, image="earlier build")
-    found = since([*others, *runs(STEADY, first=7)], measured(50))
-    assert found is not None
-    assert found.runs == tuple(f"run-{number:02}" for number in range(7, 13))
+    compared = since([*others, *runs(STEADY, first=7)], measured(50))
+    assert compared is not None
+    assert compared.runs == tuple(f"run-{number:02}" for number in range(7, 13))
     fewer = since([*others, *runs(STEADY[:5], first=7)], measured(50))
     assert fewer is not None
     assert (len(fewer.runs), fewer.hours) == (12, 12)
@@ -143,30 +143,30 @@ def test_runs_of_the_same_image_are_enough_where_there_are_enough() -> None:
 
 def test_a_machine_that_became_slower_gives_no_regression() -> None:
     slower = with_pace(measured(50, factor=1.5), 1.5e-4)
-    usual = [replace(one, measured=with_pace(one.measured, 1e-4)) for one in runs(STEADY)]
-    found = since(usual, slower)
-    assert found is not None
-    assert [change.outcome for change in found.changes] == [Outcome.INCONCLUSIVE]
+    usual = [replace(run, measured=with_pace(run.measured, 1e-4)) for run in runs(STEADY)]
+    compared = since(usual, slower)
+    assert compared is not None
+    assert [change.outcome for change in compared.changes] == [Outcome.INCONCLUSIVE]
     as_fast = since(usual, with_pace(slower, 1e-4))
     assert as_fast is not None
     assert [change.outcome for change in as_fast.changes] == [Outcome.FAIL]
 
 
 def test_runs_on_a_machine_of_unknown_pace_are_of_no_hour() -> None:
-    found = since(runs(STEADY), with_pace(measured(50), 0))
-    assert found is not None
-    assert (found.hours, found.runs) == (0, ("run-05",))
-    assert found.words == "compared with 1 earlier run: run-05"
-    blind = [replace(one, measured=with_pace(one.measured, 0)) for one in runs(STEADY)]
-    found = since([*blind[:1], *runs(STEADY, first=1)], measured(50))
-    assert found is not None
-    assert (found.hours, "run-00" in found.runs) == (6, False)
+    compared = since(runs(STEADY), with_pace(measured(50), 0))
+    assert compared is not None
+    assert (compared.hours, compared.runs) == (0, ("run-05",))
+    assert compared.words == "compared with 1 earlier run: run-05"
+    blind = [replace(run, measured=with_pace(run.measured, 0)) for run in runs(STEADY)]
+    compared = since([*blind[:1], *runs(STEADY, first=1)], measured(50))
+    assert compared is not None
+    assert (compared.hours, "run-00" in compared.runs) == (6, False)
 
 
 def test_a_wire_that_carries_more_than_in_every_hour_is_found() -> None:
-    found = since(runs(STEADY), sending(measured(50), 1.2))
-    assert found is not None
-    cpu, sent = found.changes
+    compared = since(runs(STEADY), sending(measured(50), 1.2))
+    assert compared is not None
+    cpu, sent = compared.changes
     assert (cpu.what, sent.what, sent.outcome) == ("CPU of OSDs", "sent by osd.primary", Outcome.FAIL)
     assert sent.resource is Resource.WIRE_SENT_BYTES
     assert sent.least == FOUND
@@ -174,52 +174,52 @@ def test_a_wire_that_carries_more_than_in_every_hour_is_found() -> None:
 
 def test_little_traffic_is_that_of_heartbeats_and_is_not_looked_at() -> None:
     least = LEAST_AMOUNT[Resource.WIRE_SENT_BYTES]
-    usual = [replace(one, measured=exactly(one.measured, least / 2)) for one in runs(STEADY)]
+    usual = [replace(run, measured=exactly(run.measured, least / 2)) for run in runs(STEADY)]
     for after, count in ((least, 2), (least - 1, 1)):
-        found = since(usual, exactly(measured(50), after))
-        assert found is not None
-        assert len(found.changes) == count
+        compared = since(usual, exactly(measured(50), after))
+        assert compared is not None
+        assert len(compared.changes) == count
 
 
-def exactly(found: Measurement, sent: float) -> Measurement:
+def exactly(measurement: Measurement, sent: float) -> Measurement:
     """The same, with a primary that sends this much, always."""
-    costs = {role: dict(of_role) for role, of_role in found.demand.costs.items()}
+    costs = {role: dict(of_role) for role, of_role in measurement.demand.costs.items()}
     costs[Role.PRIMARY][Resource.WIRE_SENT_BYTES] = Interval(sent, sent, sent, 6)
-    return replace(found, demand=replace(found.demand, costs=costs))
+    return replace(measurement, demand=replace(measurement.demand, costs=costs))
 
 
 def test_a_cost_of_nothing_has_no_ratio() -> None:
-    idle = [replace(one, measured=sending(one.measured, 0.0)) for one in runs(STEADY)]
-    found = since(idle, measured(50))
-    assert found is not None
-    assert [change.what for change in found.changes] == ["CPU of OSDs"]
+    idle = [replace(run, measured=sending(run.measured, 0.0)) for run in runs(STEADY)]
+    compared = since(idle, measured(50))
+    assert compared is not None
+    assert [change.what for change in compared.changes] == ["CPU of OSDs"]
 
 
 def test_the_interval_is_that_of_one_more_hour() -> None:
     before = [[math.exp(0.1)], [math.exp(-0.1)], [1.0]]
-    found = rise(before, 1.0, 0.0, 0.0, confidence=0.98)
+    ratio = rise(before, 1.0, 0.0, 0.0, confidence=0.98)
     half = 6.96456 * 0.1 * math.sqrt(4 / 3)
-    assert (found.value, found.low, found.high) == pytest.approx((1.0, math.exp(-half), math.exp(half)), rel=1e-5)
+    assert (ratio.value, ratio.low, ratio.high) == pytest.approx((1.0, math.exp(-half), math.exp(half)), rel=1e-5)
     moved = rise(before, 1.0, 0.0, 0.2, confidence=0.98)
     assert math.log(moved.high) == pytest.approx(6.96456 * math.sqrt(0.01 * 4 / 3 + 0.04), rel=1e-5)
     least = rise(before, 1.0, 0.2, 0.0, confidence=0.98)
     assert math.log(least.high) == pytest.approx(2 * half, rel=1e-5)
     together = rise([[math.exp(0.3), math.exp(-0.1)], [math.exp(-0.1)], [1.0]], 1.0, 0.0, 0.0, confidence=0.98)
-    assert together.high == pytest.approx(found.high)
+    assert together.high == pytest.approx(ratio.high)
 
 
 def test_one_hour_has_no_interval() -> None:
-    found = rise([[1.0, 1.1]], 1.2, 0.0, 0.0, confidence=CONFIDENCE)
-    assert (found.low, found.high) == (0.0, math.inf)
-    assert found.value == pytest.approx(1.2 / math.sqrt(1.1))
+    ratio = rise([[1.0, 1.1]], 1.2, 0.0, 0.0, confidence=CONFIDENCE)
+    assert (ratio.low, ratio.high) == (0.0, math.inf)
+    assert ratio.value == pytest.approx(1.2 / math.sqrt(1.1))
     assert math.isfinite(rise([[1.0], [1.1]], 1.2, 0.0, 0.0, confidence=CONFIDENCE).high)
 
 
 def test_traffic_is_judged_by_the_stricter_interval() -> None:
     """About ten kinds of it are looked at, and together they may err as often as the CPU time."""
-    found = since(runs(STEADY), sending(measured(50), 1.2))
-    assert found is not None
-    cpu, sent = found.changes
+    compared = since(runs(STEADY), sending(measured(50), 1.2))
+    assert compared is not None
+    cpu, sent = compared.changes
     spread = 0.005 * math.sqrt(7 / 6)
     assert ALONE > CONFIDENCE
     assert math.log(sent.ratio.high / sent.ratio.value) >= 5.89343 * spread * 0.999

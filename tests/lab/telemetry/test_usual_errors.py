@@ -37,8 +37,8 @@ def fails(rng: random.Random, hours: int, spread: float, speed: Speed, factor: f
     before = [run(1.0) for _ in range(hours)]
     after, pace = run(factor)
     moved = pace - sum(each for _, each in before) / hours
-    found = rise([[cost] for cost, _ in before], after, CPU_SPREAD, moved, confidence=CONFIDENCE)
-    return judge(found.value, found.low, found.high, STORED) is Outcome.FAIL
+    ratio = rise([[cost] for cost, _ in before], after, CPU_SPREAD, moved, confidence=CONFIDENCE)
+    return judge(ratio.value, ratio.low, ratio.high, STORED) is Outcome.FAIL
 
 
 @pytest.mark.slow

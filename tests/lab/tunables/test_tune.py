@@ -58,14 +58,14 @@ def target_of(folder: Path, machine: FakeMachine, client: FakeClient | None = No
     return Target("one", (Site(Machine("n0", machine, "10.0.0.1"), **site),), ceph, Records(folder))
 
 
-def finding(found: list[Finding], key: str) -> Finding:
-    return next(one for one in found if one.setting.key == key)
+def finding(findings: list[Finding], key: str) -> Finding:
+    return next(finding for finding in findings if finding.setting.key == key)
 
 
 def test_drift_is_found_and_nothing_is_changed(tmp_path: Path) -> None:
     machine = FakeMachine(files=files())
-    found = check(target_of(tmp_path, machine), (*SETTINGS, *BY_HAND))
-    assert {one.setting.key: (one.state, one.got) for one in found} == {
+    findings = check(target_of(tmp_path, machine), (*SETTINGS, *BY_HAND))
+    assert {finding.setting.key: (finding.state, finding.got) for finding in findings} == {
         "vm.swappiness": (State.DRIFT, "60"),
         "net.ipv4.ip_local_port_range": (State.DRIFT, "32768 60999"),
         THP: (State.DRIFT, "madvise"),
@@ -87,7 +87,7 @@ def test_applied_settings_show_no_drift_and_revert_gives_every_byte_back(tmp_pat
     changes = apply(target, "altra", (*SETTINGS, *BY_HAND))
     assert {change.outcome for change in changes if not change.setting.by_hand} == {SettingOutcome.DONE}
     assert {change.outcome for change in changes if change.setting.by_hand} == {SettingOutcome.BY_HAND}
-    assert {one.state for one in check(target, SETTINGS)} == {State.SET}
+    assert {finding.state for finding in check(target, SETTINGS)} == {State.SET}
     assert machine.files[THP] == b"always madvise [never]\n"
     assert machine.files[limits_file("altra")].decode().splitlines()[1:] == [
         "* soft nofile 327680",
@@ -116,7 +116,7 @@ def test_a_killed_apply_can_be_gone_on_with_and_still_be_reverted(tmp_path: Path
     machine.dies_after = None
     target = target_of(tmp_path, machine)
     assert SettingOutcome.REFUSED not in {change.outcome for change in apply(target, "altra", SETTINGS)}
-    assert {one.state for one in check(target, SETTINGS)} == {State.SET}
+    assert {finding.state for finding in check(target, SETTINGS)} == {State.SET}
     revert(target, "altra")
     assert machine.files == files()
 
@@ -231,9 +231,9 @@ def test_options_are_set_in_the_database_and_leave_it_as_it_was(tmp_path: Path) 
     was = {("client", "rbd_cache"): "true", ("global", "debug_osd"): "1"}
     client = FakeClient(dict(KNOWN), dict(was))
     target = target_of(tmp_path, FakeMachine(), client, owned=frozenset())
-    assert {one.state for one in check(target, OPTIONS)} == {State.DRIFT}
+    assert {finding.state for finding in check(target, OPTIONS)} == {State.DRIFT}
     assert {change.outcome for change in apply(target, "ceph", OPTIONS)} == {SettingOutcome.DONE}
-    assert {one.state for one in check(target, OPTIONS)} == {State.SET}
+    assert {finding.state for finding in check(target, OPTIONS)} == {State.SET}
     assert client.database["client", "rbd_cache"] == "false"
     revert(target, "ceph")
     assert client.database == was
@@ -255,7 +255,7 @@ def test_a_debug_level_is_one_for_log_and_memory(tmp_path: Path) -> None:
     client = FakeClient({"debug_osd": "1/1"})
     target = target_of(tmp_path, FakeMachine(), client, owned=frozenset())
     settings = [Setting(Kind.CEPH, "debug_osd", level, "s", "osd") for level in ("1", "5")]
-    assert [one.state for one in check(target, settings)] == [State.SET, State.DRIFT]
+    assert [finding.state for finding in check(target, settings)] == [State.SET, State.DRIFT]
 
 
 def test_an_option_that_the_release_lacks_is_missing(tmp_path: Path) -> None:
@@ -284,5 +284,5 @@ def test_an_option_that_ceph_conf_overrides_is_drift_and_its_setting_no_success(
 
 def test_options_without_a_cluster_are_not_pretended(tmp_path: Path) -> None:
     target = target_of(tmp_path, FakeMachine(files=files()))
-    assert [one.state for one in check(target, OPTIONS)] == [State.UNSEEN] * 3
-    assert [one.outcome for one in apply(target, "ceph", OPTIONS)] == [SettingOutcome.MISSING] * 3
+    assert [finding.state for finding in check(target, OPTIONS)] == [State.UNSEEN] * 3
+    assert [change.outcome for change in apply(target, "ceph", OPTIONS)] == [SettingOutcome.MISSING] * 3

@@ -83,9 +83,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: list[Setting]
 
 def test_the_tuned_measurement_lies_between_two_untuned_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = Steps(FakeClient(dict(KNOWN)))
-    found = run(tmp_path, monkeypatch, [OPTION], steps)
+    effect = run(tmp_path, monkeypatch, [OPTION], steps)
     assert steps.seen == ["restart", "untuned", "restart", "tuned", "restart", "untuned"]
-    [row] = rows(found)
+    [row] = rows(effect)
     assert row.differs
     assert row.ratio == pytest.approx(1.4)
     assert steps.client.database == {}
@@ -133,8 +133,8 @@ def test_a_tunings_measurements_are_scaled_and_no_prediction_starts_from_them(tm
         budget_s=30.0,
         options={},
     )
-    found = Effect((), measurement(10.0), measurement(14.0), measurement(10.0))
-    files = _saved(world, request, "altra-ceph", found, None)
+    effect = Effect((), measurement(10.0), measurement(14.0), measurement(10.0))
+    files = _saved(world, request, "altra-ceph", effect, None)
 
     assert [path.stem.rpartition("x3-")[2] for path in files] == ["before", "altra-ceph", "after"]
     assert all(demandfile.load(path)[0].core_speed > 0 for path in files)

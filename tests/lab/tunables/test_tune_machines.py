@@ -60,7 +60,7 @@ class Yard:
     def entered(
         self, _inventory: Inventory, _home: Home, machines: Sequence[Known]
     ) -> Iterator[Mapping[str, FakeMachine]]:
-        self.visits.append([one.name for one in machines])
+        self.visits.append([machine.name for machine in machines])
         yield self.machines
 
     def content(self, name: str) -> bytes:
@@ -89,9 +89,9 @@ def tune(world: World, verb: str, *more: str) -> Result:
 
 def test_all_machines_are_looked_at_without_a_list(world: World, yard: Yard) -> None:
     ended = tune(world, "check", "--json")
-    found = json.loads(ended.stdout)["findings"]
+    findings = json.loads(ended.stdout)["findings"]
     assert ended.exit_code == 1
-    assert {one["where"]: one["got"] for one in found} == {"node1": "60", "node2": "60"}
+    assert {finding["where"]: finding["got"] for finding in findings} == {"node1": "60", "node2": "60"}
     assert [machine.writes for machine in yard.machines.values()] == [0, 0]
 
 

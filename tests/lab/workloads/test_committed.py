@@ -25,7 +25,7 @@ def test_a_ledger_that_is_whole_has_every_acknowledged_transaction_and_maybe_mor
 
 
 @pytest.mark.parametrize(
-    ("tables", "found"),
+    ("tables", "faults"),
     [
         ([rows(0), rows(0)], LedgerFaults((1, 2), (), (), 0)),
         ([rows(0, 2, 1), rows(0)], LedgerFaults((), (1, 2), (), 0)),
@@ -34,8 +34,8 @@ def test_a_ledger_that_is_whole_has_every_acknowledged_transaction_and_maybe_mor
         ([[["0", "x"], *rows(1, 2)], rows(0, 1, 2)], LedgerFaults((), (), ("0: x",), 0)),
     ],
 )
-def test_what_is_wrong_with_a_ledger_is_told_apart(tables: list[list[list[str]]], found: LedgerFaults) -> None:
-    assert compare(4, [2, 0, 1], tables) == found
+def test_what_is_wrong_with_a_ledger_is_told_apart(tables: list[list[list[str]]], faults: LedgerFaults) -> None:
+    assert compare(4, [2, 0, 1], tables) == faults
 
 
 def test_a_transaction_is_one_line_that_writes_both_rows_and_answers_with_its_number() -> None:
@@ -149,11 +149,11 @@ def test_what_the_server_has_afterwards_is_compared_and_recorded() -> None:
     server = FakeServer({"ledger_one": rows(0, 1, 9), "ledger_two": rows(0)})
     ledger = ledger_of(server)
     ledger.begun, ledger.acknowledged = 9, [1, 2, 3, 4, 5, 6, 7]
-    found = ledger.read_back()
+    faults = ledger.read_back()
     assert server.asked == [f"SELECT number, value FROM sbtest.{name}" for name in ("ledger_one", "ledger_two")]
-    assert found == compare(9, ledger.acknowledged, [rows(0, 1, 9), rows(0)])
+    assert faults == compare(9, ledger.acknowledged, [rows(0, 1, 9), rows(0)])
     history = History()
-    ledger.note(history.recorder("a.b"), found)
+    ledger.note(history.recorder("a.b"), faults)
     assert [(event.kind, event.data) for event in history.events()] == [
         ("ledger", {"begun": 9, "acknowledged": 7, "unacknowledged": 1}),
         observed("committed transactions that are gone", [2, 3, 4, 5, 6]),

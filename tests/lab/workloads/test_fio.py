@@ -44,18 +44,18 @@ def test_without_a_time_a_job_ends_after_its_size() -> None:
 
 
 def test_a_result_is_read_once() -> None:
-    found = parse(report())
-    assert found.operations == 1000
-    assert found.iops == 500
-    assert found.main is found.write
-    assert found.write.latency_mean_s == 0.005
-    assert found.write.bytes_per_s == 1000 * 4096 / 2
+    result = parse(report())
+    assert result.operations == 1000
+    assert result.iops == 500
+    assert result.main is result.write
+    assert result.write.latency_mean_s == 0.005
+    assert result.write.bytes_per_s == 1000 * 4096 / 2
 
 
 def test_jobs_that_fio_reports_apart_are_read_apart() -> None:
     jobs = [{"jobname": f"j{count}", "error": 0, "read": direction(count), "write": direction(0)} for count in (3, 500)]
-    found = parse_each(json.dumps({"jobs": jobs}, indent=2).encode())
-    assert {name: result.operations for name, result in found.items()} == {"j3": 3, "j500": 500}
+    by_job = parse_each(json.dumps({"jobs": jobs}, indent=2).encode())
+    assert {name: result.operations for name, result in by_job.items()} == {"j3": 3, "j500": 500}
     jobs[0]["error"] = 5
     with pytest.raises(LabBroken, match="1 of 2 jobs of fio failed") as failed:
         parse_each(json.dumps({"jobs": jobs}, indent=2).encode())
@@ -112,9 +112,9 @@ LOG = "".join(f"{at_ms}, 1, 1, 4096, 0\n" for at_ms in (1000200, 1000000, 100010
 
 
 def test_a_log_says_how_many_had_ended_by_when() -> None:
-    found = parse_progress(LOG)
-    assert found.between(1000.0, 1000.2) == 3
-    assert found.between(1000.05, 1000.15) == 2
+    progress = parse_progress(LOG)
+    assert progress.between(1000.0, 1000.2) == 3
+    assert progress.between(1000.05, 1000.15) == 2
 
 
 @pytest.mark.parametrize(("began", "ended"), [(999.0, 1000.1), (1000.1, 1001.0)])

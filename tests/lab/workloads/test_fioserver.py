@@ -68,7 +68,7 @@ def test_a_job_is_a_file_whose_work_stays_in_its_servers_session() -> None:
 def test_results_are_each_ones_and_everybodys() -> None:
     # In the order in which they ended, which is nobody's.
     said = fioserver.parse(written(entry("one", "s1", 30), entry("one", "s0", 10), entry("All clients", "s0", 40)), 2)
-    assert {place: found.write.operations for place, found in said.results.items()} == {0: 10, 1: 30}
+    assert {place: result.write.operations for place, result in said.results.items()} == {0: 10, 1: 30}
     assert said.results[0].began_s == 1_700_000_000.5
     assert said.everyone is not None
     assert said.everyone.write.operations == 40
@@ -114,7 +114,7 @@ def test_a_failure_names_its_host() -> None:
 
 def test_results_come_in_the_jobs_order() -> None:
     done = Together(hosts("a", "b"), {1: result(2), 0: result(1)})
-    assert [found.operations for found in done.require()] == [1, 2]
+    assert [result.operations for result in done.require()] == [1, 2]
 
 
 class Near:

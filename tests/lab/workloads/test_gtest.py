@@ -95,8 +95,8 @@ class FakeHost:
 
 def ran(stdout: str, code: int | None, report: bytes | None, wanted: Sequence[str]) -> Mapping[str, Case]:
     host: Any = FakeHost(stdout, code, report)
-    found = gtest.run_gtest(host, gtest.Call(PROGRAM, PurePosixPath("/n/report.json"), 5, {}), wanted)
-    return {case.name: case for case in found.cases}
+    run = gtest.run_gtest(host, gtest.Call(PROGRAM, PurePosixPath("/n/report.json"), 5, {}), wanted)
+    return {case.name: case for case in run.cases}
 
 
 def test_a_list_names_every_case_but_the_disabled_ones() -> None:
@@ -108,34 +108,34 @@ def test_a_list_names_every_case_but_the_disabled_ones() -> None:
 
 
 def test_a_report_gives_one_result_for_each_case_that_was_selected() -> None:
-    found = ran(CRASHED, 1, REPORT, ["Io.Good", "Io.Bad", "Io.Skipped"])
-    assert {name: case.result for name, case in found.items()} == {
+    cases = ran(CRASHED, 1, REPORT, ["Io.Good", "Io.Bad", "Io.Skipped"])
+    assert {name: case.result for name, case in cases.items()} == {
         "Io.Good": CaseResult.PASS,
         "Io.Bad": CaseResult.FAIL,
         "Io.Skipped": CaseResult.SKIP,
     }
-    assert found["Io.Good"].seconds == 0.012
-    assert found["Io.Bad"].message == "x"
+    assert cases["Io.Good"].seconds == 0.012
+    assert cases["Io.Bad"].message == "x"
 
 
 def test_after_a_crash_every_case_is_accounted_for() -> None:
-    found = ran(CRASHED, -6, None, ["Io.Good", "Io.Bad", "Io.Skipped", "Io.Crashing", "Io.Later"])
-    assert {name: case.result for name, case in found.items()} == {
+    cases = ran(CRASHED, -6, None, ["Io.Good", "Io.Bad", "Io.Skipped", "Io.Crashing", "Io.Later"])
+    assert {name: case.result for name, case in cases.items()} == {
         "Io.Good": CaseResult.PASS,
         "Io.Bad": CaseResult.FAIL,
         "Io.Skipped": CaseResult.SKIP,
         "Io.Crashing": CaseResult.UNFINISHED,
         "Io.Later": CaseResult.MISSING,
     }
-    assert "signal 6" in found["Io.Crashing"].message
-    assert "signal 6" in found["Io.Later"].message
+    assert "signal 6" in cases["Io.Crashing"].message
+    assert "signal 6" in cases["Io.Later"].message
 
 
 def test_a_hang_is_no_pass() -> None:
-    found = ran(CRASHED, None, None, ["Io.Good", "Io.Crashing"])
-    assert found["Io.Good"].result is CaseResult.PASS
-    assert found["Io.Crashing"].result is CaseResult.UNFINISHED
-    assert "did not end in time" in found["Io.Crashing"].message
+    cases = ran(CRASHED, None, None, ["Io.Good", "Io.Crashing"])
+    assert cases["Io.Good"].result is CaseResult.PASS
+    assert cases["Io.Crashing"].result is CaseResult.UNFINISHED
+    assert "did not end in time" in cases["Io.Crashing"].message
 
 
 # The check
@@ -267,8 +267,8 @@ def test_a_bad_list_is_refused(tmp_path: Path, text: str) -> None:
 def selects(filter_text: str, case: str) -> bool:
     """Whether a GoogleTest filter takes a case: patterns, then a dash, then what is taken away again."""
     wanted, _, unwanted = filter_text.partition("-")
-    return any(fnmatchcase(case, one) for one in wanted.split(":")) and not any(
-        fnmatchcase(case, one) for one in unwanted.split(":")
+    return any(fnmatchcase(case, pattern) for pattern in wanted.split(":")) and not any(
+        fnmatchcase(case, pattern) for pattern in unwanted.split(":")
     )
 
 
@@ -307,7 +307,7 @@ STORE, LAYOUT = objectstore.selection(""), objectstore.selection("layout")
     ],
 )
 def test_every_suite_of_bluestore_is_in_one_part(case: str, part: str) -> None:
-    assert [one for one in (STORE, LAYOUT) if selects(one, case)] == [part]
+    assert [filter_text for filter_text in (STORE, LAYOUT) if selects(filter_text, case)] == [part]
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ def test_every_suite_of_bluestore_is_in_one_part(case: str, part: str) -> None:
     ],
 )
 def test_other_stores_and_what_takes_too_long_are_left_out(case: str) -> None:
-    assert not any(selects(one, case) for one in (STORE, LAYOUT))
+    assert not any(selects(filter_text, case) for filter_text in (STORE, LAYOUT))
 
 
 @pytest.mark.parametrize("worse", [-6, None])

@@ -34,11 +34,11 @@ Stddev Latency(s):      0.02
 
 @pytest.mark.parametrize(("made", "size"), [("writes", "Write"), ("reads", "Read")])
 def test_a_summary_is_read(made: str, size: str) -> None:
-    found = parse(SUMMARY.format(made, size))
-    assert found == BenchResult(250, 3.1, 4 << 20, 0.19, 7.5)
-    assert found.iops == pytest.approx(250 / 3.1)
-    assert found.bytes_per_s == pytest.approx(250 / 3.1 * (4 << 20))
-    assert replace(found, seconds=0.0).bytes_per_s == 0.0
+    summary = parse(SUMMARY.format(made, size))
+    assert summary == BenchResult(250, 3.1, 4 << 20, 0.19, 7.5)
+    assert summary.iops == pytest.approx(250 / 3.1)
+    assert summary.bytes_per_s == pytest.approx(250 / 3.1 * (4 << 20))
+    assert replace(summary, seconds=0.0).bytes_per_s == 0.0
 
 
 def test_an_older_release_says_less_of_its_spread() -> None:
@@ -85,8 +85,8 @@ def test_jobs_of_several_nodes_run_at_the_same_time() -> None:
         return SUMMARY.format("writes", "Write").replace("250", node)
 
     jobs = [(node, BenchJob("p", "seq", 10, run=f"r{node}")) for node in nodes]
-    found = run_all(cast("Cluster", SimpleNamespace(tool=tool)), jobs)
-    assert [result.operations for result in found] == list(range(40))
+    results = run_all(cast("Cluster", SimpleNamespace(tool=tool)), jobs)
+    assert [result.operations for result in results] == list(range(40))
     assert sorted(asked) == sorted((node, "rados", *job.arguments(), 70.0) for node, job in jobs)
 
 

@@ -53,7 +53,7 @@ def test_a_failed_request_is_trouble_and_no_figure() -> None:
 
 def test_every_put_is_of_a_new_object_and_every_get_of_one_that_is_there() -> None:
     names = [work(operation="put").names(number) for number in (0, 1)]
-    put = [next(one) for one in names * 50]
+    put = [next(client_names) for client_names in names * 50]
     assert len(set(put)) == 100
     reading = work().names(0)
     assert {next(reading) for _ in range(60)} == {"o0", "o1", "o2"}
@@ -97,7 +97,7 @@ def test_a_signature_follows_from_key_path_and_time() -> None:
         s3_program.signed(config, "GET", "/b/p", now),
         s3_program.signed(config, "GET", "/b/o", time.gmtime(1)),
     )
-    assert len({one["Authorization"] for one in (first, *others)}) == 5
+    assert len({headers["Authorization"] for headers in (first, *others)}) == 5
     assert all("one" not in value for value in first.values())
 
 

@@ -210,9 +210,9 @@ def test_a_client_that_is_slow_itself_says_so() -> None:
 
 
 def test_times_of_several_clients_are_put_together_and_not_averaged() -> None:
-    one = parse(REPORT, rows(*[(0, 0, 1, False)] * 99))
-    other = parse(REPORT, rows((0, 0, 100, False)))
-    both = merged([one, other])
+    quick = parse(REPORT, rows(*[(0, 0, 1, False)] * 99))
+    slow = parse(REPORT, rows((0, 0, 100, False)))
+    both = merged([quick, slow])
     assert (both.percentile_s(50), both.percentile_s(100)) == (1, 100)
     assert len(both.operations) == 100
 
