@@ -14,7 +14,10 @@ from cephlab.lab.providers.ssh.lab import SshLab, recorded
 from cephlab.lab.spec.inventory import Inventory, Machine, Role, machine_to_json
 
 MARKER = "microceph"
-"""Empty file in the directory of a run that installed MicroCeph. Removing the run then removes MicroCeph too."""
+"""Empty file in the directory of a run that installed MicroCeph. Removing the run then removes MicroCeph too.
+
+It is written right before the first installation: until then a machine may have a MicroCeph that is not the lab's.
+"""
 
 _INVENTORY = "inventory.toml"
 
@@ -54,14 +57,15 @@ def raise_on_machines(
     if inventory.ceph is not None:
         raise SpecError(f"{inventory.source} already has a Ceph cluster", "it has a table [ceph]", "remove [ceph]")
     lab = SshLab(run, servers_of(inventory))
+    marker = run.directory / MARKER
     try:
         hosts = [lab.add_machine(machine) for machine in servers_of(inventory)]
         snaps = MicroCeph(hosts, source, progress)
-        write_private(run.directory / MARKER, b"")
         try:
-            snaps.deploy(disks, rgw=rgw)
-        except LabError:
-            (run.directory / MARKER).unlink()
+            snaps.deploy(disks, rgw=rgw, begin=lambda: write_private(marker, b""))
+        except BaseException:
+            if not snaps.installed:
+                marker.unlink(missing_ok=True)
             raise
         return _described(inventory, run, snaps)
     finally:
@@ -102,7 +106,7 @@ def _quoted(value: str | int | list[str]) -> str:
 def remove_from_machines(run: Run) -> list[str]:
     """Remove MicroCeph from the machines on which a run installed it; returns what was removed, in words.
 
-    Goes on after an error and raises CleanupFailed at the end.
+    Starts the agent again on a machine that was rebooted. Goes on after an error and raises CleanupFailed at the end.
     """
     if not (run.directory / MARKER).exists():
         return []
@@ -115,6 +119,7 @@ def remove_from_machines(run: Run) -> list[str]:
     try:
         for host in lab.hosts.values():
             try:
+                host.begin(again=True)
                 remove_from(host)
                 removed.append(f"MicroCeph on {host.name}")
             except LabError as error:

@@ -8,7 +8,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -172,7 +172,10 @@ def remove_from(host: Host) -> None:
 
 
 class MicroCeph:
-    """MicroCeph on some hosts. The first host is bootstrapped, the others join it."""
+    """MicroCeph on some hosts. The first host is bootstrapped, the others join it.
+
+    installed: the hosts on which this object began to install it and from which it did not remove it again.
+    """
 
     def __init__(self, hosts: Sequence[Host], source: Source, progress: Progress) -> None:
         if not hosts:
@@ -181,20 +184,28 @@ class MicroCeph:
         self._first = self._hosts[0]
         self._source = source
         self._progress = progress
-        self._installed: list[Host] = []
+        self.installed: list[Host] = []
         self._before: dict[str, tuple[str, ...]] = {}
 
-    def deploy(self, disks: Mapping[str, Sequence[str]], *, rgw: Mapping[str, int] | None = None) -> None:
+    def deploy(
+        self,
+        disks: Mapping[str, Sequence[str]],
+        *,
+        rgw: Mapping[str, int] | None = None,
+        begin: Callable[[], object] = lambda: None,
+    ) -> None:
         """Make a cluster of hosts without Ceph. disks: host -> arguments of `disk add`; rgw: host -> port.
 
         Raises, before anything is installed, Unavailable if a host has no snapd or already has MicroCeph, and
-        SpecError for an unknown host. If a step fails, everything that was installed is removed again.
+        SpecError for an unknown host. begin: called once nothing of that is so, right before the first installation.
+        If a step fails, everything that was installed is removed again.
         """
         for name in (*disks, *(rgw or {})):
             self._host(name)
         for host in self._hosts:
             if reason := obstacle(host):
                 raise reason
+        begin()
         try:
             for host in self._hosts:
                 self.install(host)
@@ -219,7 +230,7 @@ class MicroCeph:
     def install(self, host: Host) -> None:
         """Install the snap from the store or from the file, and hold it at its revision."""
         self._progress(f"installing MicroCeph on {host.name}")
-        self._installed.append(host)
+        self.installed.append(host)
         if self._source.file is None:
             self._root(host, "snap", "install", SNAP, "--channel", str(self._source.channel), timeout_s=_INSTALL_S)
         else:
@@ -278,12 +289,12 @@ class MicroCeph:
     def remove(self) -> list[str]:
         """Remove the snap from every host on which this object installed it; returns errors in words."""
         errors = []
-        for host in self._installed:
+        for host in tuple(self.installed):
             try:
                 remove_from(host)
+                self.installed.remove(host)
             except LabError as error:
                 errors.append(f"MicroCeph could not be removed from {host.name}: {error}")
-        self._installed.clear()
         return errors
 
     def _microceph(self, host: Host, *words: str, timeout_s: float = _CLUSTER_S) -> Result:

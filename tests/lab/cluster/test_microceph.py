@@ -39,7 +39,10 @@ def token(name: str) -> str:
 
 @dataclass
 class Machine:
-    """A host that answers by the first words of a command. answers: words -> (status, output)."""
+    """A host that answers by the first words of a command. answers: words -> (status, output).
+
+    agent: whether its agent runs.
+    """
 
     name: str
     address: str
@@ -47,9 +50,12 @@ class Machine:
     ran: list[str] = field(default_factory=list)
     removed: list[PurePosixPath] = field(default_factory=list)
     user: int = 0
+    agent: bool = True
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 60.0, check: bool = True) -> Result:
         line = " ".join(argv)
+        if not self.agent:
+            raise LabBroken(f"{self.name} does not answer")
         if line == "id -u":
             return Result(tuple(argv), 0, b"%d\n" % self.user, b"")
         self.ran.append(line)
@@ -67,6 +73,9 @@ class Machine:
 
     def remove(self, path: PurePosixPath) -> None:
         self.removed.append(path)
+
+    def begin(self, *, again: bool) -> None:
+        self.agent = again
 
 
 Deploy = Callable[..., MicroCeph]

@@ -11,6 +11,7 @@ from cephlab.cli.main import app
 from cephlab.cli.world import World
 from cephlab.lab.base.home import Home
 from cephlab.lab.cluster.deploy import machines as machines_module
+from cephlab.lab.cluster.prune import remove
 from cephlab.lab.spec.inventory import Machine as InventoryMachine
 from cephlab.lab.spec.inventory import load_inventory
 from tests.lab.cluster.test_microceph import Machine, text, token
@@ -110,6 +111,43 @@ def test_it_stands_is_described_and_goes_with_its_run(world: World, known: dict[
     gone = CliRunner().invoke(app, ["down", "demo", "--json"], obj=world)
     assert gone.exit_code == 0, gone.output
     assert {machine.ran[-1] for machine in known.values()} == {"snap remove microceph --purge"}
+
+
+def test_it_goes_with_its_run_from_machines_that_were_rebooted(
+    world: World, known: dict[str, Machine], tmp_path: Path
+) -> None:
+    assert up(world, "--name=demo", folder=tmp_path).exit_code == 0
+    for machine in known.values():
+        machine.agent = False
+    gone = CliRunner().invoke(app, ["down", "demo", "--json"], obj=world)
+    assert gone.exit_code == 0, gone.output
+    assert {machine.ran[-1] for machine in known.values()} == {"snap remove microceph --purge"}
+
+
+def test_an_interrupt_before_anything_is_installed_leaves_a_microceph_of_others_alone(
+    world: World, known: dict[str, Machine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be the user's own, with data. Only what the run installed goes with the run."""
+
+    def interrupted(_host: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cephlab.lab.cluster.deploy.microceph.obstacle", interrupted)
+    assert up(world, folder=tmp_path).exit_code != 0
+    assert not any("remove" in line for machine in known.values() for line in machine.ran)
+    assert list(world.runs.all()) == []
+
+
+def test_what_could_not_be_removed_at_once_goes_with_the_run(
+    world: World, known: dict[str, Machine], tmp_path: Path
+) -> None:
+    known["n0"].answers |= {"microceph disk add": (1, "Error: failed to record disk")}
+    known["n1"].answers |= {"snap remove": (1, "snap is busy")}
+    assert up(world, "--name=demo", folder=tmp_path).exit_code != 0
+    (left,) = world.runs.all()
+    known["n1"].answers |= {"snap remove": (0, "")}
+    assert "MicroCeph on n1" in remove(world.home, left, world.providers)
+    assert list(world.runs.all()) == []
 
 
 def test_devices_are_given_to_the_machines_that_have_them(
