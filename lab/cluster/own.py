@@ -79,9 +79,10 @@ class OwnCluster(Cluster):
     # Machines, OSDs and daemons
 
     def add_node(self, node: Node) -> Host:
-        """Start a machine, then add and start its OSDs, if any."""
+        """Start a machine, then add and start its OSDs, if any. SpecError, before that, if it fits no spec."""
+        grown = replace(self.spec, nodes=(*self.spec.nodes, node))
         host = self.lab.add_node(node)
-        self.respec((*self.spec.nodes, node))
+        self.respec(grown.nodes)
         self.deployer = replace(self.deployer, hosts=self.lab.hosts, shims=self.shims_with(host))
         self.deployer.prepare_host(self.deployment, host)
         for osd in node.osds:
