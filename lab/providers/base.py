@@ -1,10 +1,10 @@
 """The contract of a provider: what it can do, why it cannot be used, and a launched lab that always cleans up."""
 
-from collections.abc import Collection, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
-from cephlab.lab.base.errors import LabBroken, SpecError, Unavailable
+from cephlab.lab.base.errors import LabBroken, LabError, SpecError, Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, RunId
@@ -207,6 +207,25 @@ class Provider(Protocol):
         ...
 
 
+@contextmanager
+def removing(run: Run, remove: Callable[[], object]) -> Iterator[None]:
+    """Call `remove` after the block, unless the run is kept by then.
+
+    If the block fails, its error is raised, and that of `remove` becomes a note: the first error says what went wrong.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if not run.kept:
+            try:
+                remove()
+            except LabError as also:
+                error.add_note(f"and the clean-up failed: {also}")
+        raise
+    if not run.kept:
+        remove()
+
+
 @runtime_checkable
 class LeavesUnsaid(Protocol):
     """A provider whose nodes share so much with this machine that a run on them proves less than elsewhere."""
@@ -265,9 +284,13 @@ class LabNodes(Generic[H]):
         raise LabBroken(f"no node has a disk {disk!r}")
 
     def refuse(self, node: Node) -> None:
-        """SpecError for a node whose name is taken."""
+        """SpecError for a node or a disk whose name is taken."""
         if node.name in self._hosts:
             raise SpecError(f"a node {node.name!r} already exists", hint="choose another name")
+        taken = {disk for host in self._hosts.values() for disk in host.disks}
+        for disk in node.disks:
+            if disk.name in taken:
+                raise SpecError(f"a disk {disk.name!r} already exists", hint="choose another name")
 
     def refuse_at(self, node: Node, address: str) -> None:
         """As `refuse`, and SpecError when a running machine has the address."""

@@ -110,7 +110,14 @@ class ContainerLab(EngineLab[ContainerHost]):
             return
         with engine_errors(f"killing {name}"):
             self._engine.client.api.kill(host.container, "SIGKILL")
-        clock.wait(host.up, lambda up: not up, what=f"the shutdown of {name}", timeout_s=_DOWN_S, interval_s=0.02)
+        clock.wait(
+            host.up,
+            lambda up: not up,
+            what=f"the shutdown of {name}",
+            timeout_s=_DOWN_S,
+            interval_s=0.02,
+            timed_out=lambda what, seconds, _last: LabBroken(f"{what} took more than {seconds:g} s"),
+        )
 
     def start_node(self, name: str) -> Host:
         host = self.host(name)

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.errors import CleanupFailed, LabBroken, LabError
 from cephlab.lab.base.runs import Run
 from cephlab.lab.providers import addresses
 from cephlab.lab.providers.base import LabNodes
@@ -37,14 +37,10 @@ class EngineLab(LabNodes[H], ABC):
         return self.add_nodes([node])[0]
 
     def refuse(self, node: Node) -> None:
-        """SpecError for a node or a disk whose name is taken, LabBroken when there is no image for the node."""
+        """As in LabNodes, and LabBroken when there is no image for the node."""
         super().refuse(node)
         if node.arch not in self._archs:
             raise LabBroken(f"no image for {node.arch}", f"images: {', '.join(self._archs)}")
-        taken = {disk for host in self._hosts.values() for disk in host.disks}
-        for disk in node.disks:
-            if disk.name in taken:
-                raise SpecError(f"a disk {disk.name!r} already exists", hint="choose another name")
 
     def free_address(self) -> str:
         return addresses.free_address(self._subnet, [host.address for host in self._hosts.values()])
@@ -58,9 +54,15 @@ class EngineLab(LabNodes[H], ABC):
         return sum(_links(host).dropped() for host in self._hosts.values() if host.up())
 
     def mend_links(self) -> None:
+        errors = []
         for host in self._hosts.values():
-            if host.up():
-                _links(host).clear()
+            try:
+                if host.up():
+                    _links(host).clear()
+            except LabError as error:
+                errors.append(f"{host.name}: {error}")
+        if errors:
+            raise CleanupFailed(errors)
 
 
 def _links(host: EngineHost) -> PacketFilter:

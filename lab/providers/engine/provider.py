@@ -14,7 +14,7 @@ from cephlab.lab.base.home import Home
 from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, RunId
 from cephlab.lab.images.image import Image
-from cephlab.lab.providers.base import Images, Lab, Silent
+from cephlab.lab.providers.base import Images, Lab, Silent, removing
 from cephlab.lab.providers.engine.answers import NotThere
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec
 
@@ -152,17 +152,8 @@ class EngineProvider(ABC, Generic[E, L]):
             # Whatever the engine has belongs to another run and stays.
             self.hang_up(engine)
             raise
-        try:
+        with removing(run, lambda: self._remove(engine, run)):
             yield self.raise_nodes(engine, spec, images, run, progress)
-        except BaseException as error:
-            if not run.kept:
-                try:
-                    self._remove(engine, run)
-                except LabError as also:
-                    error.add_note(f"and the clean-up failed: {also}")
-            raise
-        if not run.kept:
-            self._remove(engine, run)
 
     def _refuse_taken(self, engine: E, run: Run) -> None:
         removal = self.removal(engine, run.home, run.id)

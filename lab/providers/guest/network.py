@@ -71,9 +71,18 @@ class Network:
         def ready() -> bool:
             if not started.alive():
                 raise LabBroken("the network's keeper ended", log.read_text(errors="replace"))
-            return log.read_bytes().startswith(b"ready")
+            return b"ready\n" in log.read_bytes()
 
-        clock.wait(ready, bool, what="the start of the network's keeper", timeout_s=_READY_S, interval_s=0.01)
+        clock.wait(
+            ready,
+            bool,
+            what="the start of the network's keeper",
+            timeout_s=_READY_S,
+            interval_s=0.01,
+            timed_out=lambda what, seconds, _last: LabBroken(
+                f"{what} took more than {seconds:g} s", log.read_text(errors="replace")
+            ),
+        )
         self.ip(
             [
                 "link set lo up",

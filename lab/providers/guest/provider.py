@@ -18,7 +18,7 @@ from cephlab.lab.images.image import Image
 from cephlab.lab.images.kernels import TOOLS, Kernel, KernelStore
 from cephlab.lab.images.recipe import read_recipes
 from cephlab.lab.images.tools import SystemTools, missing
-from cephlab.lab.providers.base import Images
+from cephlab.lab.providers.base import Images, removing
 from cephlab.lab.providers.guest import boot, network
 from cephlab.lab.providers.guest.lab import GuestLab, claim_subnet, remove_run, runs_present
 from cephlab.lab.providers.guest.machine import Hypervisor, Make, Parts
@@ -98,13 +98,12 @@ class GuestProvider:
         emulated = any(self.hypervisors[arch].emulated(arch) for arch in archs)
         lab = GuestLab(run, self.hypervisors, parts, subnet, _EMULATED_PATIENCE if emulated else 1.0)
         try:
-            lab.network.make()
-            lab.add_nodes(spec.nodes)
-            yield lab
+            with removing(run, lab.close):
+                lab.network.make()
+                lab.add_nodes(spec.nodes)
+                yield lab
         finally:
             lab.hang_up()
-            if not run.kept:
-                lab.close()
 
     def _prepare(self, home: Home, parts: Mapping[Make, Parts]) -> None:
         for make, known in parts.items():

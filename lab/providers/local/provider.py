@@ -23,7 +23,7 @@ from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, Run, RunId, ours, remove_tree, run_ids, taken
 from cephlab.lab.images.image import Image
 from cephlab.lab.providers import packets
-from cephlab.lab.providers.base import Images, LabNodes, refuse_foreign
+from cephlab.lab.providers.base import Images, LabNodes, refuse_foreign, removing
 from cephlab.lab.providers.host import Host
 from cephlab.lab.providers.local import memory
 from cephlab.lab.providers.local.host import LocalHost
@@ -192,13 +192,10 @@ class LocalProvider:
         with filelock.FileLock(run.directory.parent / ".subnets.lock"):
             lab = LocalLab(run, images, _free_subnet(run))
             (run.directory / f"subnet-{lab.subnet}").touch()
-        try:
+        with removing(run, lab.close):
             for node in spec.nodes:
                 lab.add_node(node)
             yield lab
-        finally:
-            if not run.kept:
-                lab.close()
 
     def attach(self, run: Run, state: Mapping[str, Any]) -> LocalLab:
         images = {image.arch: image for image in map(_image_from, state["images"].values())}

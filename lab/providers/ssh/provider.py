@@ -12,7 +12,7 @@ from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, RunId, Runs
-from cephlab.lab.providers.base import Images
+from cephlab.lab.providers.base import Images, removing
 from cephlab.lab.providers.ssh.lab import SshLab, marks, recorded, sweep
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec
 from cephlab.lab.spec.inventory import INVENTORY_VARIABLE, Inventory, load_inventory, machine_from_json
@@ -61,14 +61,12 @@ class SshProvider:
         """Bare nodes with files as disks. The machines' own programs are used instead of images."""
         lab = self.open(run)
         try:
-            for node in spec.nodes:
-                lab.add_node(node)
-            yield lab
+            with removing(run, lab.close):
+                for node in spec.nodes:
+                    lab.add_node(node)
+                yield lab
         finally:
-            if run.kept:
-                lab.hang_up()
-            else:
-                lab.close()
+            lab.hang_up()
 
     def open(self, run: Run) -> SshLab:
         """A lab without nodes on the inventory's machines; Unavailable without an inventory."""
