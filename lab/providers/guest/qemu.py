@@ -155,15 +155,17 @@ def _disk(slot: int) -> dict[str, Any]:
 def monitor(folder: Path) -> Iterator[QEMUMonitorProtocol]:
     """A session with a guest's monitor; LabBroken when the monitor fails or does not answer."""
     holder = os.open(folder, os.O_RDONLY)  # a socket's path has at most 107 bytes
-    qmp = QEMUMonitorProtocol(f"/proc/self/fd/{holder}/{_SOCKET}")
     try:
-        qmp.connect()
-        qmp.settimeout(_ANSWER_S)
-        yield qmp
-    except (OSError, QMPError) as error:
+        qmp = QEMUMonitorProtocol(f"/proc/self/fd/{holder}/{_SOCKET}")
+        try:
+            qmp.connect()
+            qmp.settimeout(_ANSWER_S)
+            yield qmp
+        finally:
+            qmp.close()  # EOFError if QEMU has ended
+    except (OSError, EOFError, QMPError) as error:
         raise LabBroken("the machine's QEMU monitor failed", f"{type(error).__name__}: {error}") from error
     finally:
-        qmp.close()
         os.close(holder)
 
 

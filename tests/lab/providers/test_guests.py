@@ -1,8 +1,10 @@
 """Guests without any machine: what they boot from, their command lines, their network's names, their refusals."""
 
 import lzma
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -149,6 +151,27 @@ def test_without_a_kvm_that_boots_there_is_none(
     assert hypervisor.emulated(host_arch()), "it is remembered until the next boot of this machine"
     hypervisor.prepare(Home(tmp_path / "other").ensure(), parts)
     assert not hypervisor.emulated(host_arch())
+
+
+@pytest.mark.slow
+def test_a_machine_that_ends_while_its_monitor_is_asked_is_a_broken_lab(tmp_path: Path) -> None:
+    """The library raises what ended the connection once more when it is closed."""
+
+    def serve(server: socket.socket) -> None:
+        link, _ = server.accept()
+        with link:
+            for said in (b'{"QMP": {"version": {}, "capabilities": []}}\n', b'{"return": {}}\n'):
+                link.sendall(said)
+                link.recv(4096)
+
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "qmp"))
+        server.listen()
+        threading.Thread(target=serve, args=(server,), daemon=True).start()
+        with pytest.raises(LabBroken, match="monitor failed"), qemu.monitor(tmp_path) as qmp:
+            qemu.ask(qmp, "device_del", {"id": "disk3"})
+    folders = [path for path in Path("/proc/self/fd").iterdir() if path.exists() and path.samefile(tmp_path)]
+    assert folders == []
 
 
 def test_runs_of_a_home_have_subnets_of_their_own(tmp_path: Path) -> None:
