@@ -4,6 +4,7 @@ import errno
 import importlib
 import os
 import signal
+import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ import pytest
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import CommandFailed, CommandTimedOut, LabBroken
-from cephlab.lab.providers.agent.wire import AGENT, Link
+from cephlab.lab.providers.agent.wire import AGENT, Frame, Link
 from cephlab.lab.providers.guest.host import GuestHost
 from tests.agent_here import agent_here
 
@@ -54,6 +55,25 @@ def test_a_timeout_kills_the_whole_session(host: GuestHost) -> None:
     with pytest.raises(CommandTimedOut) as caught:
         host.run(("sh", "-c", "sleep 301 & echo $!; wait"), timeout_s=1)
     assert not Path(f"/proc/{caught.value.stdout.strip()}").exists()
+
+
+class Endless(Link):
+    """A connection that has more output whenever it is read."""
+
+    reads = 0
+
+    def _frames_so_far(self, received: bytearray) -> Iterator[Frame]:
+        self.reads += 1
+        assert self.reads < 100, "nobody ends it"
+        yield Frame(b"1", b"word\n")
+
+
+def test_a_program_that_never_stops_printing_is_late_too() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        far.sendall(b"there is always something to read")
+        with pytest.raises(TimeoutError):
+            list(Endless(near, "n0").exchange(b"", clock.Deadline.after(0.0)))
 
 
 def test_a_program_whose_start_was_not_answered_in_time_takes_nothing_with_it(
