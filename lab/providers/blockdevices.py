@@ -54,8 +54,16 @@ class BlockDevices:
         return [
             self.dev / backing.parent.parent.name
             for backing in sorted((self.sys / "block").glob("loop*/loop/backing_file"))
-            if directory in Path(backing.read_text().strip()).parents
+            if directory in _path_in(backing).parents
         ]
 
     def free_loops(self) -> int:
         return sum(not (entry / "loop").exists() for entry in (self.sys / "block").glob("loop*"))
+
+
+def _path_in(attribute: Path) -> Path:
+    """The path that an attribute of a device holds, which need not be UTF-8; empty if the device is gone meanwhile."""
+    try:
+        return Path(os.fsdecode(attribute.read_bytes().strip()))
+    except OSError:
+        return Path()

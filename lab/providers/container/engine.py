@@ -15,6 +15,7 @@ from typing import Any
 import docker
 import docker.errors
 import requests.exceptions
+import urllib3.exceptions
 
 from cephlab.lab.base.errors import LabBroken, Unavailable
 from cephlab.lab.providers.base import Silent, nobody_listens
@@ -26,7 +27,13 @@ _ANSWER_S = 10  # an engine may answer a ping and then hang when asked about its
 _CALL_TIMEOUT_S = 300  # loading an image is one call
 _POOL = 32  # calls at once: every node's daemons start in parallel
 _START_IT = "start one (as root: ci/engine, or `systemctl start docker`), or set DOCKER_HOST, or use --lab local"
-_ENGINE_ERRORS = (docker.errors.DockerException, requests.exceptions.RequestException, OSError)
+ENGINE_ERRORS = (
+    docker.errors.DockerException,
+    requests.exceptions.RequestException,
+    urllib3.exceptions.HTTPError,  # of an answer that the library reads as a stream
+    OSError,
+)
+"""What the docker library raises."""
 
 
 def candidates(environment: Mapping[str, str], uid: int) -> list[str]:
@@ -69,7 +76,7 @@ def connect(endpoint: str, environment: Mapping[str, str] = os.environ, *, patie
             _probe_socket(path, patience_s)
         _ping(settings, patience_s)
         client = docker.DockerClient.from_env(environment=settings, timeout=_CALL_TIMEOUT_S, max_pool_size=_POOL)
-    except _ENGINE_ERRORS as error:
+    except ENGINE_ERRORS as error:
         kind = Unavailable if nobody_listens(error) else Silent
         raise kind(f"the container engine at {endpoint} does not answer", str(error), _START_IT) from error
     return Engine(endpoint, settings, client)
@@ -101,7 +108,7 @@ def engine_errors(doing: str) -> Iterator[None]:
     except docker.errors.APIError as error:
         kind = NotThere if isinstance(error, docker.errors.NotFound) else LabBroken
         raise kind(f"the engine failed while {doing}", str(error.explanation or error)) from error
-    except _ENGINE_ERRORS as error:
+    except ENGINE_ERRORS as error:
         raise LabBroken(f"the engine failed while {doing}", str(error), "is the engine still running?") from error
 
 

@@ -12,7 +12,7 @@ from docker.utils import parse_repository_tag
 from cephlab.lab.base.errors import LabBroken, Unavailable
 from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.images.image import KEY_LABEL, Image, digest_of
-from cephlab.lab.providers.container.engine import Engine, engine_errors
+from cephlab.lab.providers.container.engine import ENGINE_ERRORS, Engine, engine_errors
 from cephlab.lab.providers.engine.answers import NotThere
 from cephlab.lab.providers.engine.provider import Export
 from cephlab.lab.spec.arch import Arch
@@ -139,7 +139,7 @@ def _pull(engine: Engine, reference: str, arch: Arch) -> list[str]:
             if "error" in line:
                 raise docker.errors.DockerException(str(line["error"]))
             digest = _DIGEST_LINE.fullmatch(str(line.get("status", ""))) or digest
-    except docker.errors.DockerException as error:
+    except ENGINE_ERRORS as error:
         raise Unavailable(
             f"the image {reference} is not in the engine for {arch} and cannot be pulled",
             str(error),

@@ -16,6 +16,7 @@ from cephlab.lab.providers.packets import obstacle
 from cephlab.lab.spec.clusterspec import Capability, DiskLimits
 
 _INTERFACE = "eth0"
+_BUCKET = "tbf"
 _QUEUE = ("burst", "32kbit", "limit", "1mb")
 """32 kbit hold a frame of 1500 bytes; a queue of 1 MB holds the data that a TCP connection sends ahead."""
 _GROUPS = Path("/sys/fs/cgroup")
@@ -40,11 +41,12 @@ def capabilities(engine: Engine) -> frozenset[Capability]:
 
 
 def slow_network(host: ContainerHost, bytes_s: int | None) -> None:
-    """Put a token bucket on the container's interface; None removes it."""
+    """Put a token bucket on the container's interface; None removes it, if there is one."""
     if bytes_s is None:
-        _tc(host, "qdisc", "del", "dev", _INTERFACE, "root")
+        if f" {_BUCKET} " in _tc(host, "qdisc", "show", "dev", _INTERFACE):
+            _tc(host, "qdisc", "del", "dev", _INTERFACE, "root")
         return
-    _tc(host, "qdisc", "replace", "dev", _INTERFACE, "root", "tbf", "rate", f"{bytes_s * 8}bit", *_QUEUE)
+    _tc(host, "qdisc", "replace", "dev", _INTERFACE, "root", _BUCKET, "rate", f"{bytes_s * 8}bit", *_QUEUE)
 
 
 def held_packets(host: ContainerHost) -> int:

@@ -113,6 +113,16 @@ def test_loop_devices_of_a_volume_are_found_also_when_the_file_is_gone(tmp_path:
     assert devices.free_loops() == 2
 
 
+def test_loop_devices_of_others_do_not_stop_a_clean_up(tmp_path: Path) -> None:
+    """One may go away while it is looked at, and the name of a file need not be UTF-8."""
+    ours = Path("/volumes/cephlab-a.disks/_data")
+    devices = loop_tree(tmp_path, used=dict.fromkeys(("loop0", "loop1", "loop2"), f"{ours}/d0/block"), free=())
+    (tmp_path / "block/loop0/loop/backing_file").write_bytes(b"/srv/\xff.img\n")
+    (tmp_path / "block/loop1/loop/backing_file").unlink()
+    (tmp_path / "block/loop1/loop/backing_file").mkdir()  # whose content cannot be read either
+    assert devices.loops_below(ours) == [Path("/dev/loop2")]
+
+
 def test_too_few_loop_devices_are_counted(tmp_path: Path) -> None:
     devices = loop_tree(tmp_path, used={}, free=("loop0",))
     reason = limits.loop_obstacle((SLOW, FREE, SLOWER), devices, local=True)

@@ -10,6 +10,8 @@ from typing import Any, cast
 import docker
 import docker.errors
 import pytest
+import requests
+import urllib3.exceptions
 
 from cephlab.lab.base.errors import LabBroken, Unavailable
 from cephlab.lab.base.home import Home
@@ -136,6 +138,22 @@ def test_one_that_no_registry_has_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="cannot be pulled") as refused:
         ensured(Images(), PINNED)
     assert refused.value.detail == "manifest unknown"
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [requests.exceptions.ReadTimeout("no answer"), urllib3.exceptions.ProtocolError("Connection broken")],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_engine_that_is_lost_while_it_pulls_is_unavailable(lost: Exception) -> None:
+    class Lost(Images):
+        def pull(self, *_arguments: Any, **_options: Any) -> Iterator[dict[str, str]]:
+            yield {"status": "Pulling from example/ceph"}
+            raise lost
+
+    with pytest.raises(Unavailable, match="cannot be pulled") as refused:
+        ensured(Lost(), TAG)
+    assert str(lost) in refused.value.detail
 
 
 def test_a_lab_that_is_found_again_still_knows_the_digests(tmp_path: Path) -> None:

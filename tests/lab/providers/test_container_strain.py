@@ -1,11 +1,17 @@
-"""Where a container's control group is, with either version of them."""
+"""Where a container's control group is, with either version of them, and a network that is slow no longer."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from cephlab.lab.base import process
 from cephlab.lab.base.errors import LabBroken
-from cephlab.lab.providers.container.strain import Group
+from cephlab.lab.base.process import Result
+from cephlab.lab.providers.container.host import ContainerHost
+from cephlab.lab.providers.container.strain import Group, slow_network
 
 
 def proc(tmp_path: Path, text: str) -> Path:
@@ -40,3 +46,21 @@ def test_fields_and_refusals(tmp_path: Path) -> None:
     assert group.fields("memory.stat") == {"anon": 100, "file": 5}
     with pytest.raises(LabBroken, match=r"memory\.max"):
         Group(tmp_path / "gone", unified=True).write("memory.max", "5")
+
+
+NOTHING = "qdisc noqueue 0: root refcnt 2\n"
+BUCKET = "qdisc tbf 8001: root refcnt 2 rate 8Mbit burst 4000b lat 1s\n"
+
+
+@pytest.mark.parametrize(("shown", "removed"), [(NOTHING, 0), (BUCKET, 1)])
+def test_a_limit_is_removed_where_there_is_one(monkeypatch: pytest.MonkeyPatch, shown: str, removed: int) -> None:
+    """There is none when the fault could not set it, or after the container was started again."""
+    asked: list[str] = []
+
+    def run(argv: Sequence[str]) -> Result:
+        asked.append(" ".join(argv).partition(" tc ")[2])
+        return Result(tuple(argv), 0, shown.encode() if "show" in argv else b"", b"")
+
+    monkeypatch.setattr(process, "run", run)
+    slow_network(cast("ContainerHost", SimpleNamespace(first_process=lambda: 42)), None)
+    assert asked.count("qdisc del dev eth0 root") == removed
