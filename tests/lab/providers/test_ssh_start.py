@@ -24,4 +24,4 @@ def test_an_agent_that_ends_is_told_of_at_once(tmp_path: Path) -> None:
     error = json.loads(done.stdout)["error"]
     assert error.startswith("the agent ended: ")
     assert str(node) in error
-    assert not node.exists()
+    assert not run.exists()

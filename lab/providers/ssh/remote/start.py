@@ -82,6 +82,9 @@ def main():
     except OSError:
         if again != "again":
             shutil.rmtree(folders[-1])
+            for above in reversed(folders[:-1]):
+                if not os.listdir(above):
+                    os.rmdir(above)
         raise
 
 
