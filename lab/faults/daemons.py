@@ -35,7 +35,8 @@ class OneDaemon(Fault):
 
     @classmethod
     def aim(cls, layout: Layout, rng: Random) -> Self | None:
-        return cls(rng.choice(spare_daemons(layout)))
+        spare = spare_daemons(layout)
+        return cls(rng.choice(spare)) if spare else None
 
     def nodes(self, layout: Layout) -> frozenset[str]:
         return frozenset({layout.node_of(self.daemon)})
@@ -89,7 +90,8 @@ class KillTogether(Fault):
         """Choose all daemons of a node, except a monitor that the quorum needs."""
         spared = set(spare_daemons(layout))
         groups = [tuple(name for name in names if name in spared) for _, names in sorted(layout.nodes.items())]
-        return cls(rng.choice([group for group in groups if group]))
+        groups = [group for group in groups if group]
+        return cls(rng.choice(groups)) if groups else None
 
     def nodes(self, layout: Layout) -> frozenset[str]:
         return frozenset(layout.node_of(name) for name in self.daemons)
@@ -134,7 +136,8 @@ class FlappingOsd(OneDaemon):
 
     @classmethod
     def aim(cls, layout: Layout, rng: Random) -> Self | None:
-        return cls(rng.choice(layout.daemons("osd")))
+        osds = layout.daemons("osd")
+        return cls(rng.choice(osds)) if osds else None
 
     @contextmanager
     def broken(self, cluster: Cluster) -> Iterator[None]:

@@ -47,7 +47,7 @@ class FullDisks(Fault):
 
     @classmethod
     def aim(cls, layout: Layout, rng: Random) -> Self | None:
-        return cls(rng.choice(list(Level)))
+        return cls(rng.choice(list(Level))) if layout.daemons("osd") else None
 
     def nodes(self, layout: Layout) -> frozenset[str]:
         return frozenset(layout.node_of(name) for name in layout.daemons("osd"))

@@ -119,7 +119,8 @@ class SlowNetwork(OneNode):
 
     @classmethod
     def aim(cls, layout: Layout, rng: Random) -> Self | None:
-        return cls(rng.choice([node for node, names in sorted(layout.nodes.items()) if names]))
+        nodes = [node for node, names in sorted(layout.nodes.items()) if names]
+        return cls(rng.choice(nodes)) if nodes else None
 
     def broken(self, cluster: Cluster) -> AbstractContextManager[None]:
         lab = self._lab(cluster)

@@ -28,7 +28,8 @@ class OneNode(Fault):
 
     @classmethod
     def aim(cls, layout: Layout, rng: Random) -> Self | None:
-        return cls(layout.node_of(rng.choice(layout.daemons("osd"))))
+        osds = layout.daemons("osd")
+        return cls(layout.node_of(rng.choice(osds))) if osds else None
 
     def nodes(self, layout: Layout) -> frozenset[str]:
         return frozenset({self.node})

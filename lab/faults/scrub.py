@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from cephlab.lab.base import clock
+from cephlab.lab.ceph.pgs import pgids
 from cephlab.lab.cluster.cluster import Cluster, insist
 
 _SCRUB_S = 60.0
@@ -37,7 +38,7 @@ def repair(cluster: Cluster, pool: str) -> None:
 
 
 def _scrubbed(cluster: Cluster, pools: Sequence[str], how: str) -> dict[str, list[str]]:
-    before = {pool: scrub_stamps(cluster, pool) for pool in pools}
+    before = {pool: _every_stamp(cluster, pool) for pool in pools}
     for stamps in before.values():
         request_scrub(cluster, how, list(stamps))
     for pool, stamps in before.items():
@@ -45,10 +46,21 @@ def _scrubbed(cluster: Cluster, pools: Sequence[str], how: str) -> dict[str, lis
     return {pool: list(stamps) for pool, stamps in before.items()}
 
 
+def _every_stamp(cluster: Cluster, pool: str) -> dict[str, str]:
+    """As `scrub_stamps`, of every PG: a manager that has just started does not have statistics of all of them yet."""
+    entry = next(entry for entry in cluster.client.mon("osd dump")["pools"] if entry["pool_name"] == pool)
+    return clock.wait(
+        partial(scrub_stamps, cluster, pool),
+        lambda stamps: stamps.keys() >= set(pgids(entry)),
+        what=f"the manager's statistics of every PG of {pool}",
+        timeout_s=_SCRUB_S * cluster.patience,
+    )
+
+
 def _await_scrubbed(cluster: Cluster, pool: str, before: Mapping[str, str], how: str) -> None:
     clock.wait(
         lambda: scrub_stamps(cluster, pool),
-        lambda now: all(now[pgid] != stamp for pgid, stamp in before.items()),
+        lambda now: all(now.get(pgid, stamp) != stamp for pgid, stamp in before.items()),
         what=f"{how} of {len(before)} PGs of {pool}",
         timeout_s=_SCRUB_S * cluster.patience,
     )

@@ -200,6 +200,9 @@ class TestEveryKind:
                 assert "mon.n0" not in fault.target
                 assert kind.name != "kill-node" or fault.node == "n1"
 
+    def test_it_has_no_target_where_there_is_no_daemon(self, kind: Any) -> None:
+        assert kind.aim(Layout({"n0": ()}, "n0"), Random(1)) is None or kind.name == "kill-everything"
+
     def test_it_is_refused_where_a_capability_lacks(self, kind: Any) -> None:
         reason = obstacle(kind, frozenset(), "bare")
         assert (reason is None) == (not kind.needs)

@@ -14,13 +14,18 @@ PGS = {"still": ("1.0", "1.1"), "live": ("2.0",)}
 
 
 class Scrubber:
-    """Two pools, whose PGs are scrubbed once both pools were asked for. deaf: PGs that no scrub reaches."""
+    """Two pools, whose PGs are scrubbed once both pools were asked for. deaf: PGs that no scrub reaches.
+
+    young: at which looks at statistics, counted from 0, the manager has just started and knows none.
+    """
 
     patience = 1.0
 
-    def __init__(self, deaf: Sequence[str] = ()) -> None:
+    def __init__(self, deaf: Sequence[str] = (), young: Sequence[int] = ()) -> None:
         self.asked: list[str] = []
         self.deaf = deaf
+        self.young = young
+        self.looks = 0
         self.client = SimpleNamespace(mon=self.mon)
 
     def check_daemons(self) -> None:
@@ -30,7 +35,12 @@ class Scrubber:
         if command == "pg deep-scrub":
             self.asked.append(given["pgid"])
             return {}
+        if command == "osd dump":
+            return {"pools": [{"pool_name": name, "pool": ids[0][0], "pg_num": len(ids)} for name, ids in PGS.items()]}
         assert command == "pg ls-by-pool"
+        self.looks += 1
+        if self.looks - 1 in self.young:
+            return {"pg_stats": []}
         rows = [{"pgid": pgid, "last_deep_scrub_stamp": self._stamp(pgid)} for pgid in PGS[given["poolstr"]]]
         return {"pg_stats": rows}
 
@@ -45,6 +55,14 @@ def test_every_pool_is_asked_for_before_the_first_is_waited_for() -> None:
     assert scrubbed == {pool: list(pgids) for pool, pgids in PGS.items()}
     assert cluster.asked == ["1.0", "1.1", "2.0"]
     assert deep_scrub(cast("Cluster", Scrubber()), "live") == ["2.0"]
+
+
+@pytest.mark.parametrize("young", [(0,), (1, 2)], ids=["when it is asked", "while it is waited for"])
+def test_a_manager_that_has_just_started_does_not_hide_a_pg(young: Sequence[int]) -> None:
+    cluster = Scrubber(young=young)
+    assert deep_scrub(cast("Cluster", cluster), "live") == ["2.0"]
+    assert cluster.asked == ["2.0"]
+    assert cluster.looks == 2 + len(young)
 
 
 def test_a_pg_that_is_not_scrubbed_is_waited_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
