@@ -56,9 +56,10 @@ class Mapper:
         """
         self.host.run(["dmsetup", "load", name, *_ALONE, "--table", table])
         self.host.run(["dmsetup", "suspend", name, *_ALONE])
-        last = self.status(name)
-        self.host.run(["dmsetup", "resume", name, *_ALONE])
-        return last
+        try:
+            return self.status(name)
+        finally:  # a device that stays suspended holds every program that uses it
+            self.host.run(["dmsetup", "resume", name, *_ALONE])
 
     def clear_first_block(self, device: PurePosixPath) -> None:
         """Zero the first block, so that no target finds its metadata there."""

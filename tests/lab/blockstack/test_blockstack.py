@@ -19,7 +19,7 @@ from cephlab.lab.blockstack.dmcache import (
     parse_status,
     parse_writecache,
 )
-from cephlab.lab.blockstack.mapper import Mapper, delayed
+from cephlab.lab.blockstack.mapper import Mapper, delayed, failing
 from cephlab.lab.blockstack.mariadb import DatabaseDown, MariaDb, Settings
 from cephlab.lab.providers.host import Host
 from cephlab.lab.workloads import sysbench
@@ -170,6 +170,23 @@ def test_a_write_cache_is_flushed_before_its_last_status_is_taken() -> None:
     order = [line.split()[1] for line in host.asked if line.startswith("dmsetup")]
     assert order == ["message", "load", "suspend", "status", "resume"]
     assert (last.error, last.dirty) == (0, 0)
+
+
+class Statusless(FakeHost):
+    """Its dmsetup does not tell a status."""
+
+    def run(self, argv: Sequence[str], *, timeout_s: float = 60.0, check: bool = True) -> Result:
+        done = super().run(argv, timeout_s=timeout_s, check=check)
+        if argv[1] == "status":
+            raise LabBroken("dmsetup did not end")
+        return done
+
+
+def test_a_device_whose_status_cannot_be_taken_does_not_stay_suspended() -> None:
+    host = Statusless({})
+    with pytest.raises(LabBroken, match="did not end"):
+        Mapper(cast("Host", host)).swap("db", failing(8))
+    assert host.asked[-1].startswith("dmsetup resume db")
 
 
 def test_traffic_is_counted_in_bytes_and_since_a_moment() -> None:
