@@ -202,3 +202,14 @@ def wait(
 ) -> T:
     """`Deadline.wait` with a new deadline, by this machine's clock."""
     return Deadline.after(timeout_s).wait(probe, ready, what=what, interval_s=interval_s, timed_out=timed_out)
+
+
+def ended_within(alive: Callable[[], bool], timeout_s: float, interval_s: float) -> bool:
+    """Whether a process ended within timeout_s seconds. Polls `alive`."""
+    deadline = Deadline.after(timeout_s)
+    while alive():
+        if deadline.passed():
+            return False
+        look_on(deadline.elapsed_s())
+        deadline.pause(interval_s)
+    return True

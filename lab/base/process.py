@@ -22,6 +22,7 @@ from cephlab.lab.base.errors import CommandFailed, CommandTimedOut, LabBroken, U
 
 THIS_MACHINE = "this machine"
 _POLL_S = 0.02
+_DRAIN_S = 2.0
 _SAME_START_S = 1.0
 _ENDED = ("Z", "X")
 
@@ -93,10 +94,7 @@ def run_command(command: Command, *, timeout_s: float = 60.0, stdin: bytes = b""
             stdout, stderr = _communicate(child, stdin, clock.Deadline.after(timeout_s))
     except subprocess.TimeoutExpired:
         kill_session(child)
-        stdout, stderr = child.communicate()
-        raise CommandTimedOut(
-            shown, timeout_s, stdout.decode(errors="replace"), stderr.decode(errors="replace"), command.where
-        ) from None
+        raise CommandTimedOut(shown, timeout_s, *_rest(child), command.where) from None
     except BaseException:
         with child:  # waits for it, and closes its streams
             kill_session(child)
@@ -118,6 +116,16 @@ def _communicate(child: subprocess.Popen[bytes], stdin: bytes, deadline: clock.D
             if deadline.passed():
                 raise
             clock.look_on(deadline.elapsed_s())
+
+
+def _rest(child: subprocess.Popen[bytes]) -> tuple[str, str]:
+    """What a killed child has printed. It may have started a process in another session that holds its streams open."""
+    with child:
+        try:
+            out, err = child.communicate(timeout=_DRAIN_S)
+        except subprocess.TimeoutExpired as late:
+            out, err = late.stdout or b"", late.stderr or b""
+    return out.decode(errors="replace"), err.decode(errors="replace")
 
 
 def _feed(stdin: IO[bytes], data: bytes) -> None:
@@ -307,13 +315,7 @@ class LocalProcess:
 
     def wait(self, timeout_s: float) -> bool:
         """Whether it ended within timeout_s seconds."""
-        deadline = clock.Deadline.after(timeout_s)
-        while self.alive():
-            if deadline.passed():
-                return False
-            clock.look_on(deadline.elapsed_s())
-            deadline.pause(_POLL_S)
-        return True
+        return clock.ended_within(self.alive, timeout_s, _POLL_S)
 
 
 _CHILDREN: dict[int, LocalProcess] = {}

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Protocol, runtime_checkable
 
-from cephlab.lab.base.clock import Deadline, look_on
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.process import Result
 from cephlab.lab.spec.arch import Arch
@@ -57,17 +56,6 @@ class HostProcess(Protocol):
         ...
 
     def wait(self, timeout_s: float) -> bool: ...
-
-
-def ended_within(alive: Callable[[], bool], timeout_s: float, interval_s: float) -> bool:
-    """Whether a process ended within timeout_s seconds. Polls `alive`."""
-    deadline = Deadline.after(timeout_s)
-    while alive():
-        if deadline.passed():
-            return False
-        look_on(deadline.elapsed_s())
-        deadline.pause(interval_s)
-    return True
 
 
 class Channel(Protocol):

@@ -21,7 +21,7 @@ from cephlab.lab.base.errors import CommandTimedOut, LabBroken
 from cephlab.lab.base.process import Result
 from cephlab.lab.providers.agent.wire import CHUNK, Link, LinkStreams, Refused
 from cephlab.lab.providers.dialogue import LineServer
-from cephlab.lab.providers.host import Facts, content_of, ended_within, pull_into
+from cephlab.lab.providers.host import Facts, content_of, pull_into
 from cephlab.lab.spec.arch import Arch
 
 _POLL_S = 0.02
@@ -308,7 +308,7 @@ class AgentProcess:
             self._host.ask("signal", pid=self._ref["pid"], birth=self._ref["birth"], number=int(number))
 
     def wait(self, timeout_s: float) -> bool:
-        return ended_within(self.alive, timeout_s, _POLL_S)
+        return clock.ended_within(self.alive, timeout_s, _POLL_S)
 
 
 def set_clock(ask: Callable[..., Any], now: Callable[[], float] = time.time) -> float:

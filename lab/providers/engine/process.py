@@ -9,9 +9,9 @@ from pathlib import PurePosixPath
 from signal import Signals
 from typing import Any
 
+from cephlab.lab.base.clock import ended_within
 from cephlab.lab.base.errors import LabError
 from cephlab.lab.base.process import LocalProcess, recall
-from cephlab.lab.providers.host import ended_within
 from cephlab.lab.providers.marks import TOKEN_VARIABLE
 
 _SEEN_HERE_S = 0.02

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cephlab.lab.base import births, clock
+from cephlab.lab.base import births, clock, process
 from cephlab.lab.base.births import birth_of, environment_of
-from cephlab.lab.base.errors import LabBroken, unwritable
+from cephlab.lab.base.errors import CommandTimedOut, LabBroken, unwritable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.process import LocalProcess, find_marked, recall, start_detached
 from cephlab.lab.base.runs import Runs, write_json, write_private
@@ -49,6 +50,23 @@ def test_a_clean_up_by_marks_leaves_no_zombie_and_keeps_the_status(tmp_path: Pat
     assert marked.wait(5)
     assert not psutil.pid_exists(sleeper.pid)
     assert sleeper.exit_code() == -signal.SIGKILL
+
+
+def test_a_process_that_left_a_late_command_does_not_keep_whoever_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds the command's output open, and the command's session is not its own."""
+    monkeypatch.setattr(process, "_DRAIN_S", 0.1)
+    mark = {"MARK": str(tmp_path)}
+    began = time.monotonic()
+    try:
+        with pytest.raises(CommandTimedOut) as caught:
+            process.run(["sh", "-c", "setsid sleep 20 & echo word; wait"], timeout_s=0.3, env=mark)
+    finally:
+        for left in find_marked(mark):
+            left.kill()
+    assert time.monotonic() - began < 10
+    assert caught.value.stdout == "word\n"
 
 
 @dataclass
