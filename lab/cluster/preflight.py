@@ -92,7 +92,7 @@ def _control_groups(proc: Path) -> Iterator[tuple[Path, _Files]]:
     for line in (proc / "mountinfo").read_text().splitlines():
         fields, _, kind = line.partition(" - ")
         root, mount_point = fields.split()[3:5]
-        file_system, _, options = kind.split()[:3]
+        file_system, *_, options = kind.split()  # the source between them may be empty
         if file_system == "cgroup" and "memory" in options.split(",") and of_memory is not None:
             yield from ((folder, _FILES_1) for folder in _upwards(mount_point, root, of_memory))
         elif file_system == "cgroup2" and "" in paths:

@@ -164,7 +164,7 @@ def _runs(daemon: Daemon) -> bool:
 def watched(cluster: Cluster, recorder: Recorder, period_s: float = SAMPLED_S) -> Iterator[None]:
     """Record a `sample` event every period_s seconds inside the block, through a separate client.
 
-    A failed request is recorded too, with its reason: monitors without a quorum do not answer.
+    A failed request is recorded too, with its reason: monitors without a quorum do not answer, and a client may end.
     """
     node = cluster.client.host.name
     client = cluster.new_client(node, options={"rados_mon_op_timeout": "5"})
@@ -172,7 +172,7 @@ def watched(cluster: Cluster, recorder: Recorder, period_s: float = SAMPLED_S) -
     def sample() -> None:
         try:
             recorder.record(SAMPLE, **figures(parse_status(client.mon("status"))))
-        except CephTrouble as error:
+        except LabError as error:
             recorder.record(SAMPLE, unavailable=error.what)
 
     try:

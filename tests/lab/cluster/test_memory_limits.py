@@ -67,6 +67,13 @@ def test_a_mount_that_begins_at_the_containers_own_group_is_understood(tmp_path:
     assert memory(fake_proc(tmp_path, f"4:memory:{path}\n", mount)).total_bytes == 300 * MIB
 
 
+def test_a_mount_without_a_source_is_passed_over(tmp_path: Path) -> None:
+    """`mount -t tmpfs "" /mnt` makes one: nothing is between its type and its options."""
+    version_2(tmp_path, "", limit=300 * MIB, used=0, files=0)
+    mounts = f"40 31 0:37 / /mnt rw - tmpfs  rw\n41 31 0:38 / {tmp_path}/unified rw - cgroup2  rw,nsdelegate"
+    assert memory(fake_proc(tmp_path, "0::/\n", mounts)).total_bytes == 300 * MIB
+
+
 def test_without_a_limit_it_is_the_machines(tmp_path: Path) -> None:
     version_2(tmp_path, "", limit=None, used=0, files=0)
     mount = f"41 31 0:38 / {tmp_path}/unified rw - cgroup2 cgroup2 rw"

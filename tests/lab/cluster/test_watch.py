@@ -14,8 +14,10 @@ from cephlab.lab.base.clock import Deadline, TimeLimit, watched
 from cephlab.lab.base.errors import CephTrouble, CommandTimedOut, DaemonDied, LabBroken, NotReached
 from cephlab.lab.base.process import Command, Pipe, run
 from cephlab.lab.ceph.daemon import Daemon, Wanted
+from cephlab.lab.cluster import watch as watch_module
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.watch import Watch, held_here
+from cephlab.lab.history.history import History
 from cephlab.lab.providers.host import Host, HostProcess
 from tests.fake_clock import VirtualClock
 
@@ -273,6 +275,18 @@ def test_a_command_that_did_not_end_comes_from_the_daemon_that_stands_still(clus
     wrapped = CephTrouble("rados failed")
     wrapped.__cause__ = late
     assert watch.cause(wrapped).what == named.what
+
+
+def test_a_client_that_ended_does_not_end_the_samples() -> None:
+    def ended(_prefix: str) -> None:
+        raise LabBroken("python3 ended with status 1 on n0")
+
+    client = SimpleNamespace(host=SimpleNamespace(name="n0"), mon=ended, close=lambda: None)
+    sampled = SimpleNamespace(client=client, new_client=lambda _node, options: client)
+    recorder = History().recorder("a.b")
+    with watch_module.watched(cast("Cluster", sampled), recorder, period_s=0.01):
+        clock.wait(recorder.events, lambda events: len(events) > 1, what="samples", timeout_s=5, interval_s=0.01)
+    assert {event.data["unavailable"] for event in recorder.events()} == {"python3 ended with status 1 on n0"}
 
 
 def test_a_process_of_this_machine_that_runs_is_not_held_nor_one_that_is_not_there() -> None:
