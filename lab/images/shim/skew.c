@@ -14,9 +14,18 @@
 
 static long long skew_ns;
 
+/* By hand: strtoll of a new compiler's headers is a symbol that an older image's libc does not have. */
+static long long number(const char *text) {
+  long long value = 0;
+  for (const char *digit = text + (*text == '-'); *digit >= '0' && *digit <= '9'; digit++) {
+    value = value * 10 + (*digit - '0');
+  }
+  return *text == '-' ? -value : value;
+}
+
 __attribute__((constructor)) static void read_skew(void) {
   const char *text = getenv("CEPHLAB_SKEW_NS");
-  skew_ns = text ? strtoll(text, NULL, 10) : 0;
+  skew_ns = text ? number(text) : 0;
 }
 
 static void move(struct timespec *now) {

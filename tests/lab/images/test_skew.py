@@ -37,6 +37,12 @@ def clocks(library: Path, skew_s: float | None) -> list[float]:
 
 
 @pytest.mark.slow
+def test_it_needs_nothing_that_an_older_libc_lacks(tmp_path: Path) -> None:
+    """Headers of glibc 2.38 and later turn strtoll into __isoc23_strtoll, with which no program of bookworm starts."""
+    shim.build(host_arch(), SKEW, tmp_path / "libskew.so", defines=["strtoll=not_in_an_older_libc"])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("skew_s", [3600.0, -3600.5])
 def test_the_time_of_day_moves_and_durations_do_not(library: Path, skew_s: float) -> None:
     day, same_day, monotonic = clocks(library, skew_s)
