@@ -227,10 +227,10 @@ class RunningProgram:
     log: PurePosixPath
 
     def await_end(self, timeout_s: float, program: str) -> None:
-        """Wait for it to end; if it does not end in time, kill it and raise LabBroken with its output."""
-        if not self.process.wait(timeout_s):
-            self.kill()
-            raise LabBroken(f"{program} did not end within {timeout_s:g} s on {self.host.name}", self.words())
+        """Wait for it to end. If it does not end in time, LabBroken has its output; it is killed after any error."""
+        with self.killed_on_error():
+            if not self.process.wait(timeout_s):
+                raise LabBroken(f"{program} did not end within {timeout_s:g} s on {self.host.name}", self.words())
 
     def kill(self) -> None:
         """End it without a result; does nothing if it has ended."""

@@ -134,8 +134,9 @@ def parse(text: str, count: int) -> ClientReport:
         stats: Sequence[Mapping[str, Any]] = json.JSONDecoder().raw_decode(text[max(start, 0) :])[0]["client_stats"]
     except (json.JSONDecodeError, KeyError) as error:
         raise LabBroken("the fio client wrote no result", text[-_WORDS:]) from error
-    words = text[:start].strip()[-_WORDS:]
-    ended = {int(number) for match in _ENDED.finditer(words) for number in match.groups() if number is not None}
+    said = text[:start].strip()
+    words = said[-_WORDS:]
+    ended = {int(number) for match in _ENDED.finditer(said) for number in match.groups() if number is not None}
     results, everyone = {}, None
     for entry in stats:
         if entry["jobname"] == _EVERYONE:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from cephlab.lab.base import clock
-from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.errors import LabBroken, LabError, SpecError
 from cephlab.lab.ceph import conf
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history import operations
@@ -130,9 +131,13 @@ class RecordedLoad:
     def start(self) -> None:
         """Start every client and wait until each has done an operation."""
         self._runs += 1
-        self._clients = [self._spawn(index, "run") for index in range(len(self.load.nodes))]
-        for client in self._clients:
-            self._wait_for_operation(client)
+        try:
+            self._spawn_all("run")
+            for client in self._clients:
+                self._wait_for_operation(client)
+        except BaseException:
+            self._abandon()
+            raise
         self.recorder.record("load_began", load=self.load.name, run=self._runs)
 
     def stop(self) -> None:
@@ -152,7 +157,11 @@ class RecordedLoad:
 
     def verify(self) -> None:
         """Read everything back on the node of every client, and record this as final reads."""
-        self._clients = [self._spawn(index, "verify") for index in range(len(self.load.nodes))]
+        try:
+            self._spawn_all("verify")
+        except BaseException:
+            self._abandon()
+            raise
         self._finish(_VERIFY_S)
 
     def clean(self) -> None:
@@ -160,6 +169,18 @@ class RecordedLoad:
         if self.load.kind == "blocks":
             for image in self._images():
                 self.cluster.client.rbd_remove(self.load.pool, image)
+
+    def _spawn_all(self, mode: str) -> None:
+        self._clients = []
+        for index in range(len(self.load.nodes)):
+            self._clients.append(self._spawn(index, mode))
+
+    def _abandon(self) -> None:
+        """Kill the clients of a start that failed: nobody would stop them."""
+        for client in self._clients:
+            with suppress(LabError):  # its host may be why the start failed
+                client.process.signal(signal.SIGKILL)
+        self._clients = []
 
     def _images(self) -> list[str]:
         return [f"{self.load.name}.c{index}" for index in range(len(self.load.nodes))]
@@ -198,11 +219,20 @@ class RecordedLoad:
         }
 
     def _finish(self, timeout_s: float) -> None:
-        """Wait for every client to end and record its operations. LabBroken names the clients that do not end."""
-        endless = [client for client in self._clients if not client.process.wait(timeout_s * self.cluster.patience)]
-        for client in self._clients:
-            self._collect(client)
-        self._clients = []
+        """Wait for every client to end and record its operations, even if the wait is ended by an error.
+
+        Clients that do not end are killed; LabBroken names them.
+        """
+        endless = list(self._clients)
+        try:
+            limit_s = timeout_s * self.cluster.patience
+            endless = [client for client in self._clients if not client.process.wait(limit_s)]
+        finally:
+            for client in endless:
+                client.process.signal(signal.SIGKILL)
+            for client in self._clients:
+                self._collect(client)
+            self._clients = []
         if endless:
             names = ", ".join(client.node for client in endless)
             raise LabBroken(f"the load on {names} did not end in time", "\n".join(map(self._words, endless)))

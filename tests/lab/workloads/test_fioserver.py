@@ -157,3 +157,10 @@ def test_without_it_they_run_side_by_side_and_one_failure_costs_no_other(monkeyp
     assert sorted(done.results) == [0, 2]
     assert "no image" in done.failed[1]
     assert done.everyone is None
+
+
+def test_one_that_failed_long_before_the_last_words_is_told_of() -> None:
+    words = "client: host=s1 disconnected\n" + "fio: a warning of another\n" * 200
+    said = fioserver.parse(written(entry("one", "s0", 10), entry("one", "s1", 0), words=words), 2)
+    assert list(said.results) == [0]
+    assert list(said.failed) == [1]

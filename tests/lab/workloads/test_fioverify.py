@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from cephlab.lab.base import clock
-from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.errors import DaemonDied, LabBroken
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import History
 from cephlab.lab.providers.host import Host, HostProcess
@@ -211,3 +211,16 @@ def test_fio_that_leaves_no_result_is_trouble(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(LabBroken, match="no result") as raised:
         load.verify()
     assert raised.value.detail == ""
+
+
+def test_fio_is_killed_where_something_else_ends_the_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = FakeFio(said(0, 3, 0))
+    load, _, _ = verified(ran, WITNESS, monkeypatch)
+
+    def interrupted(_timeout_s: float) -> bool:
+        raise DaemonDied("osd.0", "n0", "ceph-osd", "", "", 1)
+
+    monkeypatch.setattr(ran, "wait", interrupted)
+    with pytest.raises(DaemonDied):
+        load.verify()
+    assert ran.done == [signal.SIGKILL]
