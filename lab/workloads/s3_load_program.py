@@ -33,7 +33,7 @@ EXIST = "buckets that exist already"
 """Begins the message of a load that ends because of buckets that are not its own."""
 _ABSENT = ("NoSuchKey", "404")
 _NEVER_S = 1e9
-_NOT_FOUND = 404
+_NOT_FOUND, _NO_ANSWER = 404, 500
 _BREATH_S = 0.05
 KEY = re.compile(rb"<Key>([^<]+)</Key>")
 _NEXT = re.compile(rb"<NextContinuationToken>([^<]+)</NextContinuationToken>")
@@ -306,8 +306,12 @@ def make_buckets(line: S3Connection, buckets: list[str], *, new: bool) -> None:
 
 
 def existing(line: S3Connection, buckets: list[str]) -> list[str]:
-    """Which of these buckets exist, whoever owns them."""
-    return [bucket for bucket in buckets if line.send("HEAD", f"/{bucket}").status != _NOT_FOUND]
+    """Which of these buckets exist, whoever owns them; OSError if the gateway cannot tell."""
+    answers = {bucket: line.send("HEAD", f"/{bucket}") for bucket in buckets}
+    for bucket, answer in answers.items():
+        if answer.status >= _NO_ANSWER:  # a balancer answers so when no gateway is up
+            raise OSError(f"HEAD /{bucket}: {answer.status}")
+    return [bucket for bucket, answer in answers.items() if answer.status != _NOT_FOUND]
 
 
 def refuse_existing(line: S3Connection, buckets: list[str]) -> None:

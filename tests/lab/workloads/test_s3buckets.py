@@ -263,3 +263,18 @@ def test_a_clean_up_deletes_the_bucket_of_a_load_that_was_ended_early(
     store.buckets = {"b0": {"o0", "o5"}}
     program(monkeypatch, tmp_path, phases=[CLEAN])
     assert store.buckets == {}
+
+
+@pytest.mark.parametrize(("status", "there"), [(200, True), (403, True), (404, False)])
+def test_a_bucket_is_there_whoever_owns_it(status: int, there: bool) -> None:
+    assert s3_load_program.existing(answering(status), ["b"]) == (["b"] if there else [])
+
+
+def test_a_gateway_that_cannot_tell_has_no_such_bucket() -> None:
+    """HAProxy answers 503 when no gateway is up. A load that took that for a bucket would name one to be removed."""
+    with pytest.raises(OSError, match="HEAD /b: 503"):
+        s3_load_program.refuse_existing(answering(503), ["b"])
+
+
+def answering(status: int) -> Any:
+    return SimpleNamespace(send=lambda _method, _path: S3Answer(status, {}, b""))
