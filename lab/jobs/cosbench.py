@@ -114,6 +114,8 @@ def parse_xml(text: bytes, source: str) -> Element:
         raise SpecError(
             f"{source} is not XML", where, "if an attribute contains <, as in COSBench's own samples, write &lt;"
         ) from None
+    except (LookupError, ValueError) as error:  # of Python's decoder
+        raise SpecError(f"{source} is in an encoding that cannot be read", str(error), "save it as UTF-8") from None
     return root.children[0]
 
 
@@ -280,6 +282,8 @@ class _Reader:
         if load is None or touched.objects is None:
             prefix = touched.names[1] or "none"
             self.note(work, f"cleanup (oprefix {prefix}) matches no object of a load, so it is ignored")
+        elif "clean" in load["phases"]:
+            self.note(work, "a second cleanup of the same load is ignored")
         else:
             load["over"]["clean"] = touched.over
             load["phases"].append("clean")

@@ -11,7 +11,7 @@ from cephlab.lab.base.errors import SpecError
 from cephlab.lab.cluster.pools import REPLICATED, PoolKind
 from cephlab.lab.spec.specfile import Count, Text, TomlTable, as_model, load_model, refuse_twice
 from cephlab.lab.spec.written import Finite, Flag, OptionText, Size, Whole
-from cephlab.lab.workloads.s3_load_program import CLEAN, FILL
+from cephlab.lab.workloads.s3_load_program import CLEAN, FILL, PHASES
 from cephlab.lab.workloads.s3load import KINDS
 
 HINT = "docs/import.md has every key"
@@ -85,6 +85,8 @@ class ObjectLoad(TomlTable):
     def _runs(self) -> Self:
         if "run" in self.phases and not (self.mix and (self.runtime_s or self.operations)):
             raise ValueError("phases: got run, wanted: also a mix, and runtime_s or operations")
+        if list(self.phases) != (ordered := [phase for phase in PHASES if phase in self.phases]):
+            raise ValueError(f"phases: got {', '.join(self.phases)}, wanted: {', '.join(ordered)}")
         if unknown := sorted(self.over.keys() - {*KINDS, FILL, CLEAN}):
             raise ValueError(f"over: got {', '.join(unknown)}, wanted: {', '.join((*KINDS, FILL, CLEAN))}")
         for what, over in self.over.items():

@@ -17,7 +17,7 @@ from cephlab.lab.providers.host import Host
 from cephlab.lab.workloads import s3_ledger, s3_load_program, s3_program
 from cephlab.lab.workloads.fio import RunningProgram, folder
 from cephlab.lab.workloads.fiolatency import Window
-from cephlab.lab.workloads.s3_load_program import BEGUN, CLEAN, FILL, FINAL, RUN, WAITS, WINDOW
+from cephlab.lab.workloads.s3_load_program import BEGUN, FILL, FINAL, PHASES, RUN, WAITS, WINDOW
 
 KINDS = ("delete", "get", "head", "list", "multipart", "put")
 PART_BYTES = 5 << 20
@@ -97,7 +97,7 @@ class S3Load:
             raise SpecError("invalid mix of an S3 load", f"mix: got {dict(self.mix)}, wanted: {wanted}")
         if not self.sizes or any(not 0 <= least <= most or weight <= 0 for least, most, weight in self.sizes):
             raise SpecError("invalid sizes of an S3 load", f"sizes: got {self.sizes}, wanted: (least, most, weight)")
-        if list(self.phases) != [phase for phase in (FILL, RUN, FINAL, CLEAN) if phase in self.phases]:
+        if list(self.phases) != [phase for phase in PHASES if phase in self.phases]:
             raise SpecError(
                 "invalid phases of an S3 load",
                 f"phases: got {self.phases}, wanted: any of fill, run, final, clean, in this order",

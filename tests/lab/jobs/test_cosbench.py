@@ -182,3 +182,27 @@ def test_a_job_is_read_as_it_was_written(tmp_path: Path) -> None:
         again.write_text(job_to_toml(load_job(path)))
         assert load_job(again) == load_job(path)
         assert again.read_text() == path.read_text()
+
+
+def test_a_second_cleaning_of_a_load_is_noted_and_ignored() -> None:
+    clean = f'<workstage name="c"><work type="cleanup" workers="1" config="{OP}" /></workstage>'
+    job = read(plan(main(operation("read", "100")), after=clean + clean))
+    assert job.objects[0].phases == ("fill", "run", "clean")
+    assert [note for note in job.notes if "second cleanup" in note]
+
+
+@pytest.mark.parametrize("phases", [["run", "fill"], ["fill", "run", "clean", "clean"]])
+def test_phases_that_no_load_can_run_are_refused_in_the_file(phases: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text(job_to_toml(read(plan(main(operation("read", "100"))))))
+    path.write_text(path.read_text().replace("workers = ", f"phases = {phases}\nworkers = ", 1))
+    with pytest.raises(SpecError, match="is not a job") as refusal:
+        load_job(path)
+    assert "phases: got " in refusal.value.detail
+
+
+@pytest.mark.parametrize("encoding", ["moon", "gb2312"])
+def test_an_encoding_that_is_not_known_is_refused(encoding: str) -> None:
+    with pytest.raises(SpecError, match="in an encoding that cannot be read") as refusal:
+        read(f'<?xml version="1.0" encoding="{encoding}"?><workload />'.encode())
+    assert refusal.value.hint == "save it as UTF-8"
