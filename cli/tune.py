@@ -166,12 +166,12 @@ def check(out: Output, world: World, name: TuningArgument, place: TuningPlace) -
 
     Example: cephlab tune check NAME --this-machine
     """
-    with targets(world, place, out.note) as chosen:
-        from cephlab.lab.tunables.settings import State
-        from cephlab.lab.tunables.tune import check as look
-        from cephlab.tuning.named import load
+    from cephlab.lab.tunables.settings import State
+    from cephlab.lab.tunables.tune import check as look
+    from cephlab.tuning.named import load
 
-        tuning = load(name)
+    tuning = load(name)
+    with targets(world, place, out.note) as chosen:
         findings = [finding for target in chosen for finding in look(target, tuning.settings)]
         rows = []
         for finding in findings:
@@ -193,12 +193,12 @@ def apply(out: Output, world: World, name: TuningArgument, place: TuningPlace) -
 
     Example: cephlab tune apply NAME demo
     """
-    with targets(world, place, out.note, changing=True) as chosen:
-        from cephlab.lab.tunables.settings import SettingOutcome
-        from cephlab.lab.tunables.tune import apply as change
-        from cephlab.tuning.named import load
+    from cephlab.lab.tunables.settings import SettingOutcome
+    from cephlab.lab.tunables.tune import apply as change
+    from cephlab.tuning.named import load
 
-        tuning = load(name)
+    tuning = load(name)
+    with targets(world, place, out.note, changing=True) as chosen:
         changes = [changed for target in chosen for changed in change(target, tuning.name, tuning.settings)]
         # What was found may be a whole file; why something was refused is what the reader needs.
         whys = [done.why if done.outcome is SettingOutcome.REFUSED else short(done.why) for done in changes]
@@ -229,13 +229,14 @@ def revert(out: Output, world: World, name: TuningArgument, place: TuningPlace) 
         tuning = PurePath(name).stem
         done: list[str] = []
         errors: list[str] = []
-        for target in chosen:
+        # Where an earlier revert succeeded, nothing is left to do.
+        for target in [each for each in chosen if each.records.get(tuning)] or chosen:
             try:
                 done += restore(target, tuning)
             except CleanupFailed as error:
                 errors += error.errors
         if errors:
-            raise CleanupFailed(errors)
+            raise CleanupFailed(errors, f"revert {tuning} again")
         text = "\n".join(f"restored: {line}" for line in done) or "nothing to restore"
         out.result(text, {"tuning": tuning, "restored": done})
 
@@ -287,12 +288,14 @@ class MeasuredEffect:
 def _measured(
     world: World, out: Output, request: MeasureRequest, tuning: Tuning, output: Path | None
 ) -> MeasuredEffect:
+    from cephlab.fixtures.expectation import speed_here
     from cephlab.lab.telemetry import place
     from cephlab.lab.telemetry.measure import measure as measure_one
     from cephlab.lab.tunables.effect import measure_effect
     from cephlab.lab.tunables.targets import of_cluster
 
     [plan] = request.plans()
+    speed_here(world.home)  # a profile that cannot be read is refused now: it must not cost the measurement
     with raised(world, out, request) as (cluster, provider, say):
         key = cluster.images[request.osd_arch].identity
         effect = measure_effect(

@@ -111,12 +111,13 @@ class CommandTimedOut(LabBroken):
 class CleanupFailed(LabBroken):
     """Some steps of a clean-up failed; all other steps were done."""
 
-    def __init__(self, errors: Sequence[str]) -> None:
+    def __init__(self, errors: Sequence[str], then: str = "run `cephlab prune`") -> None:
+        """then: what finishes the clean-up."""
         self.errors = tuple(errors)
         super().__init__(
             f"{how_many(len(errors), 'clean-up step')} failed",
             "\n".join(f"- {error}" for error in errors),
-            "fix the causes above, then run `cephlab prune`",
+            f"fix the causes above, then {then}",
         )
 
 

@@ -12,6 +12,7 @@ import fcntl
 import glob
 import json
 import os
+import re
 import socket
 import struct
 import sys
@@ -21,6 +22,7 @@ from typing import Any
 
 SIOCGIFADDR = 0x8915
 SWAP_FLAG_PREFER = 0x8000
+_OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 def words(error: OSError) -> str:
@@ -85,7 +87,7 @@ def areas(lines: list[str]) -> Iterator[tuple[str, int]]:
     """Path and priority of each line of /proc/swaps; the kernel writes spaces in paths as octal escapes."""
     for line in lines[1:]:
         path, _kind, _size, _used, priority = line.rsplit(None, 4)
-        yield path.encode().decode("unicode_escape"), int(priority)
+        yield _OCTAL.sub(lambda escape: chr(int(escape[1], 8)), path), int(priority)
 
 
 def change_swap(wanted: str | list[str]) -> list[str]:

@@ -87,7 +87,7 @@ def revert(target: Target, tuning: str) -> list[str]:
         except LabError as error:
             errors.append(f"{before.where}: {error}")
     if errors:
-        raise CleanupFailed(errors)
+        raise CleanupFailed(errors, f"revert {tuning} again")
     target.records.forget(tuning)
     return done
 

@@ -161,3 +161,27 @@ def test_the_machines_own_python_runs_by_sudo_where_the_inventory_says_so() -> N
         ("sudo", "-n", "/opt/python3"),
         ("/opt/python3", "-c", recording.ran[1][2]),
     ]
+
+
+def test_a_revert_that_failed_on_one_machine_is_repeated_there_alone(world: World, yard: Yard) -> None:
+    both = ("--may-break", "host:node1,host:node2")
+    assert tune(world, "apply", *both).exit_code == 0
+    yard.machines["node2"].read_only.add(SWAPPINESS)
+    failed = tune(world, "revert", *both)
+    assert failed.exit_code == 3
+    assert "then revert mine again" in failed.stderr
+    assert "prune" not in failed.stderr
+    yard.machines["node2"].read_only.clear()
+    again = tune(world, "revert", *both)
+    assert again.exit_code == 0, again.output
+    assert (yard.content("node1"), yard.content("node2")) == (b"60\n", b"60\n")
+    over = tune(world, "revert", *both)
+    assert over.exit_code == 2
+    assert "mine was not applied to node1" in over.stderr
+
+
+def test_no_machine_is_entered_for_a_tuning_that_does_not_exist(world: World, yard: Yard) -> None:
+    (world.home.path.parent / "mine.toml").unlink()
+    for verb in ("check", "apply"):
+        assert tune(world, verb, "--may-break", "host:node1").exit_code == 2
+    assert yard.visits == []
