@@ -34,8 +34,16 @@ def look(boot: str, after: int, pids: list[int]) -> dict[str, object]:
     patterns, why = core_patterns(read(_KERNEL + "core_pattern"), working_folders(pids))
     unread += why
     paths = [path for pattern in patterns for path in glob.glob(pattern)]  # noqa: PTH207
-    cores = sorted([path, Path(path).stat().st_mtime_ns] for path in paths)
+    cores = sorted([path, time] for path, time in ((path, changed_ns(path)) for path in paths) if time)
     return {"boot": now, "last": last, "lines": lines, "cores": cores, "unread": unread}
+
+
+def changed_ns(path: str) -> int:
+    """When a file changed, in nanoseconds; 0 if it is gone: systemd removes old core dumps at any time."""
+    try:
+        return Path(path).stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def log_after(number: int, device: str = "/dev/kmsg") -> tuple[int, list[str]]:

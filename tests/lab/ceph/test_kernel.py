@@ -158,6 +158,7 @@ def test_the_program_runs_by_itself_and_finds_a_core_dump(tmp_path: Path, monkey
     monkeypatch.setattr(kernel_program, "log_after", refused)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "core.12").touch()
+    (tmp_path / "core.11").symlink_to("gone")  # as one that is removed between being listed and being looked at
     answer = kernel_program.look("boot", 3, [os.getpid()])
     assert answer["cores"] == [[str(tmp_path / "core.12"), (tmp_path / "core.12").stat().st_mtime_ns]]
     assert answer["unread"] == ["the kernel's log may not be read: [Errno 1] Operation not permitted"]
