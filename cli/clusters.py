@@ -321,6 +321,7 @@ def prune(
     if dry_run:
         value["would_remove"] = [f"{finding.run.id} ({finding.fate})" for finding in doomed]
         value["would_remove"] += [f"the kept stores {name}" for name in shelf.stale(most)]
+        value["would_remove"] += world.images.prune(dry_run=True)
         lines = [f"would remove {line}" for line in value["would_remove"]]
     else:
         swept = sweep(world.home, world.providers, doomed)

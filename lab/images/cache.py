@@ -141,12 +141,13 @@ class Cache:
             finally:
                 _sweep(folder)
 
-    def prune(self) -> list[str]:
-        """Remove scratch folders whose owner is gone; returns a line for each."""
+    def prune(self, *, dry_run: bool = False) -> list[str]:
+        """Remove scratch folders whose owner is gone; returns a line for each. dry_run: only list them."""
         removed = []
         for folder in sorted(self.folder.glob(f"{_SCRATCH}*")) if self.folder.is_dir() else []:
             with suppress(Timeout), self._lock(folder.name.removeprefix(_SCRATCH)).acquire(timeout=0):
-                _sweep(folder)
+                if not dry_run:
+                    _sweep(folder)
                 removed.append(f"image scratch folder {folder.name}")
         return removed
 

@@ -130,9 +130,9 @@ class ImageStore:
             raise SpecError(f"there is no image {image.key[:12]} in the cache", str(self._cache.folder))
         self._cache.remove(image, check=lambda: refuse_used(self._home, image))
 
-    def prune(self) -> Sequence[str]:
-        """Remove what interrupted builds left; returns a line for each."""
-        return self._cache.prune()
+    def prune(self, *, dry_run: bool = False) -> Sequence[str]:
+        """Remove what interrupted builds left; returns a line for each. dry_run: only list it."""
+        return self._cache.prune(dry_run=dry_run)
 
     def export(self, image: Image, form: Form, *, progress: Progress = quiet) -> Path:
         """The image in another form, made once: a tar for `docker load`, a disk, a tar for LXD, or its root."""

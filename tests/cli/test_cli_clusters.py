@@ -313,6 +313,8 @@ def test_prune_goes_on_after_an_error_and_ends_with_3(world: World, fake: FakePr
 def test_prune_removes_half_built_images(world: World) -> None:
     scratch = world.home.images / ".scratch-reef-amd64-0123"
     scratch.mkdir(parents=True)
+    assert "would remove image scratch folder" in call(world, "prune", "--dry-run").stdout
+    assert scratch.exists()
     assert "scratch folder" in call(world, "prune").stdout
     assert not scratch.exists()
 
