@@ -22,6 +22,7 @@ from cephlab.lab.base.progress import Progress
 from cephlab.lab.spec.clusterspec import HEALTHY_S
 
 if TYPE_CHECKING:
+    from cephlab.lab.ceph.daemon import Daemon
     from cephlab.lab.cluster.own import OwnCluster
     from cephlab.lab.providers.base import Provider
     from cephlab.lab.providers.select import Choice
@@ -343,5 +344,12 @@ def describe(cluster: OwnCluster, *, seconds: float) -> dict[str, Any]:
 
 def last_words(cluster: OwnCluster) -> str:
     """The last log lines of all daemons: the logs are about to be removed with the cluster."""
-    tails = ((daemon, daemon.log_tail(_TAIL_LINES) or "(none)") for daemon in cluster.daemons.values())
+    tails = ((daemon, _tail_of(daemon)) for daemon in cluster.daemons.values())
     return "\n".join(f"last log lines of {daemon.name} on {daemon.host.name}:\n{tail}" for daemon, tail in tails)
+
+
+def _tail_of(daemon: Daemon) -> str:
+    try:
+        return daemon.log_tail(_TAIL_LINES) or "(none)"
+    except LabError as error:  # a host that is gone may be why the cluster did not come up
+        return f"(cannot be read: {error.what})"

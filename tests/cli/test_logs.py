@@ -3,14 +3,18 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from cephlab.cli.up import last_words
 from cephlab.cli.world import World
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.home import Home
 from cephlab.lab.cluster.gateway import S3_FILE
+from cephlab.lab.cluster.own import OwnCluster
 from tests.cli.test_cli_clusters import call
 from tests.fake_provider import FakeProvider, abandoned_run, kept_cluster, providers
 from tests.fake_raising import KEY_LINE
@@ -123,3 +127,19 @@ def test_saved_logs_may_be_those_of_one_daemon_and_their_folder_must_be_new(worl
     assert (again.exit_code, "the folder of logs must be new" in again.stderr) == (2, True)
     both = call(world, "logs", "one", "--save", str(tmp_path / "more"), "-f")
     assert (both.exit_code, "--save and --follow" in both.stderr) == (2, True)
+
+
+def test_a_host_that_is_gone_does_not_hide_why_a_cluster_did_not_come_up() -> None:
+    def tail(lines: int) -> str:
+        raise LabBroken("n1 does not answer")
+
+    daemons = {
+        "osd.0": SimpleNamespace(name="osd.0", host=SimpleNamespace(name="n0"), log_tail=lambda lines: f"last {lines}"),
+        "osd.1": SimpleNamespace(name="osd.1", host=SimpleNamespace(name="n1"), log_tail=tail),
+    }
+    assert last_words(cast("OwnCluster", SimpleNamespace(daemons=daemons))).splitlines() == [
+        "last log lines of osd.0 on n0:",
+        "last 4",
+        "last log lines of osd.1 on n1:",
+        "(cannot be read: n1 does not answer)",
+    ]
