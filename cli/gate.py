@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +17,7 @@ from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, interruptible
 from cephlab.cli.plan import name_all, show, warn_of_unasked
 from cephlab.cli.world import World
-from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.errors import LabBroken, LabError, SpecError
 from cephlab.lab.base.nearest import did_you_mean
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def gate(
     from cephlab.cli.narration import describe, narrating, page
     from cephlab.fixtures.entering import called
     from cephlab.fixtures.expression import refuse_wrong
-    from cephlab.lab.archive.archive import ARCHIVE_FOLDER, add_signature
+    from cephlab.lab.archive.archive import ARCHIVE_FOLDER
     from cephlab.lab.archive.signature import sign
     from cephlab.lab.base.runs import refuse_used
 
@@ -207,7 +207,7 @@ def gate(
     with narrating() as narrator, interruptible(narrator.pytest_cephlab_progress):
         result = run(request, what, where, machines, narrator)
     if kept.sign:
-        add_signature(result.archive, kept.sign)
+        result = signed(result, kept.sign)
     predictions = expectations(request.archive) if where.profile else []
     wanted = requirement_lines(request.archive) if where.profile else []
     if out.as_json:
@@ -216,6 +216,17 @@ def gate(
         lines = (page(result), *expectation_lines(predictions), *wanted)
         out.lines(*"\n".join(lines).split("\n"), whole=called("cephlab ", result.home))
     return result.code
+
+
+def signed(result: GateResult, key: Path) -> GateResult:
+    """The result, with its archive signed; if it cannot be signed any more, that is trouble of the lab."""
+    from cephlab.lab.archive.archive import add_signature
+
+    try:
+        add_signature(result.archive, key)
+    except (LabError, OSError) as error:
+        return replace(result, trouble=(*result.trouble, str(error)), code=result.code or LabBroken.exit_code)
+    return result
 
 
 def asked(world: World, what: Selection, where: LabOptions, kept: Kept, rerun: Path | None) -> Request:

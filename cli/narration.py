@@ -106,12 +106,14 @@ def narrating() -> Iterator[Narration]:
 
 def page(result: GateResult) -> str:
     """The verdicts as text. Scenarios that did not pass have their cause in one line, and the path of their logs."""
-    counts = ", ".join(f"{count} {ending.word}" for ending, count in counted(result.records).items())
+    settled = [record for record in result.records if record.scenario not in result.left]
+    begun = {record.scenario for record in result.records}
+    counts = ", ".join(f"{count} {ending.word}" for ending, count in counted(settled).items())
     cut = "interrupted: " if result.code >= SIGNALLED else ""
     lines = ["", cut + (counts or "nothing ran"), *([SAMPLE] if result.sample else [])]
     lines += [SHARD.format(result.shard)] if result.shard else []
     for ending in (Ending.FAIL, Ending.ERROR, Ending.INCONCLUSIVE, Ending.SKIP):
-        rows = [record for record in result.records if record.ending is ending]
+        rows = [record for record in settled if record.ending is ending]
         if rows:
             lines += ["", f"{ending.word}:"]
         for record in rows:
@@ -123,7 +125,7 @@ def page(result: GateResult) -> str:
     if result.left:
         lines += [
             "",
-            left_list(result.left),
+            left_list([f"{name} (interrupted)" if name in begun else name for name in result.left]),
             f"continue with: {called(f'cephlab gate --resume {shlex.quote(str(result.archive))}', result.home)}",
         ]
     if result.unexpected_skips:

@@ -12,10 +12,10 @@ from typing import Any, cast
 import pytest
 
 from cephlab.fixtures.raising import BeforeScenario
-from cephlab.lab.base.errors import CephTrouble, LabBroken, LabError, LeftBehind, NotInstalled, Unavailable
+from cephlab.lab.base.errors import CephTrouble, LabBroken, LabError, LeftBehind, NotInstalled, SpecError, Unavailable
 from cephlab.lab.ceph.logs import Allowed, LogMarks
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.clusterspec import Capability
 
@@ -157,6 +157,11 @@ def fake_of(stage: Stage) -> FakeRaised:
 def good(stage: Stage) -> None:
     stage.recorder.observe("one and one", got=sum((1, 1)), wanted=2)
     stage.recorder.observe("cluster", got=bool(stage.cluster.name), wanted=True)
+
+
+def asking_in_vain(_tier: Tier) -> int:
+    """A setting of the environment that cannot be used."""
+    raise SpecError("MOONS is not a number")
 
 
 def wrong(stage: Stage) -> None:

@@ -112,12 +112,17 @@ def profile_files(own: Path) -> dict[str, Path]:
     return {path.stem: path for folder in (SHIPPED, own) for path in sorted(folder.glob("*.toml"))}
 
 
+def names_file(name: str) -> bool:
+    """Whether this is the path of a profile's file, not a profile's name."""
+    return "/" in name or name.endswith(".toml")
+
+
 def find_hardware(name: str, own: Path, changes: Sequence[str] = ()) -> Hardware:
     """A profile's file by name or by path (something with a / or .toml); SpecError when there is none.
 
     own: the folder of the user's profiles, which `cephlab probe` writes to. changes: see `load_hardware`.
     """
-    if "/" in name or name.endswith(".toml"):
+    if names_file(name):
         return load_hardware(Path(name), changes)
     known = profile_files(own)
     if name not in known:

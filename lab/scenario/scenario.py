@@ -70,8 +70,9 @@ class Scenario:
     applies to all. expects: error lines that it causes in daemon logs, as regular expression -> why. sees: names of
     observations, figures and witnesses without which it shows nothing, as regular expressions of the whole name; names
     that its source always records can be left out. lasts_s: duration of its load by tier, if the user may make it
-    longer than in any earlier pass; its time limit grows by the same amount. memory_bytes: about what its own programs
-    take on this machine, beside the cluster, if that is gigabytes.
+    longer than in any earlier pass; its time limit grows by the same amount. asked: reads another setting that the user
+    makes for it in the environment; SpecError if that cannot be used. memory_bytes: about what its own programs take on
+    this machine, beside the cluster, if that is gigabytes.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Scenario:
     expects: Mapping[str, str] = field(default_factory=dict)
     sees: tuple[str, ...] = ()
     lasts_s: Callable[[Tier], float] | None = None
+    asked: Callable[[Tier], object] | None = None
     memory_bytes: int = 0
 
     @property

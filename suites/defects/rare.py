@@ -62,6 +62,7 @@ def scenario(name: str, once: Try, topology: Topology, expects: dict[str, str]) 
         goal=goal_of(defect),
         method=f"{(once.__doc__ or '').strip()} Known: seen in {defect.seen} of {defect.of} tries.",
         run=partial(try_often, defect=defect, once=once),
+        asked=lambda _tier: tries(os.environ.get(TRIES_VARIABLE)),
         check="defect",
         tier=Tier.FULL,
         topology=topology,

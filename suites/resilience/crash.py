@@ -21,7 +21,7 @@ MEDIAN = Bound("recorded only: the limit applies to the longest return", basis=B
 
 def crash(stage: Stage, of: Kind = "objects") -> None:
     """Kill every daemon and start all of them again after a random time; repeat."""
-    took = crashes(stage, rounds(os.environ.get(ROUNDS_VARIABLE), stage.tier), of)
+    took = crashes(stage, asked(stage.tier), of)
     stage.recorder.figure("median_return_s", sorted(took)[len(took) // 2], "s", MEDIAN)
 
 
@@ -30,6 +30,11 @@ def crashes(stage: Stage, wanted: int, of: Kind = "objects") -> list[float]:
     everything = KillEverything.aim(layout_of(stage.cluster), stage.rng)
     dark = partial(linger, stage.rng, *DARK_S)
     return again_and_again(stage, everything, wanted, Data(of=of), before_s=BEFORE_S, meanwhile=dark)
+
+
+def asked(tier: Tier) -> int:
+    """The number of rounds that the environment asks for, else the tier's."""
+    return rounds(os.environ.get(ROUNDS_VARIABLE), tier)
 
 
 def rounds(text: str | None, tier: Tier) -> int:
@@ -47,12 +52,14 @@ SCENARIOS = (
         goal="When all daemons crash at once while clients write, no acknowledged write is lost and Ceph recovers.",
         method="Kills all daemons at random moments of a recorded load, restarts them, waits for health, reads back.",
         run=crash,
+        asked=asked,
     ),
     scenario_under_load(
         name="resilience.crash-everything[load=blocks]",
         goal="When all daemons crash at once while clients write to an RBD image, no acknowledged block is lost.",
         method="As crash-everything, but clients write uncached 4 KiB blocks of an RBD image instead of objects.",
         run=partial(crash, of="blocks"),
+        asked=asked,
         tier=Tier.FULL,
     ),
 )
