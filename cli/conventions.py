@@ -13,6 +13,8 @@ from cephlab.lab.base.errors import SpecError
 
 DEFAULT_COPIES = 3
 _WORDS = {int: "N", float: "NUMBER"}
+EMPTY = "cephlab.empty"
+"""Key of a context's `meta` for the names of what was given empty."""
 
 
 def placeholder(option: TyperOption) -> str:
@@ -64,6 +66,16 @@ def usage_word(argument: TyperArgument) -> str:
     return f"{name}{several}" if argument.required else f"[{name}{several}]"
 
 
+def _unfilled(param: object, given: object) -> str:
+    """The name of an option or path that was given empty; else nothing. Other arguments may be empty."""
+    if given == "" or (isinstance(given, list | tuple) and "" in given):
+        if isinstance(param, TyperOption):
+            return str(param.opts[-1])
+        if isinstance(param, TyperArgument) and param.type_descriptor.is_path:
+            return usage_word(param)
+    return ""
+
+
 def _no_type(**_: Any) -> None:
     """An argument's name says what it is."""
 
@@ -79,6 +91,12 @@ class Command(TyperCommand):
     def get_params(self, ctx: Any) -> Any:
         """The parameters of typer, each with its placeholder and its default."""
         return all_plainly(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Also note what was given empty: afterwards an empty path is the current folder."""
+        given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        ctx.meta[EMPTY] = [shown for param in self.params if (shown := _unfilled(param, given.get(param.name)))]
+        return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """`[OPTIONS] NAME [DAEMON]`."""

@@ -8,6 +8,7 @@ from typing import Any, get_type_hints
 
 import typer
 
+from cephlab.cli.conventions import EMPTY
 from cephlab.cli.output import JsonOption, Output, reporting
 from cephlab.cli.world import World, world_of
 from cephlab.lab.base.errors import SpecError
@@ -55,16 +56,12 @@ def framed(command: Callable[..., int | None]) -> Callable[..., None]:
 
 
 def _refuse_empty(ctx: typer.Context) -> None:
-    """SpecError for an option that was given without a value, as from a variable of a shell that is not set.
+    """SpecError for an option or path that was given empty, as from a variable of a shell that is not set.
 
     Read as if it had not been given, the command would do less than was asked for.
     """
-    for parameter in (each for each in ctx.command.params if each.param_type_name == "option"):
-        source = ctx.get_parameter_source(str(parameter.name))
-        given = ctx.params.get(str(parameter.name))
-        empty = given == "" or (isinstance(given, list | tuple) and "" in given)
-        if empty and source is not None and source.name == "COMMANDLINE":
-            raise SpecError(f"{parameter.opts[-1]} is empty", "got '', wanted: a value", "leave it out, or fill it")
+    for name in ctx.meta.get(EMPTY, ()):
+        raise SpecError(f"{name} is empty", "got '', wanted: a value", "leave it out, or fill it")
 
 
 def _options(group: Any) -> list[Parameter]:

@@ -115,9 +115,19 @@ def run(arguments: list[str]) -> int:
     except typer.TyperException as error:
         if _asks_for_help(error):
             return SpecError.exit_code
-        wrong = wrong_use(error, _meant(arguments))
+        wrong = _too_early(arguments) or wrong_use(error, _meant(arguments))
         Output(as_json="--json" in arguments).error(wrong)
         return wrong.exit_code
+
+
+def _too_early(arguments: Sequence[str]) -> SpecError | None:
+    """The error for an option of a command that was given before the command, if one was."""
+    first = next(iter(arguments), "")
+    rest = arguments[1:]
+    if not first.startswith("-") or _meant(rest) == NAME:
+        return None
+    hint = f"write it after the command: `{_meant(rest)} {first}`"
+    return SpecError(f"{first} was given before the command", "", hint)
 
 
 def _meant(arguments: Sequence[str]) -> str:

@@ -141,6 +141,10 @@ def measure(out: Output, world: World, load: MeasuredLoad, cluster: MeasuredClus
     plans = request.plans()
     refuse_unwritable("--output", then.output, folders=True)
     if then.beside or then.changed:
+        for option, given in (("--output", then.output), ("--save-baseline", then.save_baseline)):
+            if given:
+                where = "both results go into `demands/beside` of the home"
+                raise SpecError(f"{option} and --beside cannot be given together", where, "leave one out")
         changed = parse_options(then.changed or (), "--changed")
         return conclude(out, measure_beside(world, out, request, then.beside or SAME, changed))
     path, measured = _do(world, out, request, plans, then.output)
@@ -181,12 +185,12 @@ def _do(
     from cephlab.lab.telemetry.measure import measure as measure_one
 
     measured = []
+    speed = speed_here(world.home)  # a profile that cannot be read must not cost the measurement
     with raised(world, out, request) as (cluster, _provider, say):
         key = cluster.images[request.osd_arch].identity
         for plan in plans:
             say(f"measuring {plan.operation.name} of {plan.operation.block_bytes} bytes")
             measured.append(measure_one(cluster, plan, image_key=key, say=say, conditions=place.machine()))
-    speed = speed_here(world.home)
     if not speed:
         out.note("to base predictions on this, run `cephlab probe` and measure again")
     measured = [rated(measurement, speed) for measurement in measured]

@@ -111,8 +111,8 @@ class LoadOptions:
         float, typer.Option(min=1e-6, max=1, help="Share of each disk that holds the data, for rotating disks.")
     ] = 1.0
     stripe_unit: Annotated[
-        str, typer.Option(metavar="SIZE", help="Size of one erasure code chunk, e.g. 4k or 16k.")
-    ] = "4k"
+        str, typer.Option(metavar="SIZE", help="With --ec: size of one chunk, e.g. 4k or 16k.", show_default="4k")
+    ] = ""
     data: Annotated[
         str,
         typer.Option(
@@ -146,8 +146,10 @@ class LoadOptions:
 
     def shape(self, op: str) -> Shape:
         """The load of one operation."""
-        from cephlab.tuning.workload import Shape, parse_block, parse_ec
+        from cephlab.tuning.workload import STRIPE_UNIT, Shape, parse_block, parse_ec
 
+        if self.stripe_unit and not self.ec:
+            raise SpecError("--stripe-unit needs an erasure code", "--ec: missing", "add --ec, or leave it out")
         k, m = parse_ec(self.ec, "--ec")
         return Shape(
             self.op or op,
@@ -159,7 +161,7 @@ class LoadOptions:
             m=m,
             hit_ratio=self.hit_ratio,
             span=self.span,
-            stripe_unit=parse_block(self.stripe_unit, "--stripe-unit"),
+            stripe_unit=parse_block(self.stripe_unit, "--stripe-unit") if self.stripe_unit else STRIPE_UNIT,
             data_bytes=amount("--data", self.data) if self.data else 0.0,
         )
 

@@ -78,7 +78,7 @@ class Shape:
             raise SpecError(what, got, did_you_mean(self.operation, OPERATIONS))
         if self.stripe_unit % STRIPE_UNIT or self.stripe_unit <= 0:
             raise SpecError(
-                "the stripe unit does not fit", f"got {self.stripe_unit} B, wanted: a multiple of {STRIPE_UNIT} B"
+                "the stripe unit cannot be used", f"got {self.stripe_unit} B, wanted: a multiple of {STRIPE_UNIT} B"
             )
 
     @property
@@ -175,7 +175,7 @@ def parse_block(text: str, what: str = "the block size") -> int:
     match = _BLOCK.fullmatch(text.strip())
     size = int(match[1]) << {"": 0, "k": 10, "m": 20}[match[2].lower()] if match else 0
     if not 0 < size <= MOST_BLOCK_BYTES:
-        raise SpecError(f"{what} does not fit", f"got {text!r}, wanted e.g. 4k, 64k or 4M; at most 5 TiB")
+        raise SpecError(f"{what}: {text!r} is not a size", "wanted e.g. 4k, 64k or 4M; at most 5 TiB")
     return size
 
 
@@ -185,5 +185,5 @@ def parse_ec(text: str, what: str = "the erasure code") -> tuple[int, int]:
         return 0, 0
     match = _EC.fullmatch(text.strip())
     if not match:
-        raise SpecError(f"{what} does not fit", f"got {text!r}, wanted e.g. 4+2")
+        raise SpecError(f"{what}: {text!r} is not K+M", "wanted e.g. 4+2")
     return int(match[1]), int(match[2])

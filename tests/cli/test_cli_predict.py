@@ -223,8 +223,8 @@ def test_a_load_without_measure_is_answered_at_once(world: World) -> None:
     [
         (("predict", "--profile", "nonesuch"), "no profile is named"),
         (("predict", *ALTRA, "--op", "scrub"), "the model does not know the operation"),
-        (("predict", *ALTRA, "--bs", "4q"), "--bs does not fit"),
-        (("predict", *ALTRA, "--ec", "4"), "--ec does not fit"),
+        (("predict", *ALTRA, "--bs", "4q"), "--bs: '4q' is not a size"),
+        (("predict", *ALTRA, "--ec", "4"), "--ec: '4' is not K+M"),
         (("predict", *ALTRA, "--sweep", "disks"), "--sweep"),
         (("predict", *ALTRA, "--demand", "nonesuch.json"), "nonesuch.json cannot be read"),
         (("probe", "--disk", ".", "--kind", "tape"), "kind of disk"),

@@ -1,5 +1,6 @@
 """What would fail at the end of long work is refused before it begins."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,10 @@ def test_a_place_for_the_result_that_cannot_be_is_refused_before_a_cluster(
     [
         (["gate", "--plan", "--profile", ""], "--profile is empty"),
         (["gate", "--plan", "--set", ""], "--set is empty"),
+        (["gate", "--plan", "--archive", ""], "--archive is empty"),
+        (["gate", "--plan", "--inventory="], "--inventory is empty"),
+        (["report", ""], "[ARCHIVE] is empty"),
+        (["predict", "--profile", "incerta-3n", "--stripe-unit", "16k"], "--stripe-unit needs an erasure code"),
         (["predict", "--profile", "incerta-3n", "--release", ""], "--release is empty"),
         (["up", "--dry-run", "--image", ""], "--image is empty"),
         (["up", "--dry-run", "--nodes", "x86_64:99999999"], "asks for 99999999 nodes"),
@@ -73,7 +78,7 @@ def test_a_place_for_the_result_that_cannot_be_is_refused_before_a_cluster(
         (["gate", "--plan", "--resume", "x" * 5000], "a path is too long"),
         (["predict", "--profile", "incerta-3n", "--output", "/"], "--output / cannot be written"),
         (["predict", "--profile", "incerta-3n", "--output", "x" * 5000], "File name too long"),
-        (["predict", "--profile", "incerta-3n", "--bs", "9" * 30], "--bs does not fit"),
+        (["predict", "--profile", "incerta-3n", "--bs", "9" * 30], "is not a size"),
         (["predict", "--profile", "incerta-3n", "--set", f"nodes.count={'9' * 30}"], "got a number beyond 64 bits"),
         (["predict", "--profile", "incerta-3n", "--set", "nodes.count=99999999"], "wanted: 10000000 or less"),
     ],
@@ -102,3 +107,38 @@ def test_what_no_image_or_node_has_is_told_with_the_file(world: World, tmp_path:
         result = CliRunner().invoke(app, ["up", "--spec", str(file), *how], obj=world)
         assert result.exit_code == 2
         assert result.stderr.startswith(f"error: {file}: ")
+
+
+@pytest.mark.parametrize("arguments", [["measure"], ["tune", "measure", "altra-ceph"]], ids=" ".join)
+def test_a_profile_of_this_machine_that_cannot_be_read_costs_no_measurement(
+    world: World, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    world.home.profiles.mkdir(parents=True)
+    (world.home.profiles / "this-machine.toml").write_text("name = ")
+    for module in ("measure", "tune"):
+        monkeypatch.setattr(f"cephlab.cli.{module}.raised", lambda *_: pytest.fail("a cluster was raised"))
+    result = CliRunner().invoke(app, arguments, obj=world)
+    assert result.exit_code == 2, result.output
+    assert "this-machine.toml is not TOML" in result.stderr
+
+
+@pytest.mark.parametrize("given", [["--output", "mine.json"], ["--save-baseline"]])
+def test_what_a_comparison_would_ignore_is_refused(world: World, given: list[str]) -> None:
+    result = CliRunner().invoke(app, ["measure", "--beside", "same", *given], obj=world)
+    assert result.exit_code == 2, result.output
+    assert f"{given[0]} and --beside cannot be given together" in result.stderr
+
+
+def test_an_option_before_the_command_is_told_where_it_belongs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--json", "tune", "check", "x"]) == 2
+    told = capsys.readouterr()
+    assert json.loads(told.out)["error"] == {
+        "what": "--json was given before the command",
+        "detail": "",
+        "hint": "write it after the command: `cephlab tune check --json`",
+    }
+
+
+def test_arguments_of_another_program_may_be_empty(world: World) -> None:
+    result = CliRunner().invoke(app, ["ceph", "nosuch", "config", "set", "osd", "x", ""], obj=world)
+    assert "there is no cluster called 'nosuch'" in result.stderr

@@ -129,9 +129,9 @@ def test_a_value_that_is_none_is_told_with_what_was_wanted(
 @pytest.mark.parametrize(
     ("arguments", "lines"),
     [
-        (["predict", "--profile", "kunpeng920", "--stripe-unit", "x"], ["--stripe-unit does not fit", "'x', wanted"]),
-        (["predict", "--profile", "kunpeng920", "--bs", "x"], ["--bs does not fit", "got 'x', wanted e.g. 4k"]),
-        (["predict", "--profile", "kunpeng920", "--ec", "x"], ["--ec does not fit", "got 'x', wanted e.g. 4+2"]),
+        (["predict", "--profile", "kunpeng920", "--ec", "4+2", "--stripe-unit", "x"], ["--stripe-unit: 'x' is not"]),
+        (["predict", "--profile", "kunpeng920", "--bs", "x"], ["--bs: 'x' is not a size", "wanted e.g. 4k"]),
+        (["predict", "--profile", "kunpeng920", "--ec", "x"], ["--ec: 'x' is not K+M", "wanted e.g. 4+2"]),
         (["predict", "--profile", "kunpeng920", "--data", "4Q"], ["--data: '4Q' is not a size", "KB ... PB", "4T"]),
         (["predict", "--profile", "kunpeng920", "--recover", "0"], ["--recover: '0' is not a size", "above 0"]),
         (["up", "--disk-size", "4Q"], ["--disk-size: '4Q' is not a size", "k, M, G, T, in powers of 1024", "10GiB"]),
