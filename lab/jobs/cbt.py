@@ -83,7 +83,10 @@ def compose(text: str, source: str) -> yaml.Node:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise SpecError(f"{source} is not YAML", f"{where}{getattr(error, 'problem', '')}", HINT) from None
+        why = getattr(error, "problem", None) or getattr(error, "reason", "")
+        raise SpecError(f"{source} is not YAML", f"{where}{why}", HINT) from None
+    except RecursionError:
+        raise SpecError(f"{source} is not YAML", "its lists and mappings are nested too deeply", HINT) from None
     if node is None:
         raise SpecError(f"{source} is empty", "", HINT)
     return node

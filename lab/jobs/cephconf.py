@@ -35,7 +35,10 @@ def read_conf(text: str, source: str, known: Collection[str] | None, release: st
     try:
         parser.read_string("\n".join(line.strip() for line in text.splitlines()), source)
     except configparser.Error as error:
-        raise SpecError(f"{source} is not a ceph.conf", type(error).__name__, HINT) from None
+        # Not the line itself, which may be a secret.
+        lines = [number for number, _ in getattr(error, "errors", ())] or [getattr(error, "lineno", "?")]
+        why = f"line {lines[0]}: wanted: [SECTION] or, below one, NAME = VALUE"
+        raise SpecError(f"{source} is not a ceph.conf", why, HINT) from None
     options: dict[str, str] = {}
     left, lacking = set(), set()
     for section in (name for name in _WHOLE if parser.has_section(name)):

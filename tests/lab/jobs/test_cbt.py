@@ -67,6 +67,8 @@ def test_neither_hosts_nor_users_nor_paths_are_copied() -> None:
         ("parts: 3\n" + FIO, "line 1: part 'parts'"),
         ("a: &a [1]\nb: *a\n", "line 2: an alias"),
         ("a: [", "plan.yaml is not YAML\nline 1, column"),
+        ("a: \0", "plan.yaml is not YAML\nspecial characters are not allowed"),
+        ("[" * 5000 + "]" * 5000, "plan.yaml is not YAML\nits lists and mappings are nested too deeply"),
         ("", "plan.yaml is empty"),
         ("- 1\n", "line 1: the file"),
         ("cluster: {user: a}\n", "wanted: at least one load"),
@@ -157,3 +159,11 @@ def test_without_an_image_nothing_is_said_to_lack() -> None:
     assert "without an image of reef" in conf.notes[-1]
     with pytest.raises(SpecError, match="is not a ceph"):
         read_conf("size = 1", "c", None, "reef")
+
+
+@pytest.mark.parametrize(("text", "line"), [("fsid = 1\n", 1), ("[global]\nfsid = 1\nkey: s3cret\n", 3)])
+def test_the_line_of_a_ceph_conf_that_is_none_is_named_and_not_shown(text: str, line: int) -> None:
+    with pytest.raises(SpecError, match=r"ceph\.conf is not a ceph\.conf") as refusal:
+        read_conf(text, "ceph.conf", None, "reef")
+    assert refusal.value.detail.startswith(f"line {line}: wanted: ")
+    assert "s3cret" not in refusal.value.detail
