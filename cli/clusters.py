@@ -139,15 +139,17 @@ def report(out: Output, cluster: OwnCluster) -> int:
         cluster.check_daemons()
     except DaemonDied as error:
         died = error
-    known = ask(cluster)
+    try:
+        known = ask(cluster)
+    except LabError:
+        if died is not None:  # it may be why Ceph does not answer
+            raise died from None
+        raise
     value = {**as_value(cluster, known), "died": [d.name for d in cluster.daemons.values() if not d.alive()]}
-    if died is not None and out.as_json:
-        value["error"] = {"what": died.what, "detail": died.detail, "hint": died.hint}
-    out.result(coloured(as_text(cluster, known), _STATES), value)
+    text = coloured(as_text(cluster, known), _STATES)
     if died is not None:
-        if not out.as_json:
-            out.error(died)
-        return died.exit_code
+        return out.incomplete(text, value, died)
+    out.result(text, value)
     return 0 if known is not None and known.ok else 1
 
 
@@ -303,7 +305,7 @@ def prune(
         ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
-) -> None:
+) -> int:
     """Remove what killed runs left behind: processes, containers, directories, half-built images.
 
     Example: cephlab prune --dry-run
@@ -338,9 +340,7 @@ def prune(
         value["copies"] = _strays(out, world, told=everything)
     except LabError as error:
         errors.append(f"copies of images: {error}")
-    if not errors:
-        out.result("\n".join(lines) or "nothing to remove", value)
-        return
-    if lines and not out.as_json:
-        out.result("\n".join(lines), value)
-    raise CleanupFailed(errors)
+    if errors:
+        return out.incomplete("\n".join(lines) or "nothing was removed", value, CleanupFailed(errors))
+    out.result("\n".join(lines) or "nothing to remove", value)
+    return 0

@@ -122,13 +122,8 @@ class LogSource:
     host: Host
     path: PurePosixPath
 
-    def tail(self, lines: int) -> list[str]:
-        """The last lines; none if the file does not exist."""
-        from cephlab.lab.ceph.offline import last_lines
-
-        return list(last_lines(self.host, self.path, lines))
-
     def content(self) -> bytes:
+        """All of it; nothing if the file does not exist."""
         return self.host.read(self.path) if self.host.exists(self.path) else b""
 
 
@@ -183,13 +178,15 @@ def logs(
         out.result(f"{how_many(len(written), 'file')} in {options.save}", value)
         return
     sources = log_sources(chosen)
-    tails = {source.name: source.tail(options.lines) for source in sources}
+    contents = {source.name: source.content() for source in sources}
+    tails = {name: _lines(content.strip())[-options.lines :] for name, content in contents.items()}
     shown = {label: tail for label, tail in tails.items() if tail or not label.endswith(_OUTPUT)}
     heads = len(shown) > 1
     text = "\n".join("\n".join([f"==> {label} <==", *tail] if heads else tail) for label, tail in shown.items())
     out.result(text or "no lines yet", {"logs": shown})
     if options.follow:
-        out.note(follow_logs(sources, cluster.run, heads=len(sources) > 1))
+        seen = {name: len(content) for name, content in contents.items()}
+        out.note(follow_logs(sources, seen, cluster.run, heads=len(sources) > 1))
 
 
 def save_logs(cluster: OwnCluster, daemons: Iterable[Daemon], folder: Path) -> list[str]:
@@ -208,16 +205,23 @@ def save_logs(cluster: OwnCluster, daemons: Iterable[Daemon], folder: Path) -> l
     return sorted(contents)
 
 
-def follow_logs(sources: Iterable[LogSource], run: Run, *, heads: bool) -> str:
-    """Print new lines of the logs until the run is gone or is interrupted; returns why it ended."""
-    seen = {source.name: len(source.content()) for source in sources}
+def _lines(content: bytes) -> list[str]:
+    return content.decode(errors="replace").splitlines()
+
+
+def follow_logs(sources: Iterable[LogSource], seen: dict[str, int], run: Run, *, heads: bool) -> str:
+    """Print new lines of the logs until the run is gone or is interrupted; returns why it ended.
+
+    seen: how many bytes of each log were shown.
+    """
     try:
         while run.directory.exists():
             for source in sources:
                 content = source.content()
-                for line in content[seen[source.name] :].decode(errors="replace").splitlines():
+                whole = content.rfind(b"\n") + 1  # the rest of a line comes with a later look
+                for line in _lines(content[seen[source.name] : whole]):
                     print(f"{source.name}: {line}" if heads else line, flush=True)
-                seen[source.name] = len(content)
+                seen[source.name] = min(max(seen[source.name], whole), len(content))
             SYSTEM.sleep(_FOLLOW_S)
     except KeyboardInterrupt:
         return "stopped following"

@@ -193,7 +193,7 @@ def rm(
         str,
         typer.Argument(help="A release, or the beginning of a key.", metavar="KEY|RELEASE", autocompletion=IMAGES),
     ],
-) -> None:
+) -> int:
     """Remove images from the cache and from container engines; images of running clusters stay.
 
     Example: cephlab image rm reef
@@ -206,16 +206,20 @@ def rm(
         refuse_used(world.home, image)
     errors: list[str] = []
     copies: list[str] = []
+    removed: list[Image] = []
     for image in images:
         try:
             world.images.remove(image)
+            removed.append(image)
             copies += forget_copies(world.providers, image)
         except LabError as error:
             errors.append(f"{image.key[:_SHORT]}: {error}")
+    lines = [f"removed {image.release} for {image.arch} ({image.key[:_SHORT]})" for image in removed]
+    text, value = "\n".join([*lines, *copies]), {"removed": [*map(as_value, removed)], "copies": copies}
     if errors:
-        raise CleanupFailed(errors)
-    lines = [f"removed {image.release} for {image.arch} ({image.key[:_SHORT]})" for image in images]
-    out.result("\n".join([*lines, *copies]), {"removed": [as_value(image) for image in images], "copies": copies})
+        return out.incomplete(text or "nothing was removed", value, CleanupFailed(errors, f"remove {which} again"))
+    out.result(text, value)
+    return 0
 
 
 def matching(which: str, images: Sequence[Image]) -> list[Image]:

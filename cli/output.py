@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import shutil
 import signal
@@ -83,8 +84,16 @@ class Output:
 
             console(error=False).print(text, soft_wrap=isinstance(text, Text), crop=False)
 
+    def incomplete(self, text: str | RenderableType, value: Mapping[str, Any], error: LabError) -> int:
+        """Print a result together with the error that it ended with; returns the exit code. As JSON both are one."""
+        self.result(text, {**value, "error": _error_value(error)})
+        if not self.as_json:
+            self.error(error)
+        return error.exit_code
+
     def json(self, value: Any) -> None:
-        print(json.dumps(value, indent=2, sort_keys=True))
+        """Print a value as JSON, with null for the numbers that JSON does not have: infinite, or not a number."""
+        print(json.dumps(_finite(value), indent=2, sort_keys=True))
 
     def lines(self, *lines: str, whole: str = "") -> None:
         """Print lines of the result. On a terminal they wrap between words, and what continues is indented.
@@ -116,7 +125,7 @@ class Output:
     def error(self, error: LabError) -> None:
         """Print the error in one line, the evidence indented below it, and the remedy."""
         if self.as_json:
-            self.json({"error": {"what": error.what, "detail": error.detail, "hint": error.hint}})
+            self.json({"error": _error_value(error)})
             return
         from rich.padding import Padding
         from rich.text import Text
@@ -157,6 +166,18 @@ class Output:
                     bar.update(task, description=line)
 
             yield say
+
+
+def _error_value(error: LabError) -> dict[str, str]:
+    return {"what": error.what, "detail": error.detail, "hint": error.hint}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def stamped(printer: Console, seconds: float, markup: str, *, whole: bool = False) -> None:

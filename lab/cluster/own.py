@@ -3,7 +3,6 @@
 A pulled image may contain any Ceph, so its nodes are asked for their version and the engine for the image's id.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cephlab.lab.base.errors import LabBroken, LabError, SpecError
+from cephlab.lab.base.given import parse_json
 from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, write_json, write_private
 from cephlab.lab.ceph import conf, keyring
@@ -247,9 +247,10 @@ def _without(node: Node, name: str) -> Node:
 def load_cluster(provider: Provider, run: Run, *, progress: Progress = quiet) -> OwnCluster:
     """Find a kept cluster again; SpecError if it has no state or one of another schema."""
     try:
-        raw: dict[str, Any] = json.loads(run.state_file.read_text())
+        text = run.state_file.read_text(errors="replace")
     except FileNotFoundError:
         raise _no_cluster(run) from None
+    raw: dict[str, Any] = parse_json(text, run.state_file, f"remove the cluster: cephlab down {run.id}")
     if raw["schema"] != STATE_SCHEMA:
         raise SpecError(f"{run.id} is of another cephlab version", f"schema {raw['schema']}, wanted {STATE_SCHEMA}")
     lab = provider.attach(run, raw["lab"])

@@ -1,0 +1,108 @@
+"""What a command did or knows is shown also where it did not succeed in all of it."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cephlab.cli import clusters
+from cephlab.cli.output import Output
+from cephlab.cli.world import World
+from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.home import Home
+from cephlab.lab.ceph.client import RadosError
+from cephlab.lab.images.image import Image
+from cephlab.lab.images.store import ImageStore
+from cephlab.lab.spec.arch import Arch
+from tests.cli.test_cli_clusters import call
+from tests.fake_provider import FakeProvider, abandoned_run, kept_cluster, providers
+
+
+@pytest.fixture
+def fake() -> FakeProvider:
+    return FakeProvider()
+
+
+@pytest.fixture
+def world(tmp_path: Path, fake: FakeProvider) -> World:
+    return World(Home(tmp_path / "home").ensure(), providers(fake))
+
+
+def test_what_was_pruned_before_an_error_is_in_the_same_json(world: World, fake: FakeProvider) -> None:
+    for name in ("a-stuck", "b-lost"):
+        abandoned_run(world.home, name)
+    fake.holding, fake.stuck = {"a-stuck", "b-lost"}, {"a-stuck"}
+    result = call(world, "prune", "--json")
+    value = json.loads(result.stdout)
+    assert result.exit_code == 3
+    assert [line for line in value["removed"] if line.startswith("b-lost: ")]
+    assert "a process does not die" in value["error"]["detail"]
+
+
+def test_images_that_were_removed_before_an_error_are_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = [Image("reef", arch, f"{arch}-key", world.home.images, {}) for arch in Arch]
+
+    def remove(_store: ImageStore, image: Image) -> None:
+        if image is images[1]:
+            raise LabBroken("the disk is read-only")
+
+    monkeypatch.setattr(ImageStore, "list", lambda _store: images)
+    monkeypatch.setattr(ImageStore, "remove", remove)
+    text = call(world, "image", "rm", "reef")
+    assert text.exit_code == 3
+    assert text.stdout == "removed reef for x86_64 (x86_64-key)\n"
+    assert "then remove reef again" in text.stderr
+    value = json.loads(call(world, "image", "rm", "reef", "--json").stdout)
+    assert [image["arch"] for image in value["removed"]] == ["x86_64"]
+    assert "the disk is read-only" in value["error"]["detail"]
+
+
+def test_a_daemon_that_died_is_named_where_ceph_does_not_answer(
+    world: World, fake: FakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(_cluster: object) -> None:
+        raise RadosError("command on n0", "TimedOut", 110, "")
+
+    monkeypatch.setattr(clusters, "ask", silent)
+    fake.lab = kept_cluster(world.home, dead=["osd.1"])
+    result = call(world, "status", "one")
+    assert result.exit_code == 1
+    assert "error: osd.1 on n1 died" in result.stderr
+    fake.lab = kept_cluster(world.home, "two")
+    assert "error: command on n0 failed with TimedOut" in call(world, "status", "two").stderr
+
+
+def test_a_state_that_was_cut_is_no_traceback(world: World, fake: FakeProvider) -> None:
+    fake.lab = kept_cluster(world.home)
+    state = world.home.runs / "one" / "cluster.json"
+    state.write_text(state.read_text()[:99])
+    [row] = json.loads(call(world, "ls", "--json").stdout)["clusters"]
+    assert (row["state"], row["why"]) == ("unreachable", f"{state} is not JSON")
+    result = call(world, "status", "one")
+    assert result.exit_code == 2
+    assert "hint: remove the cluster: cephlab down one" in result.stderr
+
+
+def test_numbers_that_json_does_not_have_are_null(capsys: pytest.CaptureFixture[str]) -> None:
+    Output(as_json=True).json({"high": float("inf"), "each": [(float("nan"), 1.5)], "none": None})
+    assert json.loads(capsys.readouterr().out) == {"high": None, "each": [[None, 1.5]], "none": None}
+
+
+def test_a_line_that_is_half_written_is_followed_as_one(
+    world: World, fake: FakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.lab = kept_cluster(world.home)
+    parts = iter((b"first\nsec", b"ond\n"))
+
+    def sleep(_seconds: float) -> None:
+        part = next(parts, None)
+        if part is None:
+            raise KeyboardInterrupt
+        cast("Any", fake.lab).hosts["n0"].files["/lab/n0/log/osd.0.log"] += part
+
+    monkeypatch.setattr("cephlab.cli.enter.SYSTEM", SimpleNamespace(sleep=sleep, monotonic=SYSTEM.monotonic))
+    result = call(world, "logs", "one", "osd.0", "-n", "1", "-f")
+    assert result.stdout.splitlines() == ["osd.0 line 100", "osd.0: first", "osd.0: second"]
