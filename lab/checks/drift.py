@@ -40,7 +40,8 @@ def drift(events: Sequence[Event]) -> Verdict:
     reading: {at_s, values}. values: series -> number, None if it could not be read. A series that was not due is
     absent.
     Inconclusive: a gap, an interval across the limit, steps that add up to more than the series may drift. A series
-    that settles is judged by its second half. A series that stays within a band as wide as its allowance passes.
+    that settles is judged by its second half. A series of enough samples that stays within a band as wide as its
+    allowance passes.
     """
     declared = [event.data for event in events if event.kind == "sampled"]
     if not declared:
@@ -81,7 +82,7 @@ def _by_slope(data: Mapping[str, Any], at_h: Sequence[float], values: Sequence[f
         return whole
     if whole.outcome is not Outcome.INCONCLUSIVE:
         return _with_steps(data, whole, trended, at_h, scale)
-    if max(scaled) - min(scaled) <= allowed * (at_h[-1] - at_h[0]):
+    if math.isfinite(trended.slope) and max(scaled) - min(scaled) <= allowed * (at_h[-1] - at_h[0]):
         line = f"{data['series']}: all values lie between {min(values):.6g} and {max(values):.6g} {data['unit']}"
         return Verdict(Outcome.PASS, line, (line, *whole.derivation))
     later, trended = _of_slope(data, at_h[half:], scaled[half:], scale)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cephlab.lab.checks.drift import _gap, drift, judge_series
+from cephlab.lab.checks.trend import LEAST_SAMPLES
 from cephlab.lab.checks.verdict import Outcome, Verdict
 from cephlab.lab.history.history import Event
 
@@ -361,3 +362,11 @@ def test_the_later_half_is_named_and_keeps_what_the_whole_said() -> None:
 def test_a_median_of_nothing_has_no_share() -> None:
     verdict = late({**RATE, "least": None}, [0.0] * 120)
     assert verdict.reason == "cannot tell: rate: its median is 0, so a share of it means nothing"
+
+
+@pytest.mark.parametrize("count", [1, 2, LEAST_SAMPLES - 1])
+def test_too_few_samples_do_not_pass_because_they_are_equal(count: int) -> None:
+    declared = {"steps": False, "why": "as tried", **MEMORY}
+    samples = [{"at_s": n * EVERY_S, "values": {"memory": 500.0}} for n in range(LEAST_SAMPLES)]
+    assert judge_series(declared, samples[:count]).outcome is Outcome.INCONCLUSIVE
+    assert judge_series(declared, samples).outcome is Outcome.PASS
