@@ -185,18 +185,20 @@ def _changes(before: Measurement, after: Measurement, *, judged: bool) -> Iterat
         yield from _change(words, shown, ratio, Resource.CPU_USER_S, rule)
     for role in WORKING:
         for resource, least in LEAST_AMOUNT.items():
-            if max(before.demand.of(role, resource), after.demand.of(role, resource)) < least:
+            known = all(resource in side.demand.costs.get(role, {}) for side in (before, after))
+            if not known or max(before.demand.of(role, resource), after.demand.of(role, resource)) < least:
                 continue
-            values = [
-                [cost_of(batch.costs, (role,), (resource,)) for batch in side.batches] for side in (before, after)
-            ]
+            costs = [[cost_of(batch.costs, (role,), (resource,)) for batch in side.batches] for side in (before, after)]
+            values = [at_least(side, least) for side in costs]
+            words = f"{NAMES[resource]} by {role}{'' if values == costs else few(resource)}"
             # A commit writes one log block for all its operations; nothing else changes the traffic of an operation.
             # Instructions depend on how often threads wake up, but not on the load of neighbours.
             kept = ("syncs",) if resource in _ON_DEVICE else ("switches",) if resource in _EXECUTED else ()
             ratio = _ratio(values, starts, _kept(both, kept), TRAFFIC_SPREAD, ALONE if starts else CONFIDENCE)
             # The number of requests per commit differs by percents between two sides, whatever they run.
-            rule = _Rule(judged, only_fails=True, same=FOUND) if starts else _Rule(judged)
-            yield from _change(f"{NAMES[resource]} by {role}", values, ratio, resource, rule)
+            vague = bool(starts) or values != costs
+            rule = _Rule(judged, only_fails=True, same=FOUND) if vague else _Rule(judged)
+            yield from _change(words, values, ratio, resource, rule)
 
 
 CPU_GROUPS: Mapping[str, tuple[Role, ...]] = {
@@ -254,6 +256,16 @@ def _change(
     if rule.only_fails and outcome is not Outcome.FAIL:
         outcome = None
     yield CostChange(what, means[0], means[1], ratio, outcome, resource, rule.least)
+
+
+def at_least(costs: Sequence[float], least: float) -> list[float]:
+    """Costs that are not below `least`: what begins to cost is a rise, and what changes below that amount is none."""
+    return [max(least, cost) for cost in costs]
+
+
+def few(resource: Resource) -> str:
+    """What to add to the name of a cost whose amounts were raised to the least one."""
+    return f", less than {amount(LEAST_AMOUNT[resource], resource)} counted as that"
 
 
 def _cpu(demand: Demand, roles: Sequence[Role]) -> float:

@@ -10,7 +10,16 @@ from scipy.special import stdtrit
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.checks.regression import FOUND, STORED, judge
 from cephlab.lab.checks.verdict import Outcome
-from cephlab.lab.telemetry.compare import ALONE, CPU_SPREAD, LEAST_AMOUNT, TRAFFIC_SPREAD, CostChange, compare
+from cephlab.lab.telemetry.compare import (
+    ALONE,
+    CPU_SPREAD,
+    LEAST_AMOUNT,
+    TRAFFIC_SPREAD,
+    CostChange,
+    at_least,
+    compare,
+    few,
+)
 from cephlab.lab.telemetry.demand import OSD_ROLES, Resource
 from cephlab.lab.telemetry.demandfile import Measurement
 from cephlab.lab.telemetry.describe import NAMES
@@ -114,10 +123,11 @@ def _changes(hours: Hours, now: Measurement, pace: float) -> Iterator[CostChange
     yield from _change("CPU of OSDs", cpu, _cpu(now), Resource.CPU_USER_S, (CPU_SPREAD, moved))
     for role in WORKING:
         for resource, least in LEAST_AMOUNT.items():
-            after = now.demand.of(role, resource)
-            if after >= least:
-                amounts = [[run.measured.demand.of(role, resource) for run in hour] for hour in hours]
-                what = f"{NAMES[resource]} by {role}"
+            runs = [now.demand, *(one.measured.demand for hour in hours for one in hour)]
+            if all(resource in demand.costs.get(role, {}) for demand in runs):
+                known = [[one.measured.demand.of(role, resource) for one in hour] for hour in hours]
+                amounts, after = [at_least(hour, least) for hour in known], max(least, now.demand.of(role, resource))
+                what = f"{NAMES[resource]} by {role}{'' if amounts == known else few(resource)}"
                 yield from _change(what, amounts, after, resource, (TRAFFIC_SPREAD, 0.0))
 
 

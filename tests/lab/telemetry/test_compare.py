@@ -125,6 +125,37 @@ def test_a_wire_that_carries_more_is_found() -> None:
     assert "sent by" in verdict.reason
 
 
+def reading(found: Measurement, each: float) -> Measurement:
+    """The same, with a primary that reads from its device this often for an operation, more or less."""
+    rng = random.Random(4)
+    batches = tuple(
+        replace(
+            one,
+            costs={
+                **one.costs,
+                Role.PRIMARY: {**one.costs[Role.PRIMARY], Resource.DEVICE_READS: each * rng.gauss(1, 0.01)},
+            },
+        )
+        for one in found.batches
+    )
+    return replace(found, batches=batches, demand=replace(found.demand, costs=intervals(batches)))
+
+
+def test_a_cost_that_begins_is_found() -> None:
+    (found,) = compare([reading(measured(1), 0.0)], [reading(measured(2), 2.0)])
+    assert found.verdict.outcome is Outcome.FAIL
+    assert "device reads by osd.primary, less than 0.05 counted as that: 0.05 -> 2, +3" in found.verdict.reason
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.01, 0.04), (0.04, 0.051), (2.0, 0.0)])
+def test_what_stays_below_the_least_amount_or_ends_is_no_rise(before: float, after: float) -> None:
+    assert outcome(reading(measured(1), before), reading(measured(2), after)) is Outcome.PASS
+
+
+def test_a_cost_that_only_one_side_measured_is_no_rise() -> None:
+    assert outcome(measured(1), reading(measured(2), 2.0)) is Outcome.PASS
+
+
 def test_more_instructions_are_found_where_they_are_counted() -> None:
     def counting(measurement: Measurement, each: float) -> Measurement:
         rng = random.Random(3)

@@ -174,11 +174,11 @@ def test_a_wire_that_carries_more_than_in_every_hour_is_found() -> None:
 
 def test_little_traffic_is_that_of_heartbeats_and_is_not_looked_at() -> None:
     least = LEAST_AMOUNT[Resource.WIRE_SENT_BYTES]
-    usual = [replace(run, measured=exactly(run.measured, least / 2)) for run in runs(STEADY)]
-    for after, count in ((least, 2), (least - 1, 1)):
-        compared = since(usual, exactly(measured(50), after))
-        assert compared is not None
-        assert len(compared.changes) == count
+    usual = [replace(one, measured=exactly(one.measured, least / 2)) for one in runs(STEADY)]
+    for after, count in ((2 * least, 2), (least, 1), (least - 1, 1)):
+        found = since(usual, exactly(measured(50), after))
+        assert found is not None
+        assert len(found.changes) == count
 
 
 def exactly(measurement: Measurement, sent: float) -> Measurement:
@@ -188,11 +188,30 @@ def exactly(measurement: Measurement, sent: float) -> Measurement:
     return replace(measurement, demand=replace(measurement.demand, costs=costs))
 
 
-def test_a_cost_of_nothing_has_no_ratio() -> None:
-    idle = [replace(run, measured=sending(run.measured, 0.0)) for run in runs(STEADY)]
-    compared = since(idle, measured(50))
-    assert compared is not None
-    assert [change.what for change in compared.changes] == ["CPU of OSDs"]
+def test_a_cost_that_begins_is_a_rise_from_the_least_amount() -> None:
+    least = LEAST_AMOUNT[Resource.WIRE_SENT_BYTES]
+    idle = [replace(one, measured=sending(one.measured, 0.0)) for one in runs(STEADY)]
+    found = since(idle, measured(50))
+    assert found is not None
+    _, sent = found.changes
+    assert (sent.what, sent.outcome) == ("sent by osd.primary, less than 1024 B counted as that", Outcome.FAIL)
+    assert sent.ratio.value == pytest.approx(12_000 / least, rel=0.01)
+
+
+def test_a_cost_that_was_not_measured_did_not_rise() -> None:
+    costs = {role: dict(of_role) for role, of_role in measured(50).demand.costs.items()}
+    costs[Role.PRIMARY][Resource.INSTRUCTIONS] = Interval(5e5, 5e5, 5e5, 6)
+    found = since(runs(STEADY), replace(measured(50), demand=replace(measured(50).demand, costs=costs)))
+    assert found is not None
+    assert [change.what for change in found.changes] == ["CPU of OSDs"]
+
+
+def test_a_cpu_cost_of_nothing_has_no_ratio() -> None:
+    still = measured(50)
+    costs = {role: {Resource.CPU_USER_S: Interval(0, 0, 0, 6)} for role in still.demand.costs}
+    found = since(runs(STEADY), replace(still, demand=replace(still.demand, costs=costs)))
+    assert found is not None
+    assert found.changes == ()
 
 
 def test_the_interval_is_that_of_one_more_hour() -> None:
