@@ -133,9 +133,9 @@ def _integral(ordered: Sequence[Reading], window: tuple[float, float]) -> float:
 
 
 def trouble_of(watts: Sequence[float]) -> tuple[str, ...]:
-    """What is wrong with the readings of a sensor, in words: negative, not a number, stuck, jumping."""
+    """What is wrong with the readings of a sensor, in words: not above 0, not a number, stuck, jumping."""
     problems = []
-    if any(not math.isfinite(value) or value < 0 for value in watts):
+    if any(not math.isfinite(value) or value <= 0 for value in watts):
         problems.append("reads impossible values")
     if any(len(set(watts[i : i + STUCK])) == 1 for i in range(len(watts) - STUCK + 1)):
         problems.append(f"is stuck: {STUCK} equal readings in a row")

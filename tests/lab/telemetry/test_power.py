@@ -85,6 +85,7 @@ def test_sources_are_never_mixed() -> None:
         ([200.0, 201.0, 0.0, 199.0], "jumps"),
         ([200.0, -1.0, 200.0], "impossible values"),
         ([200.0, math.nan], "impossible values"),
+        ([0.0, 0.0], "impossible values"),
     ],
 )
 def test_a_sensor_that_stops_or_jumps_is_noticed(watts: list[float], said: str) -> None:
