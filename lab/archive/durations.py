@@ -73,8 +73,9 @@ def _by_passes(passes: Passes, place: Place, patience: float) -> TimeLimit:
         allowed = UNKNOWN_S[place.tier]
         why = f"no pass is kept: {allowed:.0f} s for the {place.tier} tier, times the patience of {patience:.3g}"
         return TimeLimit(place.scenario, allowed * patience, why)
-    longest = max(known, key=lambda kept: kept.seconds / kept.patience)
-    took_s = longest.seconds * max(1.0, patience / longest.patience)
+    took_s, longest = max(
+        ((kept.seconds * max(1.0, patience / kept.patience), kept) for kept in known), key=lambda pair: pair[0]
+    )
     scaled = "" if longest.patience == patience else f", {took_s:.0f} s with the patience of {patience:.3g} here"
     why = (
         f"{TIMES:g} times the longest of {how_many(len(known), 'kept pass', 'kept passes')} "

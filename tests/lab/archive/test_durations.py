@@ -33,6 +33,11 @@ def test_the_longest_is_that_by_its_own_patience_and_the_reason_has_all_of_the_s
     assert limit.why == "5 times the longest of 2 kept passes (20 s, 40 s with the patience of 2 here) plus 240 s"
 
 
+def test_a_pass_that_lasts_longest_here_gives_the_limit_although_it_had_more_patience() -> None:
+    limit = limit_of({HERE: [Pass(100, 1), Pass(300, 10)]}, HERE, 1.0)
+    assert limit.seconds == 5 * 300 + 120
+
+
 @pytest.mark.parametrize(("then", "now", "seconds"), [(1.0, 3.0, 5 * 90 + 360), (3.0, 1.0, 5 * 30 + 120)])
 def test_a_slower_emulator_gets_more_time_and_a_faster_one_no_less(then: float, now: float, seconds: float) -> None:
     limit = limit_of({HERE: [Pass(30, then)]}, HERE, now)
