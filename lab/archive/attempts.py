@@ -1,6 +1,7 @@
 """Flakiness of each scenario: how often attempts at the same code ended differently, over all kept runs."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -222,7 +223,8 @@ def page(runs: Sequence[KeptRun], quarantined: Mapping[str, str]) -> str:
 
 
 def _row(row: Rate, quarantined: Mapping[str, str]) -> str:
-    rate = f"{row.rate:.1%}" if row.flaky else f"below {min(1.0, _SHOWN_BELOW / row.attempts):.0%}"
+    # Rounded up: with less the sentence would be false.
+    rate = f"{row.rate:.1%}" if row.flaky else f"below {min(100, math.ceil(100 * _SHOWN_BELOW / row.attempts))}%"
     held = "yes" if row.scenario in quarantined else "**wanted**" if row.above else ""
     return f"| {row.scenario} | {row.attempts} | {row.flaky} | {rate} | {row.failed} | {held} |"
 

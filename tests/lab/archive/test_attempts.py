@@ -85,6 +85,13 @@ def test_the_page_says_what_so_few_attempts_can_show() -> None:
     assert page([], {}) == "No attempt is kept yet.\n"
 
 
+@pytest.mark.parametrize(("attempts", "share"), [(2, 100), (5, 60), (13, 24), (250, 2), (700, 1)])
+def test_the_rate_of_a_scenario_that_was_never_flaky_is_not_shown_lower_than_it_may_be(
+    attempts: int, share: int
+) -> None:
+    assert f"| demo.x | {attempts} | 0 | below {share}% | 0 |  |" in page(runs(*["pass"] * attempts), {})
+
+
 def test_a_run_is_kept_once(tmp_path: Path) -> None:
     kept = tmp_path / "attempts.jsonl"
     keep(kept, runs("pass", "fail"))
