@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cephlab.lab.base.errors import SpecError
+from cephlab.tuning import placement
 from cephlab.tuning.ceilings import goodput
 from cephlab.tuning.derivation import Derivation, DerivationStep
 from cephlab.tuning.profile import Disks, Figure, MachineClass, Profile
@@ -37,12 +38,13 @@ def recovery_time(
 ) -> Recovery:
     """Time until the data of `nodes_lost` nodes is whole again; SpecError when no node would be left.
 
-    data_bytes: on each of them; with an erasure code of k in shards, each of which is computed from k others. nodes:
-    of the cluster, None: as in the profile, its classes in proportion. share: part of disks and network that recovery
-    gets; clients have the rest. Each rate below is a bound and the lowest decides, taken for the class of nodes that
-    takes data in slowest and for the class that reads and sends its part slowest.
+    Nodes without OSDs do not count. data_bytes: on each lost one; with an erasure code of k in shards, each of which is
+    computed from k others. nodes: of the cluster, None: as in the profile, its classes in proportion. share: part of
+    disks and network that recovery gets; clients have the rest. Each rate below is a bound and the lowest decides,
+    taken for the class of nodes that takes data in slowest and for the class that reads and sends its part slowest.
     """
-    whole = nodes or profile.node_count
+    hosts = placement.hosts(profile)
+    whole = nodes or hosts
     if nodes_lost >= whole:
         raise SpecError(
             "too many nodes are lost", f"got {nodes_lost} of {whole}, wanted: at least one that is left to copy from"
@@ -51,7 +53,7 @@ def recovery_time(
     shards = k or 1
     known = {
         **_into(profile, nodes_lost, share, shards),
-        **_out_of(profile, (whole - nodes_lost) / profile.node_count, share, shards),
+        **_out_of(profile, (whole - nodes_lost) / hosts, share, shards),
     }
     limit = min(known, key=lambda name: known[name].value)
     least = known[limit].value

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from cephlab.lab.base.errors import SpecError
 from cephlab.tuning.profile import DiskKind, Profile
 from cephlab.tuning.recovery import Recovery, recovery_time
 from cephlab.tuning.units import Measure
@@ -52,6 +53,15 @@ def test_two_lost_nodes_of_an_erasure_code_with_half_of_everything_left_to_clien
         "rate by network out of the others: 4 n x 990 MB/s x 0.5 / 4 sent per byte = 495 MB/s",
         "recovery: 1,863 GiB / 275 MB/s = 7,268 s",
     ]
+
+
+def test_nodes_without_osds_are_none_to_copy_from() -> None:
+    whole = two_kinds_of_disk()
+    beside = replace(whole, nodes=(*whole.nodes, machine("gateway", count=6)))
+
+    assert told(recovery_time(beside, 1e12)) == told(recovery_time(whole, 1e12))
+    with pytest.raises(SpecError, match="too many nodes are lost"):
+        recovery_time(beside, 1e12, nodes_lost=6)
 
 
 def test_disks_of_unknown_speed_are_no_limit() -> None:
