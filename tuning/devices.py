@@ -83,8 +83,7 @@ def _write(disks: Disks, machine: MachineClass, work: OperationWork) -> Visit:
     count, size = _writes(work, data=disks.role is DiskRole.DATA, alone=not machine.metadata_disks)
     busy, how = _affine(count, size, disks.write_iops.value if disks.write_iops else 0.0, disks.seq_write)
     answer = disks.sync_latency.value if disks.sync_latency else 0.0
-    rotates = all(disks.kind.rotates for disks in machine.data_disks)
-    deferred = rotates and work.shape.shard_bytes < DEFERRED_BYTES
+    deferred = disks.kind.rotates and work.shape.shard_bytes < DEFERRED_BYTES
     if disks.role is DiskRole.METADATA:
         return Visit(busy, busy, max(busy, answer), how)
     if machine.metadata_disks and deferred:

@@ -44,3 +44,9 @@ def test_a_part_of_a_stripe_is_read_by_k_of_its_disks_before_the_write() -> None
     # 2 writes at 100 a second; 4 of 6 shards are read at 50 a second, and all of them are waited for.
     assert part.busy_s == pytest.approx(2 / 100 + 4 / 6 / 50)
     assert part.path_s == pytest.approx(2 / 100 + 1 / 50)
+
+
+def test_a_rotating_disk_defers_small_writes_beside_flash_disks_too() -> None:
+    small = of(Shape("randwrite", 4096, 1, 1, replicas=1), writes=3)
+
+    assert visit(RATED, machine(disk=(RATED, disks("flash"))), small) == visit(RATED, on(), small)
