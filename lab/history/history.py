@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -72,10 +71,11 @@ class History:
                 f"{self._on_stage} records under the name of another scenario", f"{kind} of {scenario!r}", _OWN_NAME
             )
         with self._lock:
-            # A copy, because what the caller changes later is not in the file and must not be judged.
-            event = Event(scenario, self._clock.monotonic() - self._began, kind, deepcopy(dict(data)))
+            line = Event(scenario, self._clock.monotonic() - self._began, kind, data).to_json()
             if self._path is not None:
-                _append(self._path, without_secrets(event.to_json().encode()) + b"\n")
+                _append(self._path, without_secrets(line.encode()) + b"\n")
+            # Only what is in the file is judged: its lists for tuples, and nothing that the caller changes later.
+            event = Event(**json.loads(line))
             self._events.append(event)
         return event
 

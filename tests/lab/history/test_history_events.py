@@ -12,6 +12,8 @@ import pytest
 
 from cephlab.lab.base.errors import LabBroken, SpecError
 from cephlab.lab.ceph.keyring import new_key
+from cephlab.lab.checks.observations import observations
+from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.history.history import UNBOUND, Bound, Event, History, load_events, whole_lines
 
 SAMPLE = base64.b64encode(struct.pack("<HIIH", 1, 1_700_000_000, 5, 16) + bytes(16)).decode()
@@ -54,6 +56,18 @@ def test_what_is_recorded_later_does_not_change_with_its_source() -> None:
     history.record("a", "step", data)
     data["what"] = "y"
     assert history.events()[0].data == {"what": "x"}
+
+
+def test_what_is_judged_in_the_run_is_what_its_file_says(tmp_path: Path) -> None:
+    clock = Hand()
+    history = History(tmp_path / "history.jsonl", clock)
+    clock.now_s += 1 / 3
+    got, pairs = ("a", "b"), {1: "one"}
+    history.recorder("s.a").observe("a tuple", got=got, wanted=["a", "b"])
+    history.recorder("s.a").observe("numbers as keys", got=pairs, wanted={"1": "one"})
+
+    assert history.events() == load_events(tmp_path / "history.jsonl")
+    assert observations(history.events()).outcome is Outcome.PASS
 
 
 def test_a_recorder_notes_facts_and_witnesses() -> None:
