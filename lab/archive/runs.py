@@ -89,7 +89,9 @@ def compare_runs(before: Archive, after: Archive) -> RunsCompared:
 def _series(before: Archive, after: Archive) -> Iterator[FigureRatio]:
     """Each line that both runs have: the geometric mean of the ratios of its points, with its interval."""
     left, right = _lines(before), _lines(after)
-    for key in left.keys() & right.keys():
+    for key in left:
+        if key not in right:
+            continue
         both = [(left[key][x], right[key][x]) for x in sorted(left[key].keys() & right[key].keys())]
         logs = [math.log(new / old) for old, new in both if old > 0 and new > 0]
         if len(logs) < LEAST_OF_A_MEAN:
@@ -246,7 +248,7 @@ def _ratio(
     """after / before: for several values from their spread, otherwise from their own intervals."""
     old, new = ([float(figure["value"]) for figure in side] for side in (before, after))
     mean_old, mean_new = (sum(values) / len(values) for values in (old, new))
-    value = mean_new / mean_old if mean_old else math.inf
+    value = 1.0 if mean_new == mean_old else mean_new / mean_old if mean_old else math.inf
     if min(len(old), len(new)) >= LEAST_OF_A_MEAN:
         spread = ratio_of_means(new, old)
         return FigureRatio(scenario, metric, unit, mean_old, mean_new, value, spread.low, spread.high, exact=False)
@@ -270,8 +272,10 @@ def _hosts(run: Archive) -> dict[str, Mapping[str, Any]]:
 
 
 def _with_archs(metric: str, hosts: Mapping[str, Mapping[str, Any]]) -> str:
-    """A metric with the names of machines replaced by their architectures."""
-    return re.sub(r"\b\w+\b", lambda word: str(hosts[word[0]]["arch"]) if word[0] in hosts else word[0], metric)
+    """A metric with the names of machines replaced by their architectures. Such a name may have hyphens and dots."""
+    names = "|".join(map(re.escape, sorted(hosts, key=len, reverse=True)))
+    named = re.compile(rf"(?<![\w-])(?:{names})(?![\w-])") if names else None
+    return named.sub(lambda name: str(hosts[name[0]]["arch"]), metric) if named else metric
 
 
 def _swapped(text: str) -> str:

@@ -36,6 +36,33 @@ def figure(scenario: str, metric: str, value: float, half: float = 0.0, unit: st
     return Event(scenario, 1.0, "figure", data)
 
 
+def test_a_machine_may_have_a_hyphen_and_a_dot_in_its_name() -> None:
+    hosts = {
+        name: {"arch": arch, "emulated": False}
+        for name, arch in (("rack-1.x", "x86_64"), ("rack-1", "x86_64"), ("rack-2", "aarch64"))
+    }
+    figures = (figure("a.b", "rate of rack-1.x", 9), figure("a.b", "rate of rack-2", 10))
+    of_run = run({"a.b": Ending.PASS}, figures, clusters=[{"provider": "ssh", "hosts": hosts, "images": {}}])
+    (found,) = parity(of_run)
+    assert (found.metric, found.before, found.after) == ("rate of x86_64", 9, 10)
+    other = run({"a.b": Ending.PASS}, (figure("a.b", "rate of rack-10", 9),), clusters=of_run.manifest["clusters"])
+    assert parity(other) == ()
+
+
+def test_nothing_before_and_nothing_after_is_the_same() -> None:
+    runs = [run({"a.b": Ending.PASS}, (figure("a.b", "errors", value),)) for value in (0, 0, 3)]
+    same, begun = (compare_runs(runs[0], after).figures[0] for after in runs[1:])
+    assert (same.ratio, same.low, same.high) == (1.0, 1.0, 1.0)
+    assert begun.ratio == math.inf
+
+
+def test_lines_are_compared_in_the_order_in_which_the_run_drew_them() -> None:
+    lines = [{"panel": "p", "label": str(n), "points": [[0, 1], [1, 2]]} for n in range(12)]
+    drawn = Event("a.b", 1.0, "series", {"title": "t", "axis": "depth", "lines": lines, "marks": {}, "words": ""})
+    both = [run({"a.b": Ending.PASS}, (drawn,)) for _ in range(2)]
+    assert [line.metric for line in compare_runs(*both).series] == [f"t: p, {n}" for n in range(12)]
+
+
 @pytest.mark.parametrize(
     ("before", "after", "outcome", "changed"),
     [
