@@ -118,8 +118,13 @@ def openmetrics(api: str) -> Iterator[str]:
 
 
 def _labels(metric: Mapping[str, str]) -> str:
-    pairs = ",".join(f"{key}={json.dumps(value)}" for key, value in sorted(metric.items()) if key != "__name__")
+    pairs = ",".join(f'{key}="{_escaped(value)}"' for key, value in sorted(metric.items()) if key != "__name__")
     return f"{{{pairs}}}"
+
+
+def _escaped(value: str) -> str:
+    """As OpenMetrics has it, which knows no other escapes."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def dashboard() -> dict[str, Any]:

@@ -102,7 +102,7 @@ def test_a_store_is_served_on_loopback_alone_and_forgets_nothing(tmp_path: Path)
 
 
 def test_samples_are_written_with_their_times_and_escaped_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    labels = {"job": 'm"gr', "__name__": "up", "at": "n0"}
+    labels = {"job": 'm"gr', "__name__": "up", "at": "größe\\\n"}
     answers = {
         "http://x/label/__name__/values": ["a:rule", "up"],
         "http://x/query?query=up%5B100y%5D": {"result": [{"metric": labels, "values": [[1.5, "1"], [6.5, "0"]]}]},
@@ -113,7 +113,7 @@ def test_samples_are_written_with_their_times_and_escaped_labels(monkeypatch: py
 
     monkeypatch.setattr(series, "_ask", ask)
     written = list(series.openmetrics("http://x"))
-    shown = 'up{at="n0",job="m\\"gr"}'
+    shown = 'up{at="größe\\\\\\n",job="m\\"gr"}'
     assert written == ["# TYPE up unknown\n", f"{shown} 1 1.5\n", f"{shown} 0 6.5\n", "# EOF\n"]
 
 
