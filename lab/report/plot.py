@@ -32,7 +32,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Panel:
-    """Lines over one y axis, which begins at zero. title: what it shows, with its unit."""
+    """Lines over one y axis, which begins at zero, or at a negative value. title: what it shows, with its unit."""
 
     title: str
     series: tuple[Series, ...]
@@ -117,8 +117,9 @@ class Axis:
 
 
 def _panel(panel: Panel, across: Axis, top: float) -> Iterator[str]:
-    peak = max((y for series in panel.series for _, y in series.points if math.isfinite(y)), default=0.0)
-    up = Axis(0.0, peak * 1.05 if peak > 0 else 1.0, top + _PANEL, top)
+    values = [y for series in panel.series for _, y in series.points if math.isfinite(y)]
+    peak, least = max([0.0, *values]), min([0.0, *values])
+    up = Axis(least, peak * 1.05 if peak or least else 1.0, top + _PANEL, top)
     yield f'<text x="{_LEFT:g}" y="{top - 7:g}" font-weight="600">{escape(panel.title)}</text>'
     yield from _legend(panel, top)
     for tick in up.ticks():

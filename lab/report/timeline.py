@@ -160,12 +160,18 @@ def spans_of(events: Sequence[Event]) -> Iterator[StepSpan]:
 
 
 def _steps(events: Sequence[Event], origin: float) -> Iterator[tuple[float, str, float | None]]:
+    """Each step with its own time, although there may be several of one name."""
     steps = [event for event in events if event.kind == "step"]
-    ended = {event.data["name"]: event.data for event in steps if event.data["phase"] == Phase.ENDED}
+    ends: dict[str, list[float | None]] = {}
     for event in steps:
-        if event.data["phase"] != Phase.ENDED:
-            name = event.data["name"]
-            yield event.at_s - origin, name, ended.get(name, {}).get("seconds")
+        if event.data["phase"] == Phase.ENDED:
+            ends.setdefault(event.data["name"], []).append(event.data["seconds"])
+    for event in steps:
+        name = event.data["name"]
+        if event.data["phase"] == Phase.BEGAN:
+            yield event.at_s - origin, name, ends[name].pop(0) if ends.get(name) else None
+        elif event.data["phase"] != Phase.ENDED:
+            yield event.at_s - origin, name, None
 
 
 def _faults(events: Sequence[Event], origin: float) -> Iterator[tuple[float, str, float | None]]:

@@ -10,7 +10,7 @@ from cephlab.lab.faults.fault import EVENT as FAULT
 from cephlab.lab.history.history import Event
 from cephlab.lab.history.operations import Act, Ended, Operation, pack
 from cephlab.lab.report.plot import Axis, Mark, Panel, Series, chart, short
-from cephlab.lab.report.timeline import CLOCK, rates, spans_of, timeline
+from cephlab.lab.report.timeline import CLOCK, rates, spans_of, steps_of, timeline
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -50,6 +50,25 @@ def test_points_are_where_their_values_say() -> None:
     (x0, y0), (x1, y1), (x2, y2) = (tuple(map(float, pair.split(","))) for pair in line.attrib["points"].split())
     assert x1 - x0 == pytest.approx(x2 - x1)
     assert y0 > y1 == y2
+
+
+def test_a_negative_value_is_within_its_panel() -> None:
+    for values in ((-10, 5), (-10, -5), (0, 5)):
+        svg = parsed(chart([Panel("p", (Series("s", tuple(enumerate(map(float, values)))),))]))
+        line, bottom = svg.find(f"{SVG}polyline"), svg.findall(f"{SVG}line")[-1].attrib["y1"]
+        assert line is not None
+        lowest, highest = sorted(float(pair.split(",")[1]) for pair in line.attrib["points"].split())
+        assert 42 <= lowest < highest <= float(bottom)
+
+
+def test_steps_of_one_name_have_their_own_times() -> None:
+    events = [
+        Event("s", at_s, "step", {"name": "recover", "phase": phase, "seconds": seconds})
+        for at_s, phase, seconds in ((1, "began", None), (3, "ended", 2.0), (5, "reached", None), (6, "began", None))
+    ]
+    assert [step.seconds for step in steps_of(events, 0)] == [2.0, None, None]
+    again = [*events, Event("s", 10, "step", {"name": "recover", "phase": "ended", "seconds": 4.0})]
+    assert [step.seconds for step in steps_of(again, 0)] == [2.0, None, 4.0]
 
 
 def test_a_stepped_line_holds_its_value_until_the_next() -> None:
