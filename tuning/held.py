@@ -101,10 +101,15 @@ def words(value: float, kind: Measure) -> str:
     if math.isinf(value):
         return "infinity"
     if kind is Measure.BYTES:
-        return f"{value / 1e12:,.4g} TB"
+        return f"{_digits(value / 1e12, 4)} TB"
     if kind is Measure.TIME and value >= 120:
-        return f"{value / 3600:,.3g} h" if value >= 7200 else f"{value / 60:,.3g} min"
+        return f"{_digits(value / 3600, 3)} h" if value >= 7200 else f"{value / 60:,.3g} min"
     return show(value, kind)
+
+
+def _digits(value: float, digits: int) -> str:
+    """So many digits, and every one before the point rather than an exponent."""
+    return f"{value:,.{digits}g}" if value < 10**digits - 0.5 else f"{value:,.0f}"
 
 
 def _least(answer: Answer, limit: Amount) -> Answer:

@@ -100,6 +100,7 @@ def show(value: float, kind: Measure) -> str:
     """The figure for a reader: three significant digits and the largest unit that fits."""
     for unit, size in _STEPS[kind]:
         if abs(value) >= size:
-            return f"{value / size:.3g} {unit}" if value / size < 1000 else f"{value / size:,.0f} {unit}"
+            # From 999.5 on, three digits would need an exponent.
+            return f"{value / size:.3g} {unit}" if abs(value / size) < 999.5 else f"{value / size:,.0f} {unit}"
     unit, size = _STEPS[kind][-1]
     return f"{value / size:.3g} {unit}"

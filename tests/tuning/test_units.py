@@ -119,6 +119,9 @@ def test_what_is_no_rate_of_operations_is_refused_with_their_units(text: str) ->
         (1e6, Measure.OBJECTS, "1 million objects"),
         (999, Measure.OBJECTS, "999 objects"),
         (222, Measure.WORK, "222 ops/s/W"),
+        (999.4, Measure.OPS, "999 ops/s"),
+        (999.7, Measure.OPS, "1,000 ops/s"),
+        (-2e12, Measure.RATE, "-2,000 GB/s"),
     ],
 )
 def test_a_figure_is_shown_with_the_largest_unit_that_fits(value: float, kind: Measure, text: str) -> None:
