@@ -209,7 +209,6 @@ def measurements(path: Path) -> tuple[Measurement, ...]:
 def show(out: Output, compared: Compared) -> None:
     """Print the changes of one operation as a table; one line if there are none."""
     from cephlab.lab.telemetry.describe import amount, operation_text
-    from cephlab.lab.telemetry.regression import CONFIDENCE
 
     if not compared.changes:
         out.result(compared.verdict.reason, None)
@@ -225,5 +224,5 @@ def show(out: Output, compared: Compared) -> None:
         ]
         for change in compared.changes
     ]
-    heads = ("cost of one operation", "before", "after", "change", f"{CONFIDENCE:.0%} interval", "verdict")
+    heads = ("cost of one operation", "before", "after", "change", "interval", "verdict")
     out.result(table(heads, rows, title=operation_text(compared.operation)), None)
