@@ -37,10 +37,8 @@ def figure(scenario: str, metric: str, value: float, half: float = 0.0, unit: st
 
 
 def test_a_machine_may_have_a_hyphen_and_a_dot_in_its_name() -> None:
-    hosts = {
-        name: {"arch": arch, "emulated": False}
-        for name, arch in (("rack-1.x", "x86_64"), ("rack-1", "x86_64"), ("rack-2", "aarch64"))
-    }
+    archs = {"rack-1.x": "x86_64", "rack-1": "x86_64", "rack-2": "aarch64"}
+    hosts = {name: {"arch": arch, "emulated": False} for name, arch in archs.items()}
     figures = (figure("a.b", "rate of rack-1.x", 9), figure("a.b", "rate of rack-2", 10))
     of_run = run({"a.b": Ending.PASS}, figures, clusters=[{"provider": "ssh", "hosts": hosts, "images": {}}])
     (found,) = parity(of_run)
