@@ -1,5 +1,6 @@
 """A cluster that fills up: it refuses writes, still serves reads, and takes writes again once space is freed."""
 
+import errno
 import math
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -27,6 +28,8 @@ REFUSAL_FACTOR = 10
 """A client waits this many times the slowest write before the cluster was full, if that is longer than REFUSAL_S."""
 NOTICE_S = 60.0
 LATE = "late"
+REFUSALS = frozenset({errno.ETIMEDOUT, errno.ENOSPC, errno.EDQUOT})
+"""Ceph holds a write back, or answers that there is no space. Any other error says nothing about space."""
 
 
 def full(stage: Stage) -> None:
@@ -113,10 +116,12 @@ def refusal_s(slowest_s: float) -> int:
 
 
 def refused(client: RadosClient, pool: str) -> bool:
-    """Whether a small write is not acknowledged before the client gives up."""
+    """Whether a small write is not acknowledged before the client gives up, or is answered that there is no space."""
     try:
         client.write_full(pool, LATE, b"late")
-    except RadosError:
+    except RadosError as error:
+        if error.errno not in REFUSALS:
+            raise
         return True
     return False
 

@@ -42,8 +42,9 @@ def minority(stage: Stage) -> None:
     """Kill one of three monitors: the others answer, and clients keep working."""
     cluster = stage.cluster
     victim = stage.rng.choice(layout_of(cluster).daemons("mon"))
-    with loaded(stage), inflict(KillDaemon(victim), cluster, stage.recorder):
+    with loaded(stage) as load, inflict(KillDaemon(victim), cluster, stage.recorder):
         linger(stage.rng, *HOLD_S)
+        goes_on(load, f"while {victim} is down")
         answered = answers(stage, cluster)
         stage.recorder.observe(f"a new client is answered while {victim} is down", got=answered, wanted=True)
 

@@ -11,7 +11,7 @@ from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.workloads.recorded import Kind
 from cephlab.suites.limits import Copying
-from cephlab.suites.resilience.trial import LARGE, MIXED, SMALL, Data, linger, loaded, scenario_under_load
+from cephlab.suites.resilience.trial import LARGE, MIXED, SMALL, Data, goes_on, linger, loaded, scenario_under_load
 
 EC_4_2 = PoolKind("ec42", 6, k=4, m=2)
 SIX = Topology(native=4, foreign=2, mons=3, lone_client=True, any_arch=True)
@@ -23,7 +23,7 @@ FOREIGN_MAJORITY = Topology(native=1, foreign=2, mons=3, lone_client=True)
 
 EC_PGS = 8
 HOLD_S = (4.0, 8.0)
-"""Long enough for clients to wait out the failure and to continue without the failed part."""
+"""Long enough that every worker has met the failed part, so that what a load does then, it does without that part."""
 STALL_S = 40.0
 """A dead OSD is noticed after 10 s (osd_heartbeat_grace of the lab). If a monitor died with it, that takes 10 s more
 (twice the mon_lease of 5 s). The rest is peering."""
@@ -37,10 +37,11 @@ def osd_failure(stage: Stage, sizes: tuple[int, ...], of: Kind = "objects") -> N
     """Kill one OSD after another while clients work."""
     cluster, data = stage.cluster, Data(of=of, sizes=sizes)
     limit_stall(stage, data.copied(stage))
-    with loaded(stage, data):
+    with loaded(stage, data) as load:
         for osd in stage.rng.sample(cluster.osd_ids(), len(cluster.osd_ids())):
             with inflict(KillDaemon(f"osd.{osd}"), cluster, stage.recorder):
                 linger(stage.rng, *HOLD_S)
+                goes_on(load, f"while osd.{osd} is down")
             cluster.wait_healthy()
 
 
@@ -52,10 +53,11 @@ def node_failure(stage: Stage, nodes: int, sizes: tuple[int, ...]) -> None:
     options = {"min_size": str(EC_4_2.k)}
     data = Data(EC_4_2, sizes=sizes, options=options, pg_num=EC_PGS)
     limit_stall(stage, data.copied(stage))
-    with loaded(stage, data), ExitStack() as stack:
+    with loaded(stage, data) as load, ExitStack() as stack:
         for node in victims:
             stack.enter_context(inflict(KillNode(node), cluster, stage.recorder))
         linger(stage.rng, *HOLD_S)
+        goes_on(load, f"while {' and '.join(victims)} are down")
 
 
 def limit_stall(stage: Stage, copied: Copying) -> None:

@@ -175,13 +175,13 @@ def again_and_again(
     return took
 
 
-def goes_on(load: RecordedLoad) -> None:
-    """Wait until a cluster that reports health serves clients again. NotReached if it does not."""
+def goes_on(load: RecordedLoad, when: str = "after the cluster was healthy again") -> None:
+    """Wait until the cluster serves the clients of a load. NotReached, which says when, if it does not."""
     before = load.completed()
     clock.wait(
         load.completed,
         lambda done: done >= before + LEAST_OPERATIONS,
-        what=f"{LEAST_OPERATIONS} operations of {load.load.name} after the cluster was healthy again",
+        what=f"{LEAST_OPERATIONS} operations of {load.load.name} {when}",
         timeout_s=UNDER_WAY_S * load.cluster.patience,
     )
 
