@@ -3,7 +3,6 @@
 from dataclasses import replace
 from functools import partial
 
-from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.own import own
 from cephlab.lab.cluster.pools import EC_2_1, PoolKind
 from cephlab.lab.scenario.scenario import Scenario, Stage
@@ -13,12 +12,13 @@ from cephlab.suites.migration.swap import (
     NATIVE_3,
     NATIVE_5,
     PAIRS,
+    holders,
     move_roles,
     note_went_to,
     scenario_of_migration,
     successor,
 )
-from cephlab.suites.migration.trial import LIVE, SHORT_LOGS, STILL, trial
+from cephlab.suites.migration.trial import SHORT_LOGS, trial
 
 
 def drain(stage: Stage, kind: PoolKind) -> None:
@@ -38,9 +38,9 @@ def drain(stage: Stage, kind: PoolKind) -> None:
             cluster.client.mon("osd out", ids=[str(osd) for osd in leaving])
             running.recovered(f"{old.name} drained")
         note_went_to(running, new)
-        holders = {osd for pool in (STILL, LIVE) for pg in pools.pgs_of(cluster, pool) for osd in pg.acting}
-        still = sorted(holders & set(leaving))
-        stage.recorder.observe("drained OSDs that still serve a PG", got=still, wanted=[], of=len(holders))
+        serving = holders(cluster)
+        still = sorted(serving & set(leaving))
+        stage.recorder.observe("drained OSDs that still serve a PG", got=still, wanted=[], of=len(serving))
         with running.step(f"remove {old.name}"):
             running.disturb()
             migrate.stop_services(cluster, old.name)

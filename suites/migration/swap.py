@@ -6,12 +6,15 @@ The steps and their order come from the white paper Ceph on Ampere Altra (2023),
 from dataclasses import replace
 from functools import partial
 
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import Capability, Node, Osd
 from cephlab.suites.expected import MON_TERMINATED
+from cephlab.suites.interop.standing import pool_names
 from cephlab.suites.migration import migrate
 from cephlab.suites.migration.budget import SWAP
 from cephlab.suites.migration.trial import (
@@ -69,12 +72,20 @@ def swap_out(running: Migration, old: str, new: Node) -> None:
 
 
 def note_went_to(running: Migration, new: Node) -> None:
-    """Observe the architecture that the OSDs on the new node report, which they read from uname."""
+    """Observe that each OSD on the new node serves PGs, and the architecture that it reports, which uname told it."""
     cluster = running.cluster
     numbers = set(migrate.osds_on(cluster, new.name))
+    # Without a place in the CRUSH map they would be up and idle, and the other nodes would hold everything.
+    idle = sorted(numbers - holders(cluster))
+    running.recorder.observe(f"OSDs of {new.name} that serve no PG", got=idle, wanted=[], of=len(numbers))
     archs = {str(entry["arch"]) for entry in cluster.client.mon("osd metadata") if entry["id"] in numbers}
     title = f"architectures that the OSDs of {new.name} report"
     running.recorder.observe(title, got=sorted(archs), wanted=[new.arch.value])
+
+
+def holders(cluster: Cluster) -> set[int]:
+    """The OSDs that serve a PG of any pool."""
+    return {osd for pool in pool_names(cluster) for pg in pools.pgs_of(cluster, pool) for osd in pg.acting}
 
 
 def move_roles(running: Migration, old: str, new: str) -> None:

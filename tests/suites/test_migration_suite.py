@@ -11,6 +11,7 @@ from cephlab.lab.checks.figures import figures
 from cephlab.lab.checks.observations import observations
 from cephlab.lab.checks.service import service
 from cephlab.lab.checks.verdict import Outcome
+from cephlab.lab.cluster import pools
 from cephlab.lab.history.history import History
 from cephlab.lab.scenario.scenario import Tier
 from cephlab.lab.scenario.topology import Topology
@@ -167,6 +168,9 @@ def test_moved_bytes_are_held_to_the_least_that_the_maps_allow(
     assert figure["why"].startswith("1.02 times 1000 of 5000 bytes: ")
 
 
+POOLS = {"pools": [{"pool_name": "still"}]}
+
+
 def leg(backfills: int, *rates: int) -> Leg:
     return Leg(backfills, tuple(Move(rate, rate, 1.0) for rate in rates))
 
@@ -195,14 +199,25 @@ def test_the_settings_that_the_law_is_made_of_are_not_held_against_it() -> None:
     assert [event.data["least"] for event in recorder.events()] == [None, None]
 
 
-@pytest.mark.parametrize(("reported", "outcome"), [(FOREIGN, Outcome.PASS), (host_arch(), Outcome.FAIL)])
-def test_where_a_node_went_is_ceph_s_own_word(reported: Arch, outcome: Outcome) -> None:
-    """The lab's host objects have no say: an OSD that never left tells of its old machine."""
+@pytest.mark.parametrize(
+    ("reported", "acting", "outcome"),
+    [
+        (FOREIGN, (0, 7), Outcome.PASS),
+        (host_arch(), (0, 7), Outcome.FAIL),
+        (FOREIGN, (0, 1), Outcome.FAIL),
+    ],
+    ids=["it is there", "it never left", "it has no weight"],
+)
+def test_where_a_node_went_is_ceph_s_own_word(
+    monkeypatch: pytest.MonkeyPatch, reported: Arch, acting: tuple[int, ...], outcome: Outcome
+) -> None:
+    """The lab's host objects have no say: an OSD that never left tells of its old machine, and an idle one of none."""
+    monkeypatch.setattr(pools, "pgs_of", lambda *_: [SimpleNamespace(acting=acting)])
     metadata = [{"id": 0, "arch": host_arch().value}, {"id": 7, "arch": reported.value}]
     moved = SimpleNamespace(name="osd.7", kind="osd", id="7", host=SimpleNamespace(name="m0", arch=FOREIGN))
     stays = SimpleNamespace(name="osd.0", kind="osd", id="0", host=SimpleNamespace(name="n0", arch=host_arch()))
     cluster = SimpleNamespace(
-        client=SimpleNamespace(mon=lambda prefix: {"osd metadata": metadata}[prefix]),
+        client=SimpleNamespace(mon=lambda prefix: {"osd metadata": metadata, "osd dump": POOLS}[prefix]),
         daemons={"osd.0": stays, "osd.7": moved},
     )
     told = History().recorder("migration.demo")
@@ -211,7 +226,8 @@ def test_where_a_node_went_is_ceph_s_own_word(reported: Arch, outcome: Outcome) 
 
 
 def test_a_node_without_an_osd_of_its_own_went_nowhere() -> None:
-    cluster = SimpleNamespace(client=SimpleNamespace(mon=lambda _prefix: []), daemons={})
+    mon = {"osd metadata": [], "osd dump": {"pools": []}}.__getitem__
+    cluster = SimpleNamespace(client=SimpleNamespace(mon=mon), daemons={})
     told = History().recorder("migration.demo")
     note_went_to(cast("Trial", SimpleNamespace(cluster=cluster, recorder=told)), Node("m0", FOREIGN))
     assert observations(told.events()).outcome is Outcome.FAIL
