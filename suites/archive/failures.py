@@ -1,6 +1,7 @@
 """OSDs, machines or the power fail under S3 load on EC 4+2: nothing that a gateway acknowledged is lost."""
 
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import partial
 
 from cephlab.lab.base.clock import Deadline
@@ -19,7 +20,7 @@ from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.workloads.s3_load_program import FILL, RUN
 from cephlab.lab.workloads.s3load import RunningS3Load, S3Load, S3Result
 from cephlab.suites.archive.filled import MIX
-from cephlab.suites.archive.stand import EC_4_2, FILLED, SMALL_BYTES, ArchiveTopology, opened, osds_of
+from cephlab.suites.archive.stand import EC_4_2, FILLED, PGS, SMALL_BYTES, ArchiveTopology, opened, osds_of
 from cephlab.suites.object.stand import LOAD_S, ended, loaded, near, now_s, read_back, running_load, truthful
 from cephlab.suites.powerloss.cut import check_stores
 from cephlab.suites.resilience.trial import EXPECTED
@@ -33,6 +34,8 @@ STALL_S = 60.0
 """An OSD is reported down after 10 s, with emulated daemons after 20 s (the lab's osd_heartbeat_grace), and a monitor
 that failed with it 10 s later. The rest is for peering and for the requests that have piled up by then."""
 LEAST_AFTER = 10
+PROBES = 2 * PGS
+"""Objects written while something is down: enough that hardly any PG gets none."""
 MACHINES, OSDS, GATEWAYS = "machines", "osds", "gateways-cut-off"
 LAST_GATEWAY = "g1"
 """Node of the gateway of the other architecture."""
@@ -49,18 +52,22 @@ def paper_mix(stage: Stage) -> AbstractContextManager[RunningS3Load]:
     doors = opened(cluster)
     # With Ceph's default of k+1 the pool would not serve with two machines down; the paper's claim is for k.
     cluster.client.mon("osd pool set", pool=DATA_POOL, var="min_size", val=str(EC_4_2.k))
-    load = S3Load(
+    return running_load(cluster, doors, mix(stage, "kept"), BEFORE_S)
+
+
+def mix(stage: Stage, bucket: str) -> S3Load:
+    """The paper's mix, in buckets of its own."""
+    return S3Load(
         mix=MIX,
         sizes=SIZES,
-        bucket="kept",
+        bucket=bucket,
         buckets=2,
         objects=40,
         workers=6,
         runtime_s=0.0,
         seed=stage.rng.randrange(1 << 31),
-        timeout_s=STALL_S * cluster.patience,
+        timeout_s=STALL_S * stage.cluster.patience,
     )
-    return running_load(cluster, doors, load, BEFORE_S)
 
 
 def healed(stage: Stage, running: RunningS3Load) -> S3Result:
@@ -80,14 +87,54 @@ def failed(stage: Stage, count: int, what: str) -> None:
     """Lose OSDs or machines for a while under load; requests may be slow, but none may fail."""
     cluster = stage.cluster
     with paper_mix(stage) as running:
-        with ExitStack() as stack:
+        with others(stage, what) as serve, ExitStack() as stack:
             for fault in faults_of(stage, count, what):
                 stack.enter_context(inflict(fault, cluster, stage.recorder))
-            Deadline.after(HOLD_S).pause(HOLD_S)
+            hold = Deadline.after(HOLD_S)
+            serve()
+            hold.pause(HOLD_S)
         healed_s = now_s(near(cluster))
         result = healed(stage, running)
     served(stage.recorder, result, healed_s, STALL_S)
     agreed(stage)
+
+
+@contextmanager
+def others(stage: Stage, what: str) -> Iterator[Callable[[], None]]:
+    """Yields what to call during a fault, to observe that the rest serves. For a gateway it needs a load before."""
+    if what != GATEWAYS:
+        yield partial(pool_serves, stage)
+        return
+    with running_load(stage.cluster, opened(stage.cluster)[:1], mix(stage, "beside"), BEFORE_S) as running:
+        yield partial(gateway_serves, stage, running)
+
+
+def pool_serves(stage: Stage) -> None:
+    """Observe that the objects' pool takes writes and answers reads; RadosError if it lets them wait.
+
+    Requests show less: many wait until the fault is healed, because the index has only three copies.
+    """
+    cluster = stage.cluster
+    options = {"rados_osd_op_timeout": str(round(STALL_S * cluster.patience))}
+    wanted = {f"probe-{number}": stage.rng.randbytes(SMALL_BYTES) for number in range(PROBES)}
+    with closing(cluster.new_client(cluster.client.host.name, options=options)) as client:
+        for name, data in wanted.items():
+            client.write_full(DATA_POOL, name, data)
+        wrong = [name for name, data in wanted.items() if client.read(DATA_POOL, name) != data]
+        for name in wanted:
+            client.remove(DATA_POOL, name)
+    stage.recorder.observe("objects read otherwise than written meanwhile", got=wrong, wanted=[], of=len(wanted))
+
+
+def gateway_serves(stage: Stage, running: RunningS3Load) -> None:
+    """Let the load of the other gateway go on and end; observe that it had no error."""
+    struck_s = now_s(near(stage.cluster))
+    result = ended(stage.cluster, running, HOLD_S, timeout_s=2 * LOAD_S)
+    truthful(stage.recorder, "the other gateway's load", result)
+    errors = result.errors
+    stage.recorder.observe("errors of the other gateway's load", got=errors, wanted={}, of=len(result.operations))
+    served = [each for each in result.of(RUN) if each.began_s > struck_s and not each.code]
+    stage.recorder.witness("requests that the other gateway served meanwhile", got=len(served), least=LEAST_AFTER)
 
 
 def faults_of(stage: Stage, count: int, what: str) -> list[Fault]:
