@@ -124,9 +124,14 @@ def balancer_killed(stage: Stage) -> None:
 def only_its_own(
     recorder: Recorder, operations: list[S3Operation], victim: int, began_s: float, ended_s: float
 ) -> None:
-    """Observe that only requests to the dead balancer failed, and only while it was dead."""
+    """Observe that only requests to the dead balancer failed, only while it was dead, and that the other served."""
     failed = [op for op in operations if op.code]
     recorder.witness("requests that failed", got=len(failed), least=1)
+    # Certainly dead: from the end of the first failed request to the start of the last one.
+    first_s, last_s = min((op.ended_s for op in failed), default=0.0), max((op.began_s for op in failed), default=0.0)
+    beside = [op for op in operations if op.endpoint != victim and first_s < op.began_s and op.ended_s < last_s]
+    served = sum(not op.code for op in beside)
+    recorder.witness("requests that the other balancer served meanwhile", got=served, least=LEAST_AFTER)
     strangers = [f"{op.kind} {op.code}" for op in failed if op.endpoint != victim]
     recorder.observe("failed requests to the surviving balancer", got=strangers, wanted=[], of=len(operations))
     outside = [f"{op.kind} {op.code}" for op in failed if op.ended_s < began_s or op.began_s > ended_s]

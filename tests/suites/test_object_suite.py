@@ -97,21 +97,25 @@ def to(endpoint: int, began_s: float, took_s: float, code: str = "") -> S3Operat
     return S3Operation("run", "get", endpoint, "/b/o", 1, 1, began_s, began_s, began_s + took_s, True, code)
 
 
-DEAD = to(1, 12.0, 0.1, "ConnectionRefusedError")
+DEAD = [to(1, 11.0, 0.1, "ConnectionRefusedError"), to(1, 14.0, 0.1, "ConnectionRefusedError")]
+SERVED = [to(0, 11.5 + number / 10, 0.1) for number in range(15)]
+AFTERWARDS = [to(0, 16.0 + number / 10, 0.1) for number in range(15)]
 
 
 @pytest.mark.parametrize(
-    ("failed", "outcome"),
+    ("operations", "outcome"),
     [
-        ([DEAD], Outcome.PASS),
-        ([DEAD, to(0, 12.0, 0.1, "503")], Outcome.FAIL),
-        ([DEAD, to(1, 25.0, 0.1, "503")], Outcome.FAIL),
-        ([], Outcome.INCONCLUSIVE),
+        ([*DEAD, *SERVED], Outcome.PASS),
+        ([*DEAD, *SERVED, to(0, 12.0, 0.1, "503")], Outcome.FAIL),
+        ([*DEAD, *SERVED, to(1, 25.0, 0.1, "503")], Outcome.FAIL),
+        (SERVED, Outcome.INCONCLUSIVE),
+        ([*DEAD, *AFTERWARDS], Outcome.INCONCLUSIVE),
     ],
-    ids=["its own", "of the other one", "after its return", "none: it was not dead"],
+    ids=["its own", "of the other one", "after its return", "none: it was not dead", "the other served only later"],
 )
-def test_a_dead_balancer_may_cost_its_own_requests_and_no_others(failed: list[S3Operation], outcome: Outcome) -> None:
-    operations = [*failed, to(0, 11.0, 0.1)]
+def test_a_dead_balancer_may_cost_its_own_requests_and_no_others(
+    operations: list[S3Operation], outcome: Outcome
+) -> None:
     verdict = verdict_of("witnessed", lambda recorder: faults.only_its_own(recorder, operations, 1, 10.0, 20.0))
     assert verdict.outcome is outcome
 
