@@ -7,7 +7,17 @@ from cephlab.lab.cluster.pools import primary_on
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import MIB
-from cephlab.suites.nvmeof.stand import IMAGE, INITIATOR, NODES, POOL, Stand, from_first, scenario_on_pair, standing
+from cephlab.suites.nvmeof.stand import (
+    IMAGE,
+    INITIATOR,
+    NODES,
+    POOL,
+    Stand,
+    from_first,
+    scenario_on_pair,
+    serves,
+    standing,
+)
 
 PIECE_BYTES = 2 * MIB
 """Spans two objects of the image, so that a request crosses an object boundary."""
@@ -34,9 +44,7 @@ def both_ways(stage: Stage, stand: Stand, way: str, *, address: str = "", mark: 
     """
     client, host, recorder = stage.cluster.client, stand.initiator.host, stage.recorder
     timeout_s = _COPY_S * stage.cluster.patience
-    _, paths = stand.initiator.look(stand.volume)
-    used = [path.address for path in paths if path.ana == "optimized" and path.state == "live"]
-    recorder.observe(f"addresses of serving paths: {way}", got=used, wanted=[address or stand.pair.serving.address])
+    serves(recorder, stand, way, address)
     sent, file = mark + stage.rng.randbytes(PIECE_BYTES - len(mark)), host.directory / "nvmeof-piece"
     host.push(sent, file)
     block = (f"bs={BLOCK_BYTES}", "status=none")

@@ -17,7 +17,17 @@ from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.workloads.recorded import Load, RecordedLoad
 from cephlab.suites.limits import RECORDED, no_errors
 from cephlab.suites.nvmeof.faults import IsolateNode, PauseMachine
-from cephlab.suites.nvmeof.stand import HELD, NODES, POOL, Stand, connected, from_first, scenario_on_pair, standing
+from cephlab.suites.nvmeof.stand import (
+    HELD,
+    NODES,
+    POOL,
+    Stand,
+    connected,
+    from_first,
+    scenario_on_pair,
+    serves,
+    standing,
+)
 
 KEYS, WORKERS, BLOCK_BYTES, READ_SHARE = 16, 8, 4096, 0.2
 """Enough workers, and few enough extra reads, that some workers are writing when the fault comes."""
@@ -55,6 +65,7 @@ def failed_over(stage: Stage, fault: Fault, first: Arch, *, fenced: bool = True)
             stand.pair.hand_over()
             recorder.step("handed back")
             more(load, LATER)
+            serves(recorder, stand, "handed back")
         load.verify()
 
 

@@ -17,6 +17,7 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.history.history import Recorder
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.scenario.topology import Topology
@@ -153,6 +154,14 @@ def connected(stand: Stand) -> None:
         what="all paths to be live",
         timeout_s=CONNECTED_S * stand.cluster.patience,
     )
+
+
+def serves(recorder: Recorder, stand: Stand, when: str, address: str = "") -> None:
+    """Observe that the initiator's only optimized path is the serving gateway's, at its own address or another."""
+    _, paths = stand.initiator.look(stand.volume)
+    used = [path.address for path in paths if path.ana == "optimized" and path.state == "live"]
+    wanted = [address or stand.pair.serving.address]
+    recorder.observe(f"addresses of serving paths: {when}", got=used, wanted=wanted)
 
 
 def equal_but_for_numbers(stage: Stage, stand: Stand) -> None:

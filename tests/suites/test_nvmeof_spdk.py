@@ -35,12 +35,16 @@ from tests.fake_stage import stage_of
 
 @dataclass
 class Client:
-    """The machine of the initiator. Its kernel is let in where the group's list and secrets say so, or `open` does."""
+    """The machine of the initiator. Its kernel is let in where the group's list and secrets say so, or `open` does.
+
+    deaf: it does not hear which path serves, and takes all for optimized.
+    """
 
     group: Group
     name: str = "loader"
     user: str = "0"
     open: bool = False
+    deaf: bool = False
     connected: list[tuple[str, str]] = field(default_factory=list)
     address: str = "192.0.2.9"
     arch: Arch = Arch.X86_64
@@ -62,10 +66,17 @@ class Client:
             self.connected.clear()
             return {}
         paths = [
-            {"address": address, "state": "live", "controller": 2040 * number + 7, "ana": "optimized", "queues": 1}
-            for number, (_, address) in enumerate(self.connected)
+            {"address": address, "state": "live", "controller": 2040 * number + 7, "ana": ana, "queues": 1}
+            for number, (nqn, address) in enumerate(self.connected)
+            for ana in ["optimized" if self.deaf or self.serves(nqn, address) else "inaccessible"]
         ]
         return {"device": "/dev/nvme0n1" if paths else "", "paths": paths, "namespaces": {}}
+
+    def serves(self, nqn: str, address: str) -> bool:
+        """Whether the gateway with this address serves the ANA group of the subsystem's first namespace."""
+        subsystem = self.group.subsystems[nqn]
+        server = self.group.serves[subsystem["namespaces"][1]["group"]]
+        return bool(subsystem["listeners"][server][0] == address)
 
     def refused(self, options: dict[str, Any]) -> str:
         hosts = self.group.subsystems[options["nqn"]]["hosts"]
@@ -250,11 +261,11 @@ class Load:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fenced", [True, False])
+@pytest.mark.parametrize(("fenced", "deaf"), [(True, False), (False, False), (True, True)])
 def test_a_gateway_that_is_cut_off_is_replaced_and_shut_out(
-    group: Group, monkeypatch: pytest.MonkeyPatch, *, fenced: bool
+    group: Group, monkeypatch: pytest.MonkeyPatch, *, fenced: bool, deaf: bool
 ) -> None:
-    """Monitors that do not shut it out, while its twin serves already, are seen."""
+    """Monitors that do not shut it out, while its twin serves already, are seen; so is a path that is not given up."""
     host = GatewayHost()
 
     def noticed(verb: str, address: str) -> None:
@@ -264,12 +275,12 @@ def test_a_gateway_that_is_cut_off_is_replaced_and_shut_out(
 
     host.noticed = noticed
     monkeypatch.setattr(faults, "STUCK_S", 0.01)
-    on = stage(attached(group, {"gw1": host, "loader": Client(group)}))
+    on = stage(attached(group, {"gw1": host, "loader": Client(group, deaf=deaf)}))
     load = Load(on.recorder)
     monkeypatch.setattr(failover, "new_load", lambda *_: load)
     failover.failed_over(on, faults.CutOff(), Arch.X86_64)
     events = on.recorder.events()
-    assert CHECKS["observations"](events).outcome is (Outcome.PASS if fenced else Outcome.FAIL)
+    assert CHECKS["observations"](events).outcome is (Outcome.PASS if fenced and not deaf else Outcome.FAIL)
     assert witnesses(events).outcome is Outcome.PASS
     assert [event.data["gateway"] for event in events if event.kind == "took_over"] == ["gw2"]
     assert (load.verified, group.subsystems) == (2, {})
