@@ -19,12 +19,12 @@ from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.telemetry.statistics import interval_of
 from cephlab.lab.workloads.fio import FioResult
 from cephlab.lab.workloads.image import BlockImage
-from cephlab.lab.workloads.radosbench import BenchJob
+from cephlab.lab.workloads.radosbench import BenchJob, BenchResult
 from cephlab.suites import gains
 from cephlab.suites.bias import UNBIASED, Bias
 from cephlab.suites.block.depth import GAIN, GAINED, note_curve
 from cephlab.suites.block.expected import Expected, expect, unpredicted
-from cephlab.suites.block.radosbench import bench_judged, summed
+from cephlab.suites.block.radosbench import all_read, bench_judged, summed, until_read
 from cephlab.suites.block.scale import SHARE, Scale, pg_num, scale_of
 from cephlab.suites.block.stand import (
     ANYWHERE,
@@ -313,16 +313,19 @@ def rados_bench(stage: Stage) -> None:
     """Write 4 MiB objects from three clients with 16 in flight each, then read them in order."""
     scale = scale_of(stage)
     seconds, share = int(scale.seconds(600)), 0 if scale.at_length else BENCH_BYTES // CLIENTS
+    runs: list[list[BenchResult]] = []
     with pools.pool(stage.cluster, "pve", pg_num=pg_num(stage, REPLICATED, 512)) as pool:
         for mode in ("write", "seq"):
+            limit_s = until_read(mode, seconds) if share else seconds
             jobs = [
                 (
                     client_node(stage.cluster, number),
-                    BenchJob(pool, mode, seconds, BENCH_DEPTH, BENCH_BLOCK_BYTES, f"client{number}", most_bytes=share),
+                    BenchJob(pool, mode, limit_s, BENCH_DEPTH, BENCH_BLOCK_BYTES, f"client{number}", most_bytes=share),
                 )
                 for number in range(CLIENTS)
             ]
             results, bias = bench_judged(stage, f"pve-rados-bench: {mode}", jobs)
+            runs.append(results)
             operations = sum(result.operations for result in results)
             stage.recorder.witness(f"objects of {mode}", got=operations, least=LEAST_OPERATIONS // 2)
             shape = Shape(mode, BENCH_BLOCK_BYTES, CLIENTS, BENCH_DEPTH)
@@ -330,6 +333,8 @@ def rados_bench(stage: Stage) -> None:
             bound = replace(bound, why=f"{_PVE}; {seconds} of 600 s; {bound.why}")
             rate = bias.rate(summed(results)[0])
             note_bound(stage.recorder, f"pve-rados-bench: {mode}", rate, "operations/s", bias.told(bound))
+    if share:
+        all_read(stage.recorder, CLIENTS, *runs)
 
 
 def scenario(setting: FioSetting) -> Scenario:

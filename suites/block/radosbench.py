@@ -26,6 +26,8 @@ BLOCK_BYTES = 1 << 20  # a quarter of the papers' 4 MiB: in-memory disks hold 2 
 MOST_BYTES = 256 << 20
 MOST_CLIENTS = {Tier.QUICK: 1, Tier.FULL: CLIENTS}
 LEAST_OPERATIONS = 20
+READ_TIMES = 10
+"""The longest that reading may take, in times of writing, where all has to be read. It ends once all is read."""
 MORE = Bound("one client cannot load the cluster (Proxmox VE benchmark 2020)", least=1.0, basis=Basis.SHAPE)
 
 
@@ -68,6 +70,8 @@ def run(stage: Stage) -> None:
                 note_all(stage, what, results, prediction.bounds(place), bias)
                 runs[mode].append(results)
                 biases[mode] = bias
+            if size.most_bytes:
+                all_read(stage.recorder, count, runs["write"][-1], runs["seq"][-1])
     for mode, prediction in expected.items():
         lines = [*measured_lines(counts, runs[mode]), *prediction.lines(counts)]
         if scale_of(stage).at_length:
@@ -105,14 +109,27 @@ def summed(results: Sequence[BenchResult]) -> tuple[Interval, Interval]:
 
 def bench(stage: Stage, what: str, pool: str, mode: str, count: int, size: BenchSize) -> tuple[list[BenchResult], Bias]:
     """Run all clients together, each on its own node with its own objects."""
+    seconds = until_read(mode, size.seconds) if size.most_bytes else size.seconds
     jobs = [
         (
             client_node(stage.cluster, number),
-            BenchJob(pool, mode, size.seconds, size.threads, size.block_bytes, f"client{number}", size.most_bytes),
+            BenchJob(pool, mode, seconds, size.threads, size.block_bytes, f"client{number}", size.most_bytes),
         )
         for number in range(count)
     ]
     return bench_judged(stage, what, jobs)
+
+
+def until_read(mode: str, seconds: int) -> int:
+    """How long a job of a mode may take: writing for some seconds, reading until it has read everything."""
+    return seconds if mode == "write" else READ_TIMES * seconds
+
+
+def all_read(recorder: Recorder, count: int, written: Sequence[BenchResult], read: Sequence[BenchResult]) -> None:
+    """Observe that each of the clients read as many objects as it wrote. rados bench compares their content itself."""
+    made, found = ([result.operations for result in results] for results in (written, read))
+    what = f"objects that {how_many(count, 'client')} read back"
+    recorder.observe(what, got=found, wanted=made, of=sum(made))
 
 
 def bench_judged(stage: Stage, what: str, jobs: Sequence[tuple[str, BenchJob]]) -> tuple[list[BenchResult], Bias]:
