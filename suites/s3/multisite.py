@@ -1,7 +1,7 @@
 """Multisite: two zones of one realm, each with a gateway of one architecture, replicate objects to each other."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -105,6 +105,7 @@ def run(stage: Stage) -> None:
     master, other = made(cluster)
     for source, target in ((master, other), (other, master)):
         across(stage, source, target, f"from-{source.name}-")
+    apart(stage, (master, other))
     load = objects(stage, "missed-")
     with inflict(KillDaemon(other.gateway.name), cluster, stage.recorder):
         loaded(stage, "objects while the other zone is down", near(cluster), [master.gateway], load)
@@ -123,6 +124,16 @@ def across(stage: Stage, source: Zone, target: Zone, bucket: str) -> None:
     load = objects(stage, bucket)
     loaded(stage, f"objects put into {source.name}", near(stage.cluster), [source.gateway], load)
     came(stage, source, target, load)
+
+
+def apart(stage: Stage, zones: Sequence[Zone]) -> None:
+    """Witness that each zone has all objects in a pool of its own: gateways of one pool would need no replication."""
+    client, wanted = stage.cluster.client, OBJECTS * len(zones)
+    there = set(client.mon("osd pool ls"))
+    for zone in zones:
+        pool = f"{zone.name}.rgw.buckets.data"
+        held = len(client.list_objects(pool)) if pool in there else 0
+        stage.recorder.witness(f"RADOS objects in the data pool of {zone.name}", got=held, least=wanted)
 
 
 def came(stage: Stage, source: Zone, target: Zone, load: S3Load) -> None:
