@@ -62,6 +62,18 @@ def test_a_type_that_one_lacks_fails(tmp_path: Path) -> None:
     assert verdict.outcome == "fail"
 
 
+def test_what_both_refuse_was_decoded_by_neither(tmp_path: Path) -> None:
+    hosts = {}
+    for arch in Arch:
+        (tmp_path / arch).mkdir()
+        crashes = frozenset({("pg_t", 1), ("pg_t", 2)})
+        hosts[arch] = DencoderHost(arch, tmp_path / arch, types={"pg_t": 2}, crashes=crashes)
+    stage = Stage(cluster_of(hosts), History().recorder("s"), Random(1), tmp_path)  # type: ignore[arg-type]
+    verdict = run_scenario(dencoder.SCENARIOS[0], stage)
+    assert verdict.outcome == "inconclusive"
+    assert "decodes differently" in verdict.reason
+
+
 def test_without_types_it_is_unavailable(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="aarch64 image's ceph-dencoder has no type modules"):
         judged(tmp_path, types={})
