@@ -61,9 +61,10 @@ def run(stage: Stage) -> None:
     allowed = float(cluster.client.tell(f"mon.{cluster.spec.mons[0].name}", "config get", var=ALLOWED)[ALLOWED])
     best_of = {}
     for host in cluster.hosts.values():
-        best_of[host.name] = best = quickest(readings(host, cluster.patience))
+        exchanges = readings(host, cluster.patience)
+        best_of[host.name] = best = quickest(exchanges)
         stage.recorder.record("clock", host=host.name, offset_s=best.offset_s, doubt_s=best.doubt_s)
-        stage.recorder.witness(f"{host.name}: exchanges", got=_ASKED, least=_ASKED)
+        stage.recorder.witness(f"{host.name}: exchanges", got=len(exchanges), least=_ASKED)
     bound = Bound(f"{ALLOWED} of this cluster", most=allowed, basis=Basis.CORRECTNESS)
     for name, (value, doubt) in pairs(best_of).items():
         stage.recorder.figure(name, value, "s", bound, interval=(max(0.0, value - doubt), value + doubt))

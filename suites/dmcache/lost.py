@@ -64,7 +64,8 @@ def _signs(stand: Stand, ledger: Ledger) -> list[str]:
         checked = stand.check_table()
     except (CommandFailed, CommandTimedOut, DatabaseDown) as error:
         return [f"{error.what}: {error.detail[-400:]}"]
-    signs = [f"{len(numbers)} {what}" for what, numbers in (("lost", wrong.lost), ("half", wrong.half)) if numbers]
+    found = {"lost": wrong.lost, "half": wrong.half, "made up": wrong.made_up}
+    signs = [f"{len(each)} {what}" for what, each in found.items() if each]
     return signs + ([] if checked == "OK" else [f"CHECK TABLE: {checked}"])
 
 
