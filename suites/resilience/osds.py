@@ -2,9 +2,10 @@
 
 from contextlib import ExitStack
 from functools import partial
+from itertools import combinations
 
 from cephlab.lab.cluster.pools import PoolKind
-from cephlab.lab.faults import inflict, layout_of
+from cephlab.lab.faults import Layout, inflict, layout_of
 from cephlab.lab.faults.daemons import KillDaemon
 from cephlab.lab.faults.nodes import KillNode, strikeable
 from cephlab.lab.scenario.scenario import Stage, Tier
@@ -48,7 +49,7 @@ def osd_failure(stage: Stage, sizes: tuple[int, ...], of: Kind = "objects") -> N
 def node_failure(stage: Stage, nodes: int, sizes: tuple[int, ...]) -> None:
     """Kill one or two of the six machines of an erasure-coded pool that should survive the loss of two."""
     cluster = stage.cluster
-    victims = stage.rng.sample(strikeable(layout_of(cluster)), nodes)
+    victims = stage.rng.choice(struck_with_quorum(layout_of(cluster), nodes))
     # With Ceph's default min_size, k+1, the pool would not serve with two machines down; the paper's claim is for k.
     options = {"min_size": str(EC_4_2.k)}
     data = Data(EC_4_2, sizes=sizes, options=options, pg_num=EC_PGS)
@@ -58,6 +59,13 @@ def node_failure(stage: Stage, nodes: int, sizes: tuple[int, ...]) -> None:
             stack.enter_context(inflict(KillNode(node), cluster, stage.recorder))
         linger(stage.rng, *HOLD_S)
         goes_on(load, f"while {' and '.join(victims)} are down")
+
+
+def struck_with_quorum(layout: Layout, count: int) -> list[tuple[str, ...]]:
+    """The sets of so many machines that may fail. Without a quorum nobody notices that OSDs are down: clients wait."""
+    mons = {layout.node_of(name) for name in layout.daemons("mon")}
+    chosen = combinations(strikeable(layout), count)
+    return [nodes for nodes in chosen if 2 * len(mons.difference(nodes)) > len(mons)]
 
 
 def limit_stall(stage: Stage, copied: Copying) -> None:

@@ -13,6 +13,7 @@ from cephlab.lab.base.errors import NotReached
 from cephlab.lab.ceph.client import RadosError
 from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.cluster.gateway import DATA_POOL
+from cephlab.lab.faults import Layout
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.workloads.s3_load_program import RUN
 from cephlab.lab.workloads.s3load import S3Operation, S3Result
@@ -55,7 +56,7 @@ def test_clients_that_only_wait_for_the_end_of_a_failure_are_found(
         monkeypatch.setattr(module, "linger", lambda *_: None)
         monkeypatch.setattr(module, "layout_of", lambda _: SimpleNamespace(daemons=lambda _: ["mon.n0"]))
         monkeypatch.setattr(module, "loaded", lambda *_: nullcontext(load))
-    monkeypatch.setattr(osds, "strikeable", lambda _: ["n0", "n1"])
+    monkeypatch.setattr(osds, "struck_with_quorum", lambda *_: [("n0", "n1")])
     monkeypatch.setattr(trial, "copying", lambda *_: None)
     monkeypatch.setattr(osds, "limit_stall", lambda *_: None)
     monkeypatch.setattr(monitors, "answers", lambda *_: True)
@@ -64,6 +65,16 @@ def test_clients_that_only_wait_for_the_end_of_a_failure_are_found(
     load.each = 0
     with pytest.raises(NotReached, match=r"operations of objects while (osd|mon|n)"):
         FAILURES[failure](stage)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_machines_that_fail_leave_a_quorum(count: int) -> None:
+    """Two machines with a monitor each were struck: no monitor said that their OSDs were down."""
+    nodes = {f"n{number}": (f"osd.{number}", *([f"mon.{number}"] if number < 3 else [])) for number in range(6)}
+    layout = Layout({**nodes, "c0": ()}, "c0")
+    pairs = osds.struck_with_quorum(layout, count)
+    assert len(pairs) == {1: 6, 2: 12}[count]
+    assert all(len({"n0", "n1", "n2"}.intersection(pair)) <= 1 for pair in pairs)
 
 
 @pytest.mark.parametrize(("number", "refused"), [(0, False), (errno.ETIMEDOUT, True), (errno.ENOSPC, True)])
