@@ -27,6 +27,7 @@ from cephlab.lab.report.page import DOUBTED, render_report
 from cephlab.lab.report.summary import markdown, notices
 from tests.lab.archive.test_archive import FITTING, GOOD, began, saw, sealed, write
 from tests.lab.archive.test_attempts import COMMIT
+from tests.lab.archive.test_signature import key_of
 
 BAD = (Ending.FAIL, FITTING[Ending.FAIL])
 Change = Callable[[list[dict[str, Any]]], object]
@@ -203,14 +204,6 @@ def test_doubts_head_the_summary_and_cannot_break_out(archive: Path) -> None:
 
 
 needs_openssh = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
-
-
-def key_of(folder: Path, name: str) -> tuple[Path, Path]:
-    """A new private key, and the file of signers that has its owner alone."""
-    path, signers = folder / name, folder / f"{name}.signers"
-    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(path)])
-    signers.write_text(f'{name}@example.com namespaces="cephlab-archive" {path.with_suffix(".pub").read_text()}')
-    return path, signers
 
 
 @pytest.mark.slow
