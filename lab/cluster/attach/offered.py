@@ -11,7 +11,8 @@ from cephlab.lab.cluster.attach.guard import NotPermitted
 NOWHERE = PurePosixPath("/dev/null")
 
 _CLIENTS = re.compile(
-    r"ceph(-fuse|-volume|adm|fs-shell|fs-top)?|microceph(\.ceph)?|rados(gw-admin)?|rbd(-fuse|-mirror|-nbd)?"
+    r"ceph(-fuse|-volume|adm|fs-(data-scan|journal-tool|mirror|shell|table-tool|top))?|microceph(\.[a-z-]+)?"
+    r"|rados(gw-admin)?|rbd(-fuse|-mirror|-nbd)?"
 )
 _IN_CODE = re.compile(rf"{_CLIENTS.pattern}|cephfs")
 """Also Python modules. Most of them are named after a client."""
@@ -24,6 +25,9 @@ _PREFIXES = re.compile(
 """Programs that run another program, named on their command line."""
 
 _CODE = re.compile(r"-[A-Za-z]*c.*", re.DOTALL)
+_PERL_CODE = re.compile(r"-[A-Za-z]*[Ee].*", re.DOTALL)
+_FROM_INPUT = {"-", "-s"}
+"""Options after which an interpreter's other words are arguments, as its code comes from its input."""
 _WORDS = re.compile(r"[\w./-]+")
 _PATHS = re.compile(r"[^\s\"'`=:,;|&<>(){}\[\]$]+")
 _VARIABLES = re.compile(r"\bCEPH_(?:ARGS|CLIENT_ID|CONF|KEYRING)\b")
@@ -160,10 +164,12 @@ def _code(argv: Sequence[str], stdin: bytes) -> str:
     """The code that an interpreter runs: from its command line, or from its input if the command line names no file."""
     if not _INTERPRETERS.fullmatch(_name(argv[0])):
         return ""
-    start = next((place for place, word in enumerate(argv) if _CODE.fullmatch(word)), None)
+    given = _PERL_CODE if _name(argv[0]) == "perl" else _CODE
+    start = next((place for place, word in enumerate(argv) if given.fullmatch(word)), None)
     if start is not None:
         return " ".join(argv[start:])
-    return "" if any(not word.startswith("-") for word in argv[1:]) else stdin.decode(errors="replace")
+    first = next((word for word in argv[1:] if word in _FROM_INPUT or not word.startswith("-")), "-")
+    return stdin.decode(errors="replace") if first in _FROM_INPUT else ""
 
 
 def _of_code(text: str) -> Iterator[str]:
@@ -172,16 +178,16 @@ def _of_code(text: str) -> Iterator[str]:
 
 
 def _name(word: str) -> str:
-    return word.rsplit("/", 1)[-1]
+    return posixpath.basename(word)
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """(kind, value) of each option that sets a client's name, files or key."""
     for place, word in enumerate(words):
-        name, given, value = word.partition("=")
+        name, _, value = word.partition("=")
         if word in _OPTIONS:
             yield _OPTIONS[word], words[place + 1] if place + 1 < len(words) else ""
-        elif given and name in _OPTIONS:
+        elif name in _OPTIONS:
             yield _OPTIONS[name], value
-        elif len(word) > 2 and word[:2] in _OPTIONS:
+        elif word[:2] in _OPTIONS:
             yield _OPTIONS[word[:2]], word[2:]

@@ -114,6 +114,12 @@ MISTAKES: list[tuple[Sequence[str], Mapping[str, str]]] = [
     (("ceph", *NAMED, "--keyfile=/root/key", "status"), {}),
     (("ceph", *NAMED, "-c", "/etc/ceph/ceph.conf", "status"), {}),
     (("ceph", *NAMED, "--conf=/root/other.conf", "status"), {}),
+    (("ceph", *NAMED, "-c", "/root/other.conf", "status"), {}),
+    (("ceph", *NAMED, "--keyring", "/root/keys", "status"), {}),
+    (("rbd", *NAMED, "--user", "boss", "ls"), {}),
+    (("ceph", "status", "--id"), {}),
+    (("sudo", "-n", "microceph.rados", "lspools"), {}),
+    (("cephfs-journal-tool", "journal", "inspect"), {}),
     (("fio", "--name=x", "--clientname=boss"), {}),
     (("fio", "--name=x", "--clientname", "admin"), {}),
     (("qemu-img", "info", "rbd:mine/image:id=admin"), {}),
@@ -137,9 +143,13 @@ MISTAKES: list[tuple[Sequence[str], Mapping[str, str]]] = [
     (("python3", "-Ic", "import rados; rados.Rados(conffile='')"), {}),
     (("python3", "-c", "import os; os.environ['CEPH_KEYRING'] = '/x'; main()"), {}),
     (("env", "python3", "-c", "import rbd"), {}),
+    (("python3", "-cimport os\nimport rados"), {}),
+    (("perl", "-we", "system('ceph status')"), {}),
+    (("program", "client.admin"), {}),
     (("cat", ADMIN_KEYS), {}),
     (("cat", LAB_KEYS), {}),
     (("cat", "/root/keyring"), {}),
+    (("cat", "/root/my.keyring"), {}),
     (("cp", str(OWN.parent / "agent.zip"), "copy"), {}),
     (("ln", "-s", "../guarded", str(OWN / "link")), {}),
     (("ln", "-s", str(OWN / "a/../../guarded"), str(OWN / "link")), {}),
@@ -165,18 +175,47 @@ def test_no_program_can_be_another_entity(argv: Sequence[str], env: Mapping[str,
     assert here.told == []
 
 
-@pytest.mark.parametrize("program", ["bash", "python3"])
-def test_what_an_interpreter_reads_is_looked_at(program: str) -> None:
-    for text in (b"ceph status\n", f"open('{LAB_KEYS}')".encode()):
+@pytest.mark.parametrize("option", ["-K", "--key", "--keyfile"])
+def test_a_key_of_its_own_is_refused_and_not_shown(option: str) -> None:
+    for words in ([option, "AQ=="], [f"{option}=AQ=="]):
+        with pytest.raises(OtherEntity, match="with a key of its own") as caught:
+            OFFERED.judge(("ceph", *NAMED, *words, "status"), {})
+        assert "AQ==" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [("bash",), ("python3",), ("bash", "-s", "word"), ("python3", "-", "word"), ("sudo", "-n", "bash")],
+    ids=" ".join,
+)
+def test_what_an_interpreter_reads_is_looked_at(argv: Sequence[str]) -> None:
+    for text in (b"ceph status \xff\n", b"rados lspools"):
         with pytest.raises(OtherEntity):
-            OFFERED.judge((program,), {}, text)
-    OFFERED.judge(("python3", "program.py"), {}, b"ceph")  # what a program reads is its own affair
+            OFFERED.judge(argv, {}, text)
+    OFFERED.judge(("python3", "program.py", "-"), {}, b"ceph")  # what a program reads is its own affair
+
+
+def test_paths_in_what_an_interpreter_reads_are_looked_at() -> None:
+    with pytest.raises(OtherEntity, match="in the lab's own folder"):
+        OFFERED.judge(("python3",), {}, f"open('{LAB_KEYS}')".encode())
+
+
+def test_a_path_is_taken_from_where_the_program_runs() -> None:
+    up = ("cat", "../guarded/keyring")
+    with pytest.raises(OtherEntity):
+        OFFERED.judge(up, {})
+    OFFERED.judge(up, {}, cwd=OWN / "folder")
+    with pytest.raises(OtherEntity):
+        OFFERED.judge(("cat", "./ceph/x"), {}, cwd=PurePosixPath("/etc"))
 
 
 ALLOWED: list[tuple[Sequence[str], Mapping[str, str]]] = [
     (("rados", "-c", str(OWN / "ceph.conf"), *NAMED, "-p", "rbd", "ls"), {}),
     (("rbd", "--id", "cephlab-r1", "create", "mine/rados", "--size", "1G"), {}),
     (("ceph", f"--name={ENTITY}", "--keyring", str(OWN / "fio/keyring"), "status"), {"CEPH_CONF": str(OWN / "c")}),
+    (("rbd", "--user", "cephlab-r1", "--conf", str(OWN / "ceph.conf"), "-k", str(OWN / "keyring"), "ls", "rbd"), {}),
+    (("ceph", f"-n{ENTITY}", "-c", "/dev/null", "osd", "size=3"), {"CEPH_CLIENT_ID": "cephlab-r1"}),
+    (("fio", f"--clientname={ENTITY}", "--pool=rbd"), {"CEPH_ARGS": f"--name={ENTITY}"}),
     (("fio", "--ioengine=rbd", "--clientname=cephlab-r1", "--pool=rbd", "--output=/var/tmp/cephlab-x/n/own/o"), {}),
     (("monmaptool", "-c", "/dev/null", "--print", str(OWN / "map")), {"CEPH_CONF": str(OWN / "ceph.conf")}),
     (("python3", str(OWN / "load/program.py"), str(OWN / "ceph.conf"), ENTITY, '{"kind": "rbd"}'), {}),
@@ -333,7 +372,14 @@ def test_the_scenarios_folder_may_be_reached_by_a_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [ADMIN_KEYS, "/var/lib/ceph/osd/ceph-3/keyring", "/root/keyring", "/etc/ceph/../ceph/x"]
+    "path",
+    [
+        ADMIN_KEYS,
+        "/var/lib/ceph/mon/ceph-a/store.db",
+        "/root/keyring",
+        "/etc/ceph/../ceph/x",
+        "/var/snap/microceph/current/conf/ceph.conf",
+    ],
 )
 def test_keys_that_the_machine_has_are_not_read(path: str, tmp_path: Path) -> None:
     _, guarded = machine(tmp_path)
