@@ -183,7 +183,7 @@ def _alarms(suite: str, endings: Counter[str]) -> FalseAlarms:
     from scipy.stats import binomtest  # takes half a second to import, so other commands should not wait for it
 
     sound = endings.total()
-    interval = binomtest(sound - endings[Ending.PASS], sound).proportion_ci(0.95, method="exact")
+    interval = binomtest(sound - endings[Ending.PASS], sound).proportion_ci()  # 95 %, by Clopper and Pearson
     bad = (endings[Ending.FAIL], endings[Ending.INCONCLUSIVE], endings[Ending.ERROR])
     return FalseAlarms(suite, sound, *bad, float(interval.low), float(interval.high))
 
@@ -231,7 +231,7 @@ def _row(row: Rate, quarantined: Mapping[str, str]) -> str:
 
 def put_into(path: Path, generated: str, mark: str = MARK) -> None:
     """Replace the text between `<!-- mark -->` and `<!-- end of mark -->` on a page; SpecError if it has none."""
-    text = _text(path) if path.exists() else ""
+    text = _text(path)
     opening, closing = f"<!-- {mark} -->", f"<!-- end of {mark} -->"
     before, begin, rest = text.partition(opening)
     _, end, after = rest.partition(closing)

@@ -1,7 +1,7 @@
 """Attempts that are kept: what counts as flaky, what is published, and what leads into quarantine."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from inspect import signature
 from pathlib import Path
 
@@ -12,9 +12,20 @@ from cephlab.cli import main
 from cephlab.cli import track as command
 from cephlab.cli.main import app
 from cephlab.fixtures.selection import read_quarantine
-from cephlab.lab.archive.archive import Ending, Record
-from cephlab.lab.archive.attempts import KeptRun, false_alarms, keep, page, put_into, rates, read_kept
+from cephlab.lab.archive.archive import Ending, Record, read_archive
+from cephlab.lab.archive.attempts import (
+    FalseAlarms,
+    KeptRun,
+    false_alarms,
+    keep,
+    page,
+    put_into,
+    rates,
+    read_kept,
+    run_of,
+)
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.given import MOST_BYTES
 from cephlab.lab.base.revision import commit_of
 from cephlab.lab.report.page import render_report
 from tests.lab.archive.test_archive import add, write
@@ -32,7 +43,14 @@ def runs(*endings: str, **changed: str) -> list[KeptRun]:
 def test_an_attempt_is_flaky_that_did_not_pass_where_others_did() -> None:
     (scenario,) = rates(runs("pass", "fail", "pass", "error", "inconclusive"))
     assert (scenario.attempts, scenario.flaky, scenario.failed, scenario.rate) == (5, 3, 0, 0.6)
+    assert scenario.words == "3 of 5 attempts"
     assert scenario.above
+
+
+def test_the_most_flaky_come_first_and_equal_ones_by_name() -> None:
+    endings = ({"demo.b": "pass", "demo.a": "pass", "demo.c": ending} for ending in ("pass", "fail"))
+    found = rates([replace(RUN, name=f"r{number}", endings=each) for number, each in enumerate(endings)])
+    assert [rate.scenario for rate in found] == ["demo.c", "demo.a", "demo.b"]
 
 
 def test_a_scenario_that_never_passes_at_a_commit_is_broken_and_not_flaky() -> None:
@@ -75,11 +93,22 @@ def test_many_false_alarms_are_beyond_doubt() -> None:
     assert false_alarms(runs("pass", "fail"), {"demo.x"}) == []
 
 
+def test_a_share_that_may_be_the_limit_is_not_certainly_above_it() -> None:
+    at_limit = FalseAlarms("demo", 100, 1, 0, 0, low=0.01, high=0.05)
+    assert (at_limit.above, replace(at_limit, low=0.011).above) == (False, True)
+
+
+@pytest.mark.slow
+def test_the_suite_of_a_variant_with_a_point_in_its_name_is_its_own() -> None:
+    assert [row.suite for row in false_alarms([replace(RUN, endings={"demo.x[n=0.5]": "pass"})])] == ["demo", "all"]
+
+
 def test_the_page_says_what_so_few_attempts_can_show() -> None:
     text = page([*runs("pass", "pass", "pass", "fail"), replace(RUN, name="q", endings={"demo.y": "pass"})], {})
     assert text.startswith("1 of 5 attempts were flaky (20.0%; limit for a scenario: 1%), in 5 runs of 1 commit.")
     assert "| demo.x | 4 | 1 | 25.0% | 0 | **wanted** |" in text
     assert "| demo.y | 1 | 0 | below 100% | 0 |  |" in text
+    assert "| demo.x | 12 | 0 | below 25% | 0 |  |" in page(runs(*["pass"] * 12), {})
     assert "| demo | 5 | 1 | 0 | 0 | 20.0%, 0.5% to 71.6% |" in text
     assert "| demo.x | 4 | 1 | 25.0% | 0 | yes |" in page(runs("pass", "pass", "pass", "fail"), {"demo.x": "known"})
     assert page([], {}) == "No attempt is kept yet.\n"
@@ -97,6 +126,15 @@ def test_a_run_is_kept_once(tmp_path: Path) -> None:
     keep(kept, runs("pass", "fail"))
     assert [run.name for run in keep(kept, [*runs("pass"), replace(RUN, name="r9")])] == ["r0", "r1", "r9"]
     assert read_kept(kept)[1].endings == {"demo.x": "fail"}
+    assert kept.stat().st_mode & 0o777 == 0o644
+    assert [list(json.loads(line)) for line in kept.read_text().splitlines()] == [sorted(asdict(RUN))] * 3
+
+
+@pytest.mark.slow
+def test_attempts_of_many_years_can_be_read(tmp_path: Path) -> None:
+    kept = tmp_path / "attempts.jsonl"
+    keep(kept, [replace(RUN, machine="x" * MOST_BYTES)])
+    assert [run.name for run in read_kept(kept)] == ["r0"]
 
 
 def test_a_line_that_is_no_run_is_named(tmp_path: Path) -> None:
@@ -104,6 +142,9 @@ def test_a_line_that_is_no_run_is_named(tmp_path: Path) -> None:
     keep(kept, runs("pass"))
     kept.write_text(kept.read_text() + json.dumps({"name": "r1"}) + "\n")
     with pytest.raises(SpecError, match=r"attempts.jsonl:2 is not a run"):
+        read_kept(kept)
+    kept.write_text("{")
+    with pytest.raises(SpecError, match=r"attempts.jsonl:1 is not JSON"):
         read_kept(kept)
 
 
@@ -131,9 +172,19 @@ def test_only_the_generated_part_of_a_page_changes(tmp_path: Path) -> None:
     path.write_text("# Record\n\n<!-- attempts -->\nold\n<!-- end of attempts -->\n\nthe rest\n")
     put_into(path, "new\n")
     assert path.read_text() == "# Record\n\n<!-- attempts -->\n\nnew\n\n<!-- end of attempts -->\n\nthe rest\n"
-    path.write_text("# Record\n")
-    with pytest.raises(SpecError, match="no place for attempts"):
-        put_into(path, "new\n")
+    assert path.stat().st_mode & 0o777 == 0o644
+    for text in ("# Record\n", "<!-- attempts -->\n", "<!-- end of attempts -->\n"):
+        path.write_text(text)
+        with pytest.raises(SpecError, match="no place for attempts"):
+            put_into(path, "new\n")
+        assert path.read_text() == text
+
+
+def test_the_first_place_of_a_page_is_the_generated_one(tmp_path: Path) -> None:
+    path, place = tmp_path / "record.md", "<!-- attempts -->\n\n{}\n\n<!-- end of attempts -->\n"
+    path.write_text(place.format("old") * 2)
+    put_into(path, "new\n")
+    assert path.read_text() == place.format("new") + place.format("old")
 
 
 def archived(directory: Path, *records: Record, commit: str | None = COMMIT) -> Path:
@@ -151,6 +202,30 @@ def track(folder: Path, *archives: Path) -> tuple[int, dict[str, object]]:
     files = (f"--kept={folder / 'attempts.jsonl'}", f"--quarantine={folder / 'quarantine.toml'}")
     done = CliRunner().invoke(app, ["track", *files, "--json", *map(str, archives)])
     return done.exit_code, json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("providers", "lab"), [((), "auto"), (("local",), "local"), (("lxd", "docker", "lxd"), "docker+lxd")]
+)
+def test_what_is_kept_of_an_archive(tmp_path: Path, providers: tuple[str, ...], lab: str) -> None:
+    """Neither a skip nor an interruption says anything of a scenario; what an earlier run did counts there."""
+    records = [
+        Record("demo.x", "demo", Ending.PASS, "held"),
+        Record("demo.y", "demo", Ending.FAIL, "osd.0 died"),
+        Record("demo.gone", "demo", Ending.SKIP, "no disks"),
+        Record("demo.cut", "demo", Ending.INCONCLUSIVE, "it was interrupted"),
+        Record("demo.earlier", "demo", Ending.PASS, "held"),
+    ]
+    archive = read_archive(archived(tmp_path / "a", *records))
+    more = {"clusters": [{"provider": provider} for provider in providers], "taken": ["demo.earlier"]}
+    assert run_of(replace(archive, manifest={**archive.manifest, **more})) == KeptRun(
+        name="2026-11-21T09:00:37Z seed 7 x86_64",
+        commit=COMMIT,
+        lab=lab,
+        release="reef",
+        machine="x86_64, 2 cores, Debian GNU/Linux 12",
+        endings={"demo.x": "pass", "demo.y": "fail"},
+    )
 
 
 @pytest.mark.slow
