@@ -88,7 +88,7 @@ def _known(own: Path) -> tuple[Path | None, tuple[Demand, ...], tuple[Demand, ..
 def _origin(path: Path | None, measured: Sequence[Demand], used: Sequence[Demand]) -> str:
     rest = [demand for demand in used if demand not in measured]
     names = ", ".join(sorted({f"{demand.release}-{demand.arch}.json" for demand in rest}))
-    if path is None:
+    if path is None or not measured:
         return f"shipped with cephlab ({names}); `cephlab measure` makes your own"
     origin = f"measured here {_ago(path)}: {path.name}"
     return f"{origin}; {_named(rest, measured)}: shipped with cephlab ({names})" if rest else origin
@@ -97,7 +97,7 @@ def _origin(path: Path | None, measured: Sequence[Demand], used: Sequence[Demand
 def _named(rest: Sequence[Demand], measured: Sequence[Demand]) -> str:
     """Names of operations, with the block size where another one was measured."""
     known = {(demand.release, demand.operation.name) for demand in measured}
-    releases = {demand.release for demand in measured} or {demand.release for demand in rest}
+    releases = {demand.release for demand in measured}
 
     def words(demand: Demand) -> str:
         size = f" {demand.operation.block_bytes} B" if (demand.release, demand.operation.name) in known else ""
@@ -108,9 +108,9 @@ def _named(rest: Sequence[Demand], measured: Sequence[Demand]) -> str:
 
 def _ago(path: Path) -> str:
     """The age of a file, in the largest unit that fits."""
-    seconds = max(0.0, time.time() - path.stat().st_mtime)
+    seconds = time.time() - path.stat().st_mtime
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
-        count = int(seconds // length)
-        if count:
+        count = int(seconds / length)
+        if count > 0:
             return f"{how_many(count, unit)} ago"
     return "less than a minute ago"

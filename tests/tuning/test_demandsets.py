@@ -1,5 +1,7 @@
 """Which demands a prediction starts from: what was measured comes first, and takes nothing else away."""
 
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from cephlab.lab.report.series import record_demand
 from cephlab.lab.telemetry import demandfile
 from cephlab.lab.telemetry.demand import Demand
 from cephlab.lab.telemetry.demandfile import Measurement
+from cephlab.tuning import demandsets
 from cephlab.tuning.demandsets import find_demands, find_every_demand, missing_from, of_release
 from cephlab.tuning.model import predict
 from cephlab.tuning.profilefile import SHIPPED
@@ -163,6 +166,62 @@ def test_a_line_between_releases_is_doubted(tmp_path: Path) -> None:
     between = Shape("write", 2 << 20, 1, 16)
     assert any("nautilus and reef" in one for one in work_for(of_release(every, "octopus"), between).doubts)
     assert not any("between two releases" in one for one in work_for(of_release(every, "reef"), between).doubts)
+
+
+def test_a_file_that_is_named_is_all_there_is(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    demandfile.save(path, [OWN])
+    for find in (find_demands, find_every_demand):
+        assert find(tmp_path / "none", path) == ((OWN,), str(path))
+
+
+@pytest.mark.parametrize(
+    ("age_s", "words"),
+    [
+        (180_000, "2 days ago"),
+        (86_500, "1 day ago"),
+        (86_300, "23 hours ago"),
+        (3_650, "1 hour ago"),
+        (3_550, "59 minutes ago"),
+        (65, "1 minute ago"),
+        (50, "less than a minute ago"),
+        (-100_000, "less than a minute ago"),
+    ],
+)
+def test_the_newest_file_is_taken_and_its_age_told(tmp_path: Path, age_s: float, words: str) -> None:
+    now = time.time()
+    for name, release, age in (("a.json", "reef", age_s), ("b.json", "nautilus", 200_000)):
+        demandfile.save(tmp_path / name, [of(release)])
+        os.utime(tmp_path / name, (now - age, now - age))
+    found, origin = find_demands(tmp_path)
+    assert of("reef") in found
+    assert origin.startswith(f"measured here {words}: a.json; ")
+
+
+def test_where_everything_was_measured_nothing_is_said_to_be_shipped(tmp_path: Path) -> None:
+    shipped = find_demands(tmp_path)
+    demandfile.save(tmp_path / "mine.json", shipped[0])
+    assert find_demands(tmp_path) == (shipped[0], "measured here less than a minute ago: mine.json")
+
+
+def test_a_file_without_a_demand_measures_nothing(tmp_path: Path) -> None:
+    shipped = find_demands(tmp_path)
+    demandfile.save(tmp_path / "mine.json", [])
+    assert find_demands(tmp_path) == shipped
+    assert shipped[1] == "shipped with cephlab (reef-x86_64.json); `cephlab measure` makes your own"
+
+
+def test_without_any_demand_it_is_told_where_one_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demandsets, "SHIPPED", tmp_path / "none")
+    with pytest.raises(SpecError, match="no demand was measured yet") as refused:
+        find_demands(tmp_path)
+    assert str(tmp_path) in refused.value.detail
+
+
+def test_a_demand_without_a_release_s_name_is_as_near_as_the_default_one() -> None:
+    assert [one.release for one in of_release([of(""), of("quincy")], "reef")] == [""]
 
 
 @pytest.mark.parametrize("unknown", ["", "18.2.7"])
