@@ -255,8 +255,10 @@ def _narrowed(of: ComparedSide, beside: ComparedSide, group: Sequence[OltpRun]) 
 
 def _chosen(ends: tuple[End | None, End | None], left: set[int], other: set[int]) -> tuple[int, int] | None:
     """The values of an axis to compare: one that both sides have, or different ones for different ends; else None."""
+    if not left or not other:
+        return None
     if ends[0] != ends[1]:
-        apart = (_end(ends[0], left), _end(ends[1], other)) if left and other else (0, 0)
+        apart = (_end(ends[0], left), _end(ends[1], other))
         return apart if apart[0] != apart[1] else None
     common = left & other
     # A single count of threads cannot be the highest of several; it can stand for the lowest.

@@ -21,7 +21,7 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interva
     """Mean with its two-sided t interval; of a single value it is infinite."""
     if not len(values):
         raise ValueError("an interval needs at least one value")
-    stddev = float(np.std(values, ddof=1)) if len(values) >= LEAST_OF_A_MEAN else 0.0
+    stddev = float(np.std(values, ddof=1)) if len(values) >= LEAST_OF_A_MEAN else math.nan
     return interval_of(float(np.mean(values)), stddev, len(values), confidence)
 
 
@@ -124,5 +124,5 @@ def knee(loads: Sequence[float], rates: Sequence[float]) -> float | None:
     risen = [max(rates[: number + 1]) for number in range(len(rates))]
     if len(loads) < _LEAST_POINTS or risen[0] == risen[-1]:
         return None
-    bend = KneeLocator(list(loads), risen, curve="concave", direction="increasing").knee
+    bend = KneeLocator(list(loads), risen).knee  # which takes a curve for concave and increasing
     return None if bend is None else float(bend)

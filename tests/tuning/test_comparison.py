@@ -15,13 +15,16 @@ from cephlab.lab.report.page import Agreement, Judged, render_report
 from cephlab.lab.telemetry.demand import Interval
 from cephlab.tuning.comparison import (
     PAPER,
+    TITLE,
     WARM_S,
     ComparedSide,
     Direction,
+    End,
     Held,
     Metric,
     PaperFinding,
     compared,
+    held_in,
     judge,
     load_findings,
     runs,
@@ -80,7 +83,12 @@ WIDE = (1.0, 30.0, 2.0, 25.0)
 
 @pytest.mark.parametrize(
     ("cached", "agreement"),
-    [(HIGH, Agreement.AGREED), (WIDE, Agreement.CANNOT_SAY), ((3.0, 3.1, 2.9, 3.0), Agreement.NOT_AGREED)],
+    [
+        (HIGH, Agreement.AGREED),
+        ((14.0, 16.0, 15.0), Agreement.AGREED),
+        (WIDE, Agreement.CANNOT_SAY),
+        ((3.0, 3.1, 2.9, 3.0), Agreement.NOT_AGREED),
+    ],
 )
 def test_a_finding_is_judged_by_the_whole_interval(cached: Sequence[float], agreement: Agreement) -> None:
     (one,) = of([oltp("none", 1, LOW), oltp("writeback", 1, cached)], MORE)
@@ -96,13 +104,50 @@ def test_few_and_many_are_by_order_and_one_count_alone_is_not_many() -> None:
     many = [oltp("none", 32, HIGH), oltp("writeback", 32, LOW)]
     assert [found.agreement for found in of(few + many, FEWER)] == [Agreement.AGREED]
     assert [found.agreement for found in of(few + many, MORE)] == [Agreement.AGREED]
+    dearer = [oltp("none", 32, LOW), oltp("writeback", 32, (14.0, 16.0, 15.0))]
+    assert [found.agreement for found in of(few + dearer, FEWER)] == [Agreement.NOT_AGREED]
+
+
+@pytest.mark.parametrize("seconds", [((10.0,), HIGH), (LOW, (30.0,))])
+def test_a_single_second_of_a_side_is_not_compared(seconds: tuple[Sequence[float], Sequence[float]]) -> None:
+    (one,) = of([oltp("none", 1, seconds[0]), oltp("writeback", 1, seconds[1])], MORE)
+    assert one.words.startswith("missing")
+    (one,) = of([oltp("none", 1, LOW[:2]), oltp("writeback", 1, HIGH[:2])], MORE)
+    assert f"over {2 + 2} seconds of 1 and 1 runs" in one.words
 
 
 def test_what_only_one_side_has_is_not_compared() -> None:
     (one,) = of([oltp("none", 1, LOW), oltp("writeback", 2, HIGH)], MORE)
     assert one.words == "missing: runs with dm-cache, lowest threads and runs with no cache, lowest threads"
     (one,) = of([oltp("none", 1, LOW), oltp("writeback", 1, HIGH)], TIER)
-    assert "cache tier" in one.words
+    assert one.words == "missing: runs with cache tier, lowest threads and runs with no cache, lowest threads"
+    (one,) = of([oltp("tier", 1, LOW)], CROWDED)
+    assert one.words == "missing: runs with cache tier, evictions and runs with cache tier, no eviction"
+    alone = PaperFinding("hits", "5.4", Metric.HITS, ComparedSide("writethrough"), least=0.75)
+    (one,) = judge(alone, {SCENARIO: runs([oltp("writethrough", 1, LOW)])})
+    assert (one.agreement, one.words) == (Agreement.CANNOT_SAY, "missing: runs with writethrough")
+
+
+def test_a_finding_that_no_measurement_can_be_compared_with_says_why() -> None:
+    beyond = PaperFinding("flushing", "5.3", beyond="nobody measures it")
+    assert [*judge(beyond, {})] == [Judged("flushing", "5.3", Agreement.CANNOT_SAY, "nobody measures it")]
+    assert held_in(beyond, []) is None
+
+
+def test_a_side_that_did_not_run_has_no_end_to_compare() -> None:
+    few, many = ComparedSide("none", threads=End.LOWEST), ComparedSide("writeback", threads=End.HIGHEST)
+    finding = PaperFinding("f", "5", of=many, beside=few, wanted=Direction.MORE)
+    assert held_in(finding, runs([oltp("none", 1, LOW)])) is None
+    assert held_in(finding, runs([oltp("writeback", 2, LOW)])) is None
+    assert held_in(finding, runs([oltp("none", 1, LOW), oltp("writeback", 1, LOW)])) is None
+    assert held_in(finding, runs([oltp("none", 1, LOW), oltp("writeback", 2, LOW)])) is not None
+
+
+def test_blocks_of_a_cache_are_no_difference_from_a_side_without_blocks() -> None:
+    (one,) = of([oltp("none", 1, LOW), oltp("writeback", 1, HIGH, block_bytes=32768)], MORE)
+    assert one.agreement is Agreement.AGREED
+    sides = "dm-cache (threads 1, rows 10, blocks of 32 KiB) to no cache (threads 1, rows 10)"
+    assert one.words.endswith(f" over 8 seconds of 1 and 1 runs, as a ratio: {sides}")
 
 
 def test_scenarios_and_archives_are_never_mixed() -> None:
@@ -115,16 +160,66 @@ def test_scenarios_and_archives_are_never_mixed() -> None:
 
 def test_a_cache_is_too_small_when_it_gave_something_up() -> None:
     ample = [*tier_looks(4, [7, 7, 7, 7, 7]), oltp("tier", 4, HIGH)]
-    crowded = [*tier_looks(4, [0, 5, 9, 12, 20]), oltp("tier", 4, LOW)]
+    crowded = [*tier_looks(4, [7, 7, 7, 7, 8]), oltp("tier", 4, LOW)]
     assert of(ample, CROWDED)[0].words.startswith("missing")
     # The label is the same: what was looked at before a run belongs to it alone.
-    assert [run.evicted for run in runs(ample + crowded)] == [0, 20]
-    assert [one.agreement for one in of(ample + crowded, CROWDED)] == [Agreement.AGREED]
+    assert [run.evicted for run in runs(ample + crowded)] == [0, 1]
+    (one,) = of(ample + crowded, CROWDED)
+    assert one.agreement is Agreement.AGREED
+    assert one.words.endswith(": cache tier (threads 4, rows 10, evicting) to cache tier (threads 4, rows 10)")
 
 
 def test_hit_shares_are_of_each_second_and_not_of_what_was_before() -> None:
     (run,) = runs([*tier_looks(1, [0] * 6), oltp("tier", 1, HIGH)])
     assert run.hits == pytest.approx((0.9, 0.9, 0.9))
+
+
+def look(kind: str, **data: Any) -> Event:
+    return Event(SCENARIO, 0.0, kind, {"stand": "x", **data})
+
+
+def test_hit_shares_of_dm_cache_are_of_reads_and_writes_together_and_of_no_idle_second() -> None:
+    looks = [
+        look("cache", read_hits=100, demotions=5),
+        look("cache", read_hits=100),
+        look("cache", read_hits=100),
+        look("cache", read_hits=100, write_misses=1),
+        look("cache", read_hits=100, write_misses=1),
+        look("cache", read_hits=102, write_hits=4, read_misses=3, write_misses=2, demotions=7),
+    ]
+    (run,) = runs([*looks, oltp("writeback", 1, LOW, stand="x")])
+    assert run.hits == pytest.approx((0.0, 0.6))
+    assert run.evicted == 2
+
+
+def test_what_is_served_past_a_tier_is_read_or_written() -> None:
+    counters = {"op_cache_hit": 0, "tier_proxy_read": 0, "tier_proxy_write": 0, "tier_evict": 0}
+    after = {"op_cache_hit": 6, "tier_proxy_read": 3, "tier_proxy_write": 1, "tier_evict": 0}
+    looks = [look("tier", counters=each) for each in (counters, counters, counters, after)]
+    (run,) = runs([*looks, oltp("tier", 1, LOW, stand="x")])
+    assert run.hits == pytest.approx((0.6,))
+
+
+def test_the_first_two_seconds_of_a_run_do_not_count() -> None:
+    event = oltp("none", 1, ())
+    samples = [{"at_s": at_s, "tps": at_s, "p95_ms": 1.0} for at_s in (1.0, 2.0, 2.1, 3.0)]
+    (run,) = runs([Event(SCENARIO, 0.0, "oltp", {**event.data, "samples": samples})])
+    assert run.tps == (2.1, 3.0)
+
+
+def test_misses_are_told_of_both_sides_if_both_have_a_cache() -> None:
+    of_tier = PaperFinding("f", "5", of=ComparedSide("writeback"), beside=ComparedSide("tier"), wanted=Direction.MORE)
+    half = [look("cache", read_hits=n, read_misses=n) for n in range(6)]
+    cached = [*half, oltp("writeback", 1, LOW, stand="x")]
+    tenth = [*tier_looks(1, [0] * 6), oltp("tier", 1, HIGH)]
+    found = held_in(of_tier, runs(cached + tenth))
+    assert found is not None
+    assert found.by_misses == pytest.approx(0.1 / 0.5)
+    never = [*(look("cache", read_hits=n) for n in range(6)), oltp("writeback", 1, LOW, stand="x")]
+    for sides in (never + tenth, [oltp("writeback", 1, LOW), *tenth]):
+        found = held_in(of_tier, runs(sides))
+        assert found is not None
+        assert found.by_misses is None
 
 
 def test_block_sizes_are_compared_with_each_other_and_not_with_themselves() -> None:
@@ -148,15 +243,45 @@ def test_curves_need_several_thread_counts() -> None:
     one, two = [oltp("none", 1, LOW)], [oltp("none", 1, LOW), oltp("none", 2, HIGH)]
     plots = [found.plots for events in (one, two) if (found := compared(events)) is not None]
     assert [len(found) for found in plots] == [0, 1]
-    assert "threads" in plots[1][0].title
+    assert plots[1][0].title == f"{SCENARIO}: over threads"
+
+
+def test_curves_are_of_each_cache_in_the_order_of_its_threads() -> None:
+    events = [
+        oltp(cache, threads, (threads * rate, threads * rate))
+        for threads, cache, rate in ((2, "odd", 3.0), (1, "tier", 2.0), (1, "odd", 3.0), (2, "none", 1.0))
+    ]
+    events += [oltp("none", 1, (0.5, 1.5)), oltp("none", 1, (1.0, 1.0)), oltp("tier", 2, (4.0, 4.0))]
+    found = compared(events)
+    assert found is not None
+    assert (found.title, found.source, found.note) == (TITLE, load_findings(PAPER).title, load_findings(PAPER).note)
+    [plot] = found.plots
+    assert plot.data["unit"] == "threads"
+    rates, latencies = plot.data["panels"]
+    assert (rates["title"], latencies["title"]) == (
+        "transactions a second",
+        "95th percentile of a second's latency, ms",
+    )
+    assert [(series["label"], series["points"]) for series in rates["series"]] == [
+        ("no cache", [(1.0, 1.0), (2.0, 2.0)]),
+        ("cache tier", [(1.0, 2.0), (2.0, 4.0)]),
+        ("odd", [(1.0, 3.0), (2.0, 6.0)]),
+    ]
 
 
 def test_a_range_is_held_against_a_side_alone() -> None:
     finding = PaperFinding("hits", "5.4", Metric.HITS, ComparedSide("tier"), least=0.75, most=0.96)
     group = runs([*tier_looks(1, [0] * 6), oltp("tier", 1, HIGH)])
     assert [one.agreement for one in judge(finding, {SCENARIO: group})] == [Agreement.AGREED]
-    stricter = PaperFinding("hits", "5.4", Metric.HITS, ComparedSide("tier"), least=0.95)
-    assert [one.agreement for one in judge(stricter, {SCENARIO: group})] == [Agreement.NOT_AGREED]
+    (one,) = judge(finding, {SCENARIO: group})
+    assert one.words == f"{SCENARIO}: 0.9 [0.9 .. 0.9] over 3 seconds"
+    for stricter in ({"least": 0.95}, {"least": 0.75, "most": 0.85}):
+        other = PaperFinding("hits", "5.4", Metric.HITS, ComparedSide("tier"), **stricter)
+        assert [one.agreement for one in judge(other, {SCENARIO: group})] == [Agreement.NOT_AGREED]
+    rates = PaperFinding("rate", "5.4", of=ComparedSide("none"), least=9.0, most=11.0, by_run=True)
+    steady = runs([oltp("none", 1, tps) for tps in ((10.0, 10.0), (9.9, 10.1))])
+    assert [one.words for one in judge(rates, {SCENARIO: steady})] == [f"{SCENARIO}: 10 [10 .. 10] over 2 runs"]
+    assert next(judge(rates, {SCENARIO: steady[:1]})).words == "missing: several runs with no cache"
 
 
 def test_the_papers_findings_can_be_read_and_name_their_sections() -> None:
@@ -175,6 +300,7 @@ ONE = "title = 'x'\n[[findings]]\nname = 'a'\nwhere = 'b'\n"
         ("title = 'x'\nfindings = 1", "findings"),
         (ONE + "why = 'c'", "findings.0.why: unknown key"),
         (ONE, "exactly one"),
+        (ONE + "of = { cache = 'tier' }\nbeside = { cache = 'none' }", "exactly one"),
         (
             ONE + "beyond = 'c'\nof = { cache = 'tier' }\nleast = 1",
             "exactly",
@@ -253,4 +379,4 @@ def test_a_run_has_its_requests_to_the_image() -> None:
     (run,) = runs([oltp("none", 1, LOW, traffic={"rbd": {"reads": 0.1, "writes": 1.4}, "cache": {"reads": 9}})])
     assert (run.reads, run.writes) == (0.1, 1.4)
     (older,) = runs([oltp("none", 1, LOW)])
-    assert (older.reads, older.writes) == (0, 0)
+    assert (older.reads, older.writes, older.evicted) == (0, 0, 0)

@@ -14,7 +14,16 @@ from cephlab.lab.base.errors import LabBroken, LabError, SpecError, Unavailable
 from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import History
-from cephlab.lab.scenario.scenario import Scenario, Stage, run_scenario
+from cephlab.lab.scenario.scenario import (
+    Blame,
+    Scenario,
+    Stage,
+    Tier,
+    record_raised,
+    record_unseen,
+    run_scenario,
+    seeded,
+)
 from cephlab.lab.scenario.topology import ANY_ARCH, NOWHERE, PLAIN, Topology
 
 
@@ -46,12 +55,64 @@ def test_something_wrong_and_then_a_lack_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize("topology", [PLAIN, ANY_ARCH])
-def test_whether_it_needs_mixed_architectures_is_recorded(topology: Topology) -> None:
+def test_what_it_is_and_whether_it_needs_mixed_architectures_is_recorded(topology: Topology) -> None:
     on = stage()
     with pytest.raises(Unavailable):
-        run_scenario(replace(scenario(sees(1, LACK)), topology=topology), on)
+        run_scenario(replace(scenario(sees(1, LACK)), topology=topology, sees=("more",)), on)
     [began] = [event.data for event in on.recorder.events() if event.kind == "began"]
-    assert began["any_arch"] is topology.any_arch
+    assert began == {
+        "cluster": "c1",
+        "any_arch": topology.any_arch,
+        "goal": "A goal.",
+        "check": "observations",
+        "sees": ["more"],
+    }
+
+
+def test_a_scenario_that_says_no_more_is_plain_and_quick() -> None:
+    plain, on = scenario(low), stage()
+    assert (plain.tier, plain.topology, plain.needs, plain.spoils) == (Tier.QUICK, PLAIN, frozenset(), False)
+    assert (plain.only_releases, plain.expects, plain.sees) == ({}, {}, ())
+    assert (plain.lasts_s, plain.memory_bytes, plain.suite) == (None, 0, "demo")
+    assert replace(plain, name="demo.topic[share=0.5]").suite == "demo"
+    assert (on.tier, on.profile, on.changes, on.limit, on.earlier) == (Tier.QUICK, "", (), None, ())
+    assert [Tier("quick"), Tier("full")] == [*Tier]
+
+
+def test_an_error_of_the_lab_is_told_with_its_kind_and_detail_once() -> None:
+    recorder = History().recorder("demo.topic")
+    for what in ("the disk is full", "the disk is full", "the disk is slow"):
+        record_raised(recorder, LabBroken(what, "0 bytes free"), Blame.LAB, what)
+    record_raised(recorder, ZeroDivisionError("x"), Blame.LAB, "a mistake")
+    record_unseen(recorder, Unavailable("no way in", "timed out"))
+    full = {"error": "LabBroken", "blame": "lab", "what": "the disk is full", "detail": "0 bytes free"}
+    assert [(event.kind, dict(event.data)) for event in recorder.events()] == [
+        ("raised", full),
+        ("raised", {**full, "what": "the disk is slow"}),
+        ("raised", {"error": "ZeroDivisionError", "blame": "lab", "what": "a mistake", "detail": ""}),
+        ("unseen", {"error": "Unavailable", "blame": "lack", "what": "no way in", "detail": "timed out"}),
+    ]
+
+
+def test_what_must_be_recorded_and_was_not_is_no_pass() -> None:
+    def run(stage: Stage) -> None:
+        stage.recorder.observe("size", got=len("1"), wanted=1)
+
+    verdict = run_scenario(replace(scenario(run), sees=("more", "less")), stage())
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.reason == "it ended without recording what it must: nothing matches 'more'"
+    assert verdict.derivation == ("nothing matches 'more'", "nothing matches 'less'")
+
+
+def test_a_check_that_there_is_not_decides_nothing() -> None:
+    verdict = run_scenario(replace(scenario(low), check="taste"), stage())
+    assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, "there is no check called 'taste'")
+
+
+def test_the_random_source_of_a_scenario_is_its_own() -> None:
+    drawn = [seeded(seed, name).random() for seed in (1, 2) for name in ("demo.a", "demo.b")]
+    assert len(set(drawn)) == 4
+    assert seeded(1, "demo.a").random() == drawn[0]
 
 
 def test_a_lack_after_something_right_is_a_skip() -> None:
@@ -68,12 +129,13 @@ def test_trouble_of_the_lab_is_no_failure_of_ceph_whatever_was_seen_in_it() -> N
     assert judged(on.recorder.events())[0] is Ending.ERROR
 
 
-def test_a_scenario_does_not_speak_for_another_one() -> None:
-    def run(stage: Stage) -> None:
-        stage.recorder.history.recorder("demo.other").observe("size", got=len("x"), wanted=1)
+def speaks_for_another(stage: Stage) -> None:
+    stage.recorder.history.recorder("demo.other").observe("size", got=len("x"), wanted=1)
 
+
+def test_a_scenario_does_not_speak_for_another_one() -> None:
     with pytest.raises(SpecError, match="another scenario"):
-        run_scenario(scenario(run), stage())
+        run_scenario(scenario(speaks_for_another), stage())
 
 
 def low(stage: Stage) -> None:
@@ -100,6 +162,11 @@ def test_a_scenario_without_a_cluster_is_judged_and_cannot_touch_one() -> None:
     def nowhere() -> Stage:
         return Stage(None, History().recorder("demo.topic"), random.Random(1), Path())
 
-    assert run_scenario(replace(scenario(knows), topology=NOWHERE), nowhere()).outcome is Outcome.PASS
+    on = nowhere()
+    assert run_scenario(replace(scenario(knows), topology=NOWHERE), on).outcome is Outcome.PASS
+    [began] = [event.data for event in on.recorder.events() if event.kind == "began"]
+    assert began["cluster"] == ""
+    with pytest.raises(SpecError, match="another scenario"):
+        run_scenario(replace(scenario(speaks_for_another), topology=NOWHERE), nowhere())
     with pytest.raises(SpecError, match="has no cluster"):
         run_scenario(replace(scenario(looks), topology=NOWHERE), nowhere())

@@ -42,6 +42,21 @@ def test_a_broad_error_that_is_dropped_is_refused(tmp_path: Path, handler: str) 
 
 
 @pytest.mark.parametrize(
+    "name",
+    ["BaseException", "Exception", "AssertionError", "LabError", "LabBroken", "CephTrouble", "NotReached"],
+)
+def test_each_error_that_says_only_that_something_is_wrong_is_broad(tmp_path: Path, name: str) -> None:
+    handlers = f"except (OSError, {name}):\n        pass\n    with contextlib.suppress({name}):\n        stage()"
+    with pytest.raises(SpecError) as refused:
+        refuse_swallowing(suite(tmp_path, handlers))
+    path = tmp_path / "topic.py"
+    assert refused.value.detail.splitlines() == [
+        f"{path}:6: except {', '.join(sorted((name, 'OSError')))}",
+        f"{path}:8: contextlib.suppress({name})",
+    ]
+
+
+@pytest.mark.parametrize(
     "handler",
     [
         "except ValueError:\n        pass",
