@@ -97,9 +97,9 @@ def test_every_reader_says_that_an_archive_was_altered(
     archive: Path, tmp_path: Path, tamper: Callable[[Path], object], said: str
 ) -> None:
     tamper(archive)
-    found = everybody(archive, tmp_path)
-    assert {name: code for name, (code, _) in found.items()} == CODES
-    assert {name for name, (_, text) in found.items() if said not in text} == set()
+    answers = everybody(archive, tmp_path)
+    assert {name: code for name, (code, _) in answers.items()} == CODES
+    assert {name for name, (_, text) in answers.items() if said not in text} == set()
     assert said in (tmp_path / "page.html").read_text()
     assert not (tmp_path / "attempts.jsonl").exists(), "its endings are counted nowhere"
     assert not (tmp_path / "new").exists()
@@ -126,9 +126,9 @@ def test_verdicts_and_history_that_lack_each_other_are_named_by_every_reader(
 ) -> None:
     verdicts(archive, change)
     reseal(archive)
-    found = everybody(archive, tmp_path)
-    assert {name: code for name, (code, _) in found.items()} == CODES
-    assert {name for name, (_, text) in found.items() if said not in text} == set()
+    answers = everybody(archive, tmp_path)
+    assert {name: code for name, (code, _) in answers.items()} == CODES
+    assert {name for name, (_, text) in answers.items() if said not in text} == set()
     assert said in (tmp_path / "page.html").read_text()
 
 
@@ -137,29 +137,29 @@ def test_deleted_events_are_missed_by_every_reader(archive: Path, tmp_path: Path
     reseal(archive)
     said = "demo.1 is recorded as fail and has no events"
     assert read_archive(archive).doubts == (said,)
-    found = everybody(archive, tmp_path)
-    assert {name: code for name, (code, _) in found.items()} == CODES
-    assert {name for name, (_, text) in found.items() if said not in text} == set()
+    answers = everybody(archive, tmp_path)
+    assert {name: code for name, (code, _) in answers.items()} == CODES
+    assert {name for name, (_, text) in answers.items() if said not in text} == set()
 
 
 def test_a_forged_verdict_with_new_checksums_is_shown_by_nobody_as_it_is(archive: Path, tmp_path: Path) -> None:
     forge(archive)
     reseal(archive)
     said = "demo.1 is recorded as pass, its history says fail: x: got 3, wanted 1"
-    found = everybody(archive, tmp_path)
+    answers = everybody(archive, tmp_path)
     # `judge` has a verdict of its own, which is what it ends with.
-    assert {name: code for name, (code, _) in found.items()} == {**CODES, "judge": 1}
-    assert {name for name, (_, text) in found.items() if said not in text} == {"judge"}
-    assert "demo.1: fail (stored: pass): x: got 3, wanted 1" in found["judge"][1]
+    assert {name: code for name, (code, _) in answers.items()} == {**CODES, "judge": 1}
+    assert {name for name, (_, text) in answers.items() if said not in text} == {"judge"}
+    assert "demo.1: fail (stored: pass): x: got 3, wanted 1" in answers["judge"][1]
     assert f"{DOUBTED}: the archive is not consistent." in (tmp_path / "page.html").read_text()
 
 
 @pytest.mark.slow
 def test_a_sound_archive_is_doubted_by_nobody(archive: Path, tmp_path: Path) -> None:
-    found = everybody(archive, tmp_path)
-    assert found.pop("gate")[0] == 2, "no suite has a scenario of that name"
-    assert found.pop("compare")[0] == 0, "no scenario of it changed"
-    assert {name: code for name, (code, _) in found.items()} == {
+    answers = everybody(archive, tmp_path)
+    assert answers.pop("gate")[0] == 2, "no suite has a scenario of that name"
+    assert answers.pop("compare")[0] == 0, "no scenario of it changed"
+    assert {name: code for name, (code, _) in answers.items()} == {
         "judge": 1,
         "summary": 0,
         "annotations": 0,
@@ -174,8 +174,8 @@ def test_a_killed_run_is_no_tampering(tmp_path: Path) -> None:
     writer = write(tmp_path / "a", GOOD, manifest={"state": "running"})
     for kind, data in (began(), saw(1)):
         writer.history.record("demo.1", kind, data)
-    found = read_whole(tmp_path / "a")
-    assert found.lost == (
+    archive = read_whole(tmp_path / "a")
+    assert archive.lost == (
         "demo.1 was running when the run was killed: it has no verdict",
         "SHA256SUMS is missing: the run was not sealed",
     )

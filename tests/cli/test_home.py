@@ -139,10 +139,10 @@ def commands() -> list[list[str]]:
     def paths(command: Any, words: list[str]) -> list[list[str]]:
         below = getattr(command, "commands", None)
         if below is not None:
-            return [path for name, one in below.items() for path in paths(one, [*words, name])]
-        for one in command.params:
-            if one.required:
-                words = [*words, *([] if one.param_type_name == "argument" else one.opts[:1]), "x"]
+            return [path for name, subcommand in below.items() for path in paths(subcommand, [*words, name])]
+        for parameter in command.params:
+            if parameter.required:
+                words = [*words, *([] if parameter.param_type_name == "argument" else parameter.opts[:1]), "x"]
         return [words]
 
     return paths(root, [])

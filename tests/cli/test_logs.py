@@ -110,10 +110,10 @@ def test_whole_logs_are_saved_without_the_keys_of_the_cluster_and_of_its_s3_user
     client.mkdir()
     (client / S3_FILE).write_text(json.dumps({"access_key": ACCESS, "secret_key": SECRET_KEY}))
     result = call(world, "logs", "one", "--save", str(tmp_path / "kept"), "--json")
-    found = json.loads(result.stdout)
-    assert found["folder"] == str(tmp_path / "kept")
+    saved = json.loads(result.stdout)
+    assert saved["folder"] == str(tmp_path / "kept")
     written = {path.name: path.read_text() for path in (tmp_path / "kept").iterdir()}
-    assert found["files"] == sorted(written)
+    assert saved["files"] == sorted(written)
     assert written["n0-osd.0.log"].splitlines() == [f"osd.0 line {number}" for number in range(1, 101)]
     assert written["n0-osd.0.out"] == "key = [key removed]\nx [key removed] y [key removed] z\n"
     assert len(written) == 6

@@ -146,7 +146,7 @@ def test_a_disk_in_memory_is_removed_with_its_run(tmp_path: Path) -> None:
 
 def test_a_folder_that_takes_no_direct_io_is_named(tmp_path: Path) -> None:
     memory.obstacle.cache_clear()
-    found = memory.obstacle(tmp_path / "missing")
+    obstacle = memory.obstacle(tmp_path / "missing")
     memory.obstacle.cache_clear()
-    assert found is not None
-    assert "does not support direct I/O" in found
+    assert obstacle is not None
+    assert "does not support direct I/O" in obstacle

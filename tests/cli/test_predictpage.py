@@ -66,10 +66,15 @@ def test_each_figure_is_on_the_page_with_its_interval_and_both_limits(world: Wor
         assert ("limit", limit, "") in rows
         assert ("next limit", following["resource"], f"allows {si(following['ops_s'], 'ops/s')}") in rows
     assert {bool("(next limit: " in made["bottleneck"]) for made in said["predictions"]} == {True, False}
-    for one in said["published"]:
-        interval = " to ".join(si(end, one["unit"]) for end in one["interval"] or ())
-        named = f"{one['source']}: {one['name']}"
-        assert (named, si(one["published"], one["unit"]), si(one["predicted"], one["unit"]), interval) in rows
+    for figure in said["published"]:
+        interval = " to ".join(si(end, figure["unit"]) for end in figure["interval"] or ())
+        named = f"{figure['source']}: {figure['name']}"
+        assert (
+            named,
+            si(figure["published"], figure["unit"]),
+            si(figure["predicted"], figure["unit"]),
+            interval,
+        ) in rows
     assert said["page"] == str(tmp_path / "page.html")
 
 

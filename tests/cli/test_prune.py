@@ -151,7 +151,7 @@ class Labelled:
 
     def __init__(self, home: Home, *run_ids: str | None) -> None:
         ours = {"cephlab.home": str(home.path)}
-        self.found = [{"Labels": {**ours, **({} if one is None else {"cephlab.run": one})}} for one in run_ids]
+        self.found = [{"Labels": {**ours, **({} if run_id is None else {"cephlab.run": run_id})}} for run_id in run_ids]
         self.api = self
 
     def containers(self, **_options: Any) -> list[dict[str, Any]]:
@@ -170,8 +170,8 @@ def test_whatever_a_provider_says_only_ids_are_surveyed(home: Home, victim: Path
         def leftovers(self, home: Home) -> Any:
             return frozenset({"../../victim", "..", "", "one"})
 
-    found, errors = survey(home, providers(Careless()))
-    assert [finding.run.id for finding in found] == ["one"]
+    findings, errors = survey(home, providers(Careless()))
+    assert [finding.run.id for finding in findings] == ["one"]
     assert errors == []
 
 
@@ -187,10 +187,10 @@ def test_what_is_named_like_a_run_of_another_user_is_theirs(home: Home, stranger
 
 def test_a_stray_is_never_removed_by_path(home: Home) -> None:
     fake = FakeProvider(holding={"stray"})
-    found, _ = survey(home, providers(fake))
-    assert [finding.fate for finding in found] == [Fate.STRAY]
+    findings, _ = survey(home, providers(fake))
+    assert [finding.fate for finding in findings] == [Fate.STRAY]
     Runs(home).create("local", "stray")  # by another process, meanwhile
-    assert sweep(home, providers(fake), found).removed == ("stray: process of stray",)
+    assert sweep(home, providers(fake), findings).removed == ("stray: process of stray",)
     assert (home.runs / "stray").is_dir()
 
 

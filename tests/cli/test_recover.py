@@ -23,14 +23,14 @@ def world(tmp_path: Path) -> World:
 def test_a_recovery_time_is_printed_with_its_limit_and_derivation(world: World) -> None:
     arguments = ["predict", "--profile", "ampere-altra-4n", "--recover", "4500 GB"]
     shown = CliRunner().invoke(app, arguments, obj=world)
-    found = json.loads(CliRunner().invoke(app, [*arguments, "--json"], obj=world).stdout)["recovery"]
+    recovery = json.loads(CliRunner().invoke(app, [*arguments, "--json"], obj=world).stdout)["recovery"]
     made = recovery_time(find_profile("ampere-altra-4n", world.home.profiles), 4.5e12)
 
-    assert found["seconds"] == pytest.approx(made.seconds)
-    assert found["at_most_s"] >= 2 * made.seconds
+    assert recovery["seconds"] == pytest.approx(made.seconds)
+    assert recovery["at_most_s"] >= 2 * made.seconds
     assert f"in {made.seconds:,.0f} s" in shown.stdout
     assert "rate by writing disks" in shown.stdout
-    assert found["derivation"][-1].startswith("limit: ")
+    assert recovery["derivation"][-1].startswith("limit: ")
 
 
 def test_what_is_no_number_of_bytes_is_refused(world: World) -> None:

@@ -28,8 +28,8 @@ def _cephlab(world: World, *arguments: str) -> Result:
 
 
 def _json(world: World, *arguments: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(_cephlab(world, *arguments, "--json").stdout)
-    return found
+    answer: dict[str, Any] = json.loads(_cephlab(world, *arguments, "--json").stdout)
+    return answer
 
 
 @pytest.mark.slow
@@ -63,13 +63,17 @@ def test_a_release_can_be_chosen_and_must_be_one(world: World) -> None:
 
 @pytest.mark.slow
 def test_a_prediction_has_its_interval(world: World) -> None:
-    found = _json(world, "predict", *ALTRA, "--op", "randrw70", "--bs", "1M")["predictions"][0]
+    prediction = _json(world, "predict", *ALTRA, "--op", "randrw70", "--bs", "1M")["predictions"][0]
     shown = _cephlab(world, "predict", *ALTRA, "--op", "randread").output
 
-    low, high = found["interval"]["ops_s"]
-    assert low * found["interval"]["factor"] == pytest.approx(found["ops_s"]) == high / found["interval"]["factor"]
-    assert found["interval"]["kind"] == "mixed reads and writes"
-    assert any("blocks of 1,048,576 B" in line for line in found["interval"]["outside"])
+    low, high = prediction["interval"]["ops_s"]
+    assert (
+        low * prediction["interval"]["factor"]
+        == pytest.approx(prediction["ops_s"])
+        == high / prediction["interval"]["factor"]
+    )
+    assert prediction["interval"]["kind"] == "mixed reads and writes"
+    assert any("blocks of 1,048,576 B" in line for line in prediction["interval"]["outside"])
     assert "90 % within" in shown
 
 
