@@ -1,6 +1,7 @@
 """Databases over caches beside a publication: what is compared with what, and each of the three answers."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -275,8 +276,8 @@ def test_a_range_is_held_against_a_side_alone() -> None:
     assert [one.agreement for one in judge(finding, {SCENARIO: group})] == [Agreement.AGREED]
     (one,) = judge(finding, {SCENARIO: group})
     assert one.words == f"{SCENARIO}: 0.9 [0.9 .. 0.9] over 3 seconds"
-    for stricter in ({"least": 0.95}, {"least": 0.75, "most": 0.85}):
-        other = PaperFinding("hits", "5.4", Metric.HITS, ComparedSide("tier"), **stricter)
+    for least, most in ((0.95, None), (0.75, 0.85)):
+        other = replace(finding, least=least, most=most)
         assert [one.agreement for one in judge(other, {SCENARIO: group})] == [Agreement.NOT_AGREED]
     rates = PaperFinding("rate", "5.4", of=ComparedSide("none"), least=9.0, most=11.0, by_run=True)
     steady = runs([oltp("none", 1, tps) for tps in ((10.0, 10.0), (9.9, 10.1))])
