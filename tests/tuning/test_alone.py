@@ -20,14 +20,16 @@ PUTS = [
 ]
 
 
-FITTING = [(one, k, m) for one in SHIPPED_PROFILES for k, m in ((0, 0), (4, 2), (2, 1)) if (k + m or 3) <= one.osds]
+FITTING = [
+    (cluster, k, m) for cluster in SHIPPED_PROFILES for k, m in ((0, 0), (4, 2), (2, 1)) if (k + m or 3) <= cluster.osds
+]
 
 
-@pytest.mark.parametrize(("one", "k", "m"), FITTING, ids=[f"{one.name} {k}+{m}" for one, k, m in FITTING])
+@pytest.mark.parametrize(("cluster", "k", "m"), FITTING, ids=[f"{cluster.name} {k}+{m}" for cluster, k, m in FITTING])
 @pytest.mark.parametrize(("operation", "block"), [("randread", 4096), ("randwrite", 4096), ("read", 4 << 20)])
-def test_at_depth_1_latency_is_that_of_one_alone(one: Profile, k: int, m: int, operation: str, block: int) -> None:
+def test_at_depth_1_latency_is_that_of_one_alone(cluster: Profile, k: int, m: int, operation: str, block: int) -> None:
     shape = Shape(operation, block, 1, 1, k=k, m=m)
-    made = predict(DEMANDS, one, shape)
+    made = predict(DEMANDS, cluster, shape)
 
     assert made.latency_s == pytest.approx(made.unloaded_s, rel=1e-6)
 
@@ -68,11 +70,11 @@ def test_more_shards_do_not_make_one_slower() -> None:
 
 
 def test_under_load_the_slowest_shard_is_waited_for() -> None:
-    one = predict(PUTS, spinning(log=False), Shape("randwrite", 65536, 300, 1, replicas=1))
+    single = predict(PUTS, spinning(log=False), Shape("randwrite", 65536, 300, 1, replicas=1))
     three = predict(PUTS, spinning(log=False), Shape("randwrite", 65536, 300, 1, replicas=3))
 
-    assert three.latency_s > 1.3 * one.latency_s
-    assert three.ops < one.ops
+    assert three.latency_s > 1.3 * single.latency_s
+    assert three.ops < single.ops
 
 
 def test_a_disk_without_a_published_latency_takes_what_its_rate_allows() -> None:

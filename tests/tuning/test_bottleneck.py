@@ -40,8 +40,8 @@ def test_a_resource_that_is_used_to_less_than_four_fifths_holds_nothing_back() -
 
 def test_the_utilisation_is_that_of_the_busiest_of_equals() -> None:
     # 12 PGs led by 3 OSDs: the busiest leads 1.74 times its share, and is what fills up.
-    one = demand("randread", primary_s=1e-5, threads={Role.PRIMARY: {"tp_osd_tp": 100e-6}})
-    made = predict([one], profile(pgs=12), Shape("randread", 4096, clients=100, depth=50))
+    cost = demand("randread", primary_s=1e-5, threads={Role.PRIMARY: {"tp_osd_tp": 100e-6}})
+    made = predict([cost], profile(pgs=12), Shape("randread", 4096, clients=100, depth=50))
     pool = next(ceiling for ceiling in made.ceilings if "tp_osd_tp" in ceiling.name)
     assert pool.uneven > 1.5
     assert made.utilisation[pool.name] == pytest.approx(made.ops * pool.seconds * pool.uneven)
@@ -59,9 +59,9 @@ def test_payload_and_ceiling_follow_from_the_operations() -> None:
 
 
 def test_the_busiest_of_equals_queues_by_itself() -> None:
-    one = demand("randread", primary_s=1e-5, threads={Role.PRIMARY: {"tp_osd_tp": 100e-6}})
+    cost = demand("randread", primary_s=1e-5, threads={Role.PRIMARY: {"tp_osd_tp": 100e-6}})
     shape = Shape("randread", 4096, clients=8, depth=4)
-    even, uneven = predict([one], profile(), shape), predict([one], profile(pgs=12), shape)
+    even, uneven = predict([cost], profile(), shape), predict([cost], profile(pgs=12), shape)
     queues = next(line for line in uneven.derivation.lines() if line.startswith("queues with"))
     assert "the busiest of n: tp_osd_tp" in queues
     assert uneven.ops < even.ops
@@ -69,8 +69,8 @@ def test_the_busiest_of_equals_queues_by_itself() -> None:
 
 def test_threads_that_work_in_batches_limit_and_never_queue() -> None:
     threads = {Role.PRIMARY: {"bstore_kv_sync": 100e-6}, Role.REPLICA: {"bstore_kv_sync": 200e-6}}
-    one = demand(primary_s=1e-6, replicas_s=2e-6, threads=threads)
-    made = predict([one], profile(), Shape("randwrite", 4096, clients=100, depth=50))
+    cost = demand(primary_s=1e-6, replicas_s=2e-6, threads=threads)
+    made = predict([cost], profile(), Shape("randwrite", 4096, clients=100, depth=50))
     assert made.bottleneck == "n: bstore_kv_sync of an OSD on d"
     assert made.ops == pytest.approx(made.ceiling)
     assert made.utilisation[made.bottleneck] == pytest.approx(1.0)
@@ -81,22 +81,22 @@ def lines(
     monkeypatch: pytest.MonkeyPatch, of: Profile, wanted: Shape, *demands: Demand
 ) -> tuple[Prediction, list[Station]]:
     """A prediction, and the queues that it was worked out from."""
-    found: list[Station] = []
+    queues: list[Station] = []
     plain = mva.solve
 
     def solve(stations: Sequence[Station], alone_s: float, population: int) -> mva.Point:
-        found.extend(stations)
+        queues.extend(stations)
         return plain(stations, alone_s, population)
 
     monkeypatch.setattr("cephlab.tuning.mva.solve", solve)
-    return predict(demands, of, wanted), found
+    return predict(demands, of, wanted), queues
 
 
 def of_disk(monkeypatch: pytest.MonkeyPatch, *, pgs: int | None, count: int = 3) -> tuple[Ceiling, list[Station]]:
     """Ceiling and queues of the disks of a cluster that writes three copies, the last of which is waited for."""
     nodes = profile(machine(count=count, disk=(disks(write_iops=1000),)), pgs=pgs)
-    one = demand(primary_s=1e-6, replicas_s=2e-6, writes=1, write_bytes=4096)
-    made, stations = lines(monkeypatch, nodes, Shape("randwrite", 4096, 8, 4, replicas=min(3, count)), one)
+    cost = demand(primary_s=1e-6, replicas_s=2e-6, writes=1, write_bytes=4096)
+    made, stations = lines(monkeypatch, nodes, Shape("randwrite", 4096, 8, 4, replicas=min(3, count)), cost)
     ceiling = next(ceiling for ceiling in made.ceilings if ceiling.name == "n: disk d")
     return ceiling, [station for station in stations if station.name.endswith("n: disk d")]
 
@@ -127,8 +127,8 @@ def test_equals_are_one_kind_of_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     ceiling, (alone,) = of_disk(monkeypatch, pgs=None, count=1)
     assert (alone.name, alone.copies, alone.seconds) == ("n: disk d", 1, ceiling.seconds)
     nodes = profile(machine(count=3, disk=(disks(),)))
-    one = demand(primary_s=1e-3, replicas_s=2e-3)
-    made, stations = lines(monkeypatch, nodes, Shape("randwrite", 4096, 8, 4, replicas=3), one)
+    cost = demand(primary_s=1e-3, replicas_s=2e-3)
+    made, stations = lines(monkeypatch, nodes, Shape("randwrite", 4096, 8, 4, replicas=3), cost)
     cpu = next(ceiling for ceiling in made.ceilings if ceiling.name == "n: CPU")
     station = next(station for station in stations if station.name == "n: CPU")
     assert (station.copies, station.seconds) == (3, cpu.seconds)
@@ -154,7 +154,9 @@ def test_every_step_of_a_prediction_is_told_in_its_order() -> None:
         "predicted: the lower of the queueing result",
         "latency: 32 / ",
     )
-    places = [next((number for number, line in enumerate(told) if line.startswith(one)), -1) for one in beginnings]
+    places = [
+        next((number for number, line in enumerate(told) if line.startswith(beginning)), -1) for beginning in beginnings
+    ]
     assert -1 not in places, beginnings[places.index(-1)]
     assert places == sorted(places)
 
@@ -195,8 +197,8 @@ def test_a_demand_is_told_whole_and_as_far_as_it_is_waited_through() -> None:
 
 def test_one_of_a_kind_that_is_fuller_than_others_has_one_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = [machine(name, count=1, disk=(disks(write_iops=1000),)) for name in ("a", "b")]
-    one = demand(primary_s=1e-6, replicas_s=1e-6, replicas=2, writes=1, write_bytes=4096)
-    made, stations = lines(monkeypatch, profile(*nodes, pgs=6), Shape("randwrite", 4096, 8, 4, replicas=2), one)
+    cost = demand(primary_s=1e-6, replicas_s=1e-6, replicas=2, writes=1, write_bytes=4096)
+    made, stations = lines(monkeypatch, profile(*nodes, pgs=6), Shape("randwrite", 4096, 8, 4, replicas=2), cost)
     ceiling = next(ceiling for ceiling in made.ceilings if ceiling.name == "a: disk d")
     assert ceiling.uneven > 1.3
     (station,) = [station for station in stations if station.name == "a: disk d"]

@@ -31,8 +31,8 @@ def work(
     return OperationWork(shape, client, primary, replica, gateway, Derivation(), reread=reread)
 
 
-def by_name(found: Profile, done: OperationWork) -> Mapping[str, Ceiling]:
-    return {ceiling.name: ceiling for ceiling in ceilings(found, done)}
+def by_name(nodes: Profile, done: OperationWork) -> Mapping[str, Ceiling]:
+    return {ceiling.name: ceiling for ceiling in ceilings(nodes, done)}
 
 
 def figures(ceiling: Ceiling) -> object:
@@ -69,8 +69,8 @@ def test_cpu_of_a_node_is_spent_on_what_it_leads_copies_and_passes_on() -> None:
 def test_a_client_on_a_node_takes_of_its_cpu() -> None:
     nodes = profile(replace(FOUR, gateways=0), clients_on_nodes=True)
     done = work(replace(WRITE, clients=2), client=Price(cpu=2e-3), primary=Price(cpu=8e-3), replica=Price(cpu=4e-3))
-    found = by_name(nodes, done)
-    asked, spared = found["n with a client: CPU"], found["n without a client: CPU"]
+    limits = by_name(nodes, done)
+    asked, spared = limits["n with a client: CPU"], limits["n without a client: CPU"]
 
     assert figures(asked) == (5e-3 / 20, 2, (2e-3 + 2e-3 * LAST_OF_2 + 1e-3) / 20 * 2)
     assert "+ 0.500 x 2.000 client point-ms)" in told(asked)[0]
@@ -127,12 +127,12 @@ def test_threads_that_the_leader_and_the_replicas_use_alone() -> None:
         primary=Price(threads={"msgr-worker": 3e-3, "bstore_kv_sync": 1e-3}),
         replica=Price(threads={"bstore_aio": 4e-3}),
     )
-    found = by_name(two_osds_on_each_of_two_disks(4), done)
-    led, copied = found["n: msgr-worker of an OSD on d"], found["n: bstore_aio of an OSD on d"]
+    limits = by_name(two_osds_on_each_of_two_disks(4), done)
+    led, copied = limits["n: msgr-worker of an OSD on d"], limits["n: bstore_aio of an OSD on d"]
 
     assert figures(led) == (3e-3 / 3 / 16, 16, 3e-3 / 3)
     assert figures(copied) == (8e-3 / 16, 16, 8e-3 * LAST_OF_2)
-    batches = {name for name, ceiling in found.items() if ceiling.batches}
+    batches = {name for name, ceiling in limits.items() if ceiling.batches}
     assert batches == {"n: bstore_kv_sync of an OSD on d"}
 
 
@@ -152,16 +152,16 @@ def test_a_write_waits_for_the_last_of_its_shards_on_disk_and_log() -> None:
     log = replace(disks("log", role=DiskRole.METADATA, write_iops=10_000), size=figure(5e11, Measure.BYTES))
     logged = Price(writes=3, write_bytes=65536 + 8192)
     done = work(WRITE, primary=logged, replica=logged)
-    found = by_name(profile(machine(count=4, disk=(data, log))), done)
+    limits = by_name(profile(machine(count=4, disk=(data, log))), done)
 
     # Three quarters of a shard on each node, on one of two disks: 1 ms and what is beyond 4 KiB at 100 MB/s.
     busy = 0.001 + 61440 / 1e8
-    assert (0.375 * busy, 8, 3 * busy * LAST_OF_3) == figures(found["n: disk d"])
-    assert told(found["n: disk d"])[0] == (
+    assert (0.375 * busy, 8, 3 * busy * LAST_OF_3) == figures(limits["n: disk d"])
+    assert told(limits["n: disk d"])[0] == (
         "1 / (0.3750 of the shards x 1.00 at the busiest x (1.00 I/O at 1,000 IOPS + 60 KiB at 100 MB/s))"
     )
     # Two small writes to the one log.
-    assert figures(found["n: disk log"]) == (0.75 * 0.0002, 4, 3 * 0.0002 * LAST_OF_3)
+    assert figures(limits["n: disk log"]) == (0.75 * 0.0002, 4, 3 * 0.0002 * LAST_OF_3)
 
 
 def test_the_disk_with_the_most_placement_groups_is_full_first() -> None:
@@ -176,12 +176,12 @@ def test_the_disk_with_the_most_placement_groups_is_full_first() -> None:
 def test_disks_share_a_link_with_those_of_their_own_kind_alone() -> None:
     ssd = disks("ssd", count=2, shared_link=1e9)
     hdd = replace(disks("hdd", count=2), size=figure(3e12, Measure.BYTES))
-    found = by_name(profile(machine(count=4, disk=(ssd, hdd))), work(WRITE))
+    limits = by_name(profile(machine(count=4, disk=(ssd, hdd))), work(WRITE))
 
     # Of three quarters of a shard of 64 KiB a quarter goes through it, as it has a quarter of the capacity.
-    assert figures(found["n: link to ssd"]) == (12288 / 1e9, 4, 4 * 12288 / 1e9 * LAST_OF_3)
-    assert told(found["n: link to ssd"]) == ("1 GB/s / 12 KiB per operation", "81,380 ops/s")
-    assert "n: link to hdd" not in found
+    assert figures(limits["n: link to ssd"]) == (12288 / 1e9, 4, 4 * 12288 / 1e9 * LAST_OF_3)
+    assert told(limits["n: link to ssd"]) == ("1 GB/s / 12 KiB per operation", "81,380 ops/s")
+    assert "n: link to hdd" not in limits
 
 
 # Networks
@@ -189,37 +189,37 @@ def test_disks_share_a_link_with_those_of_their_own_kind_alone() -> None:
 
 def test_osds_among_themselves_have_a_network_of_their_own() -> None:
     split = replace(machine(count=4, bandwidth=1e9, disk=(disks(),)), cluster_bandwidth=figure(5e8, Measure.RATE))
-    found = by_name(profile(split), work(WRITE, client=Price(wire=8192)))
+    limits = by_name(profile(split), work(WRITE, client=Price(wire=8192)))
 
     # A quarter of 64 KiB comes in, and a quarter of half of the bytes beyond; the answer goes out.
     front, back = 1e9 * goodput(9000), 5e8 * goodput(9000)
-    assert ((16384 + 1024) / front, 4, (16384 + 1024) / front * 4) == figures(found["n: network in"])
-    assert (1024 / front, 4, 1024 / front * 4) == figures(found["n: network out"])
+    assert ((16384 + 1024) / front, 4, (16384 + 1024) / front * 4) == figures(limits["n: network in"])
+    assert (1024 / front, 4, 1024 / front * 4) == figures(limits["n: network out"])
     # Half a copy is taken in, and two copies of a quarter are sent; the copies come in at the same time.
-    assert (32768 / back, 4, 32768 * LAST_OF_2 / back * 4) == figures(found["n: cluster network in"])
-    assert (32768 / back, 4, 32768 / back * 4) == figures(found["n: cluster network out"])
-    cluster = found["n: cluster network in"].step
+    assert (32768 / back, 4, 32768 * LAST_OF_2 / back * 4) == figures(limits["n: cluster network in"])
+    assert (32768 / back, 4, 32768 / back * 4) == figures(limits["n: cluster network out"])
+    cluster = limits["n: cluster network in"].step
     assert cluster.how == "500 MB/s x 0.990 / 32 KiB per operation"
     assert cluster.source == "framing: IEEE 802.3, RFC 791, RFC 9293"
 
 
 def test_one_network_carries_clients_and_copies() -> None:
-    found = by_name(profile(machine(count=4, bandwidth=1e9, disk=(disks(),))), work(WRITE))
+    limits = by_name(profile(machine(count=4, bandwidth=1e9, disk=(disks(),))), work(WRITE))
 
     link = 1e9 * goodput(9000)
-    assert (49152 / link, 4, (16384 + 32768 * LAST_OF_2) / link * 4) == figures(found["n: network in"])
-    assert not any("cluster network" in name for name in found)
+    assert (49152 / link, 4, (16384 + 32768 * LAST_OF_2) / link * 4) == figures(limits["n: network in"])
+    assert not any("cluster network" in name for name in limits)
 
 
 def test_an_uplink_carries_the_payload_and_half_of_what_is_beyond() -> None:
     narrow = replace(profile(), uplink=figure(1e10, Measure.RATE))
-    found = by_name(narrow, work(WRITE, client=Price(wire=8192), primary=Price(cpu=1e-3)))
-    uplink = found["uplink between clients and cluster"]
+    limits = by_name(narrow, work(WRITE, client=Price(wire=8192), primary=Price(cpu=1e-3)))
+    uplink = limits["uplink between clients and cluster"]
 
     seconds = (65536 + 4096) / (1e10 * goodput(9000))
     assert (seconds, 1, seconds) == figures(uplink)
     assert told(uplink)[0] == "10 GB/s x 0.990 / 68 KiB per operation"
-    assert {"n: CPU", "n: network in", "clients: network"} <= found.keys()
+    assert {"n: CPU", "n: network in", "clients: network"} <= limits.keys()
 
 
 def test_polling_cores_of_an_nvmeof_gateway_limit_small_operations_on_images() -> None:
@@ -254,38 +254,38 @@ PART = 3 * FAST / (NARROW + 2 * SLOW + 3 * FAST)
 
 
 def test_client_machines_that_differ_do_as_much_as_each_can() -> None:
-    found = by_name(THREE_KINDS, work(WRITE, client=ASKED))
+    limits = by_name(THREE_KINDS, work(WRITE, client=ASKED))
     whole = NARROW + 2 * SLOW + 3 * FAST
 
     for name in ("clients on narrow: network", "clients on slow: CPU", "clients on fast: fio of a client process"):
-        assert found[name].ops == pytest.approx(whole), "all are at their limit together"
+        assert limits[name].ops == pytest.approx(whole), "all are at their limit together"
     # 1.5 machines of the fast ones are in use.
-    assert figures(found["clients on fast: CPU"]) == (PART / 1.5 * 4e-3 / 100, 1.5, PART * 4e-3 / 100)
+    assert figures(limits["clients on fast: CPU"]) == (PART / 1.5 * 4e-3 / 100, 1.5, PART * 4e-3 / 100)
     network = PART * (65536 + 4096) / (1e12 * goodput(9000))
-    assert (network / 1.5, 1.5, network) == figures(found["clients on fast: network"])
-    assert figures(found["clients on fast: fio of a client process"]) == (PART / 1.5 * 1e-3, 1.5, PART * 1e-3)
-    three_threads = found["clients on fast: msgr-worker of a client process"]
+    assert (network / 1.5, 1.5, network) == figures(limits["clients on fast: network"])
+    assert figures(limits["clients on fast: fio of a client process"]) == (PART / 1.5 * 1e-3, 1.5, PART * 1e-3)
+    three_threads = limits["clients on fast: msgr-worker of a client process"]
     assert figures(three_threads) == (PART / 1.5 * 0.5e-3, 1.5, PART * 0.5e-3)
 
 
 def test_what_client_machines_do_is_told() -> None:
-    found = by_name(THREE_KINDS, work(WRITE, client=ASKED))
+    limits = by_name(THREE_KINDS, work(WRITE, client=ASKED))
 
-    assert told(found["clients on fast: CPU"])[0] == (
+    assert told(limits["clients on fast: CPU"])[0] == (
         f"1.5 machines x 100 points / ({PART:.4f} of the operations x 4.000 point-ms)"
     )
-    assert told(found["clients on fast: network"])[0] == (f"1.5 x 990 GB/s / ({PART:.4f} of the operations x 68 KiB)")
-    fio = found["clients on fast: fio of a client process"].step
+    assert told(limits["clients on fast: network"])[0] == (f"1.5 x 990 GB/s / ({PART:.4f} of the operations x 68 KiB)")
+    fio = limits["clients on fast: fio of a client process"].step
     assert fio.how == f"1.5 processes of 3 x 1 thread / (1.0000 point-ms / 1.00 points) / {PART:.4f} of the operations"
     assert fio.source == daemons.SOURCE
 
 
 def test_equal_client_machines_are_told_as_one() -> None:
-    found = by_name(clients(machine("only", count=2)), work(replace(WRITE, clients=8), client=ASKED))
+    limits = by_name(clients(machine("only", count=2)), work(replace(WRITE, clients=8), client=ASKED))
 
     # Both in full use, with four load generators each.
-    assert figures(found["clients: CPU"]) == (4e-3 / 10 / 2, 2, 4e-3 / 10)
-    assert figures(found["clients: fio of a client process"]) == (1e-3 / 8, 8, 1e-3)
+    assert figures(limits["clients: CPU"]) == (4e-3 / 10 / 2, 2, 4e-3 / 10)
+    assert figures(limits["clients: fio of a client process"]) == (1e-3 / 8, 8, 1e-3)
 
 
 def test_load_generators_on_nodes_are_as_fast_as_their_node() -> None:

@@ -73,9 +73,9 @@ def tier_looks(threads: int, evictions: Sequence[int]) -> list[Event]:
 
 
 def of(events: Sequence[Event], name: str) -> list[Judged]:
-    found = compared(events)
-    assert found is not None
-    return [one for one in found.judged if one.name == name]
+    comparison = compared(events)
+    assert comparison is not None
+    return [verdict for verdict in comparison.judged if verdict.name == name]
 
 
 LOW, HIGH = (9.0, 10.0, 11.0, 10.0), (29.0, 30.0, 31.0, 30.0)
@@ -92,41 +92,41 @@ WIDE = (1.0, 30.0, 2.0, 25.0)
     ],
 )
 def test_a_finding_is_judged_by_the_whole_interval(cached: Sequence[float], agreement: Agreement) -> None:
-    (one,) = of([oltp("none", 1, LOW), oltp("writeback", 1, cached)], MORE)
-    assert one.agreement is agreement
-    assert one.words.startswith(SCENARIO)
-    assert "of 1 and 1 runs" in one.words
+    (verdict,) = of([oltp("none", 1, LOW), oltp("writeback", 1, cached)], MORE)
+    assert verdict.agreement is agreement
+    assert verdict.words.startswith(SCENARIO)
+    assert "of 1 and 1 runs" in verdict.words
 
 
 def test_few_and_many_are_by_order_and_one_count_alone_is_not_many() -> None:
     few = [oltp("none", 1, LOW), oltp("writeback", 1, HIGH)]
-    (one,) = of(few, FEWER)
-    assert (one.agreement, one.words[:8]) == (Agreement.CANNOT_SAY, "missing:")
+    (verdict,) = of(few, FEWER)
+    assert (verdict.agreement, verdict.words[:8]) == (Agreement.CANNOT_SAY, "missing:")
     many = [oltp("none", 32, HIGH), oltp("writeback", 32, LOW)]
-    assert [found.agreement for found in of(few + many, FEWER)] == [Agreement.AGREED]
-    assert [found.agreement for found in of(few + many, MORE)] == [Agreement.AGREED]
+    assert [verdict.agreement for verdict in of(few + many, FEWER)] == [Agreement.AGREED]
+    assert [verdict.agreement for verdict in of(few + many, MORE)] == [Agreement.AGREED]
     dearer = [oltp("none", 32, LOW), oltp("writeback", 32, (14.0, 16.0, 15.0))]
-    assert [found.agreement for found in of(few + dearer, FEWER)] == [Agreement.NOT_AGREED]
+    assert [verdict.agreement for verdict in of(few + dearer, FEWER)] == [Agreement.NOT_AGREED]
 
 
 @pytest.mark.parametrize("seconds", [((10.0,), HIGH), (LOW, (30.0,))])
 def test_a_single_second_of_a_side_is_not_compared(seconds: tuple[Sequence[float], Sequence[float]]) -> None:
-    (one,) = of([oltp("none", 1, seconds[0]), oltp("writeback", 1, seconds[1])], MORE)
-    assert one.words.startswith("missing")
-    (one,) = of([oltp("none", 1, LOW[:2]), oltp("writeback", 1, HIGH[:2])], MORE)
-    assert f"over {2 + 2} seconds of 1 and 1 runs" in one.words
+    (verdict,) = of([oltp("none", 1, seconds[0]), oltp("writeback", 1, seconds[1])], MORE)
+    assert verdict.words.startswith("missing")
+    (verdict,) = of([oltp("none", 1, LOW[:2]), oltp("writeback", 1, HIGH[:2])], MORE)
+    assert f"over {2 + 2} seconds of 1 and 1 runs" in verdict.words
 
 
 def test_what_only_one_side_has_is_not_compared() -> None:
-    (one,) = of([oltp("none", 1, LOW), oltp("writeback", 2, HIGH)], MORE)
-    assert one.words == "missing: runs with dm-cache, lowest threads and runs with no cache, lowest threads"
-    (one,) = of([oltp("none", 1, LOW), oltp("writeback", 1, HIGH)], TIER)
-    assert one.words == "missing: runs with cache tier, lowest threads and runs with no cache, lowest threads"
-    (one,) = of([oltp("tier", 1, LOW)], CROWDED)
-    assert one.words == "missing: runs with cache tier, evictions and runs with cache tier, no eviction"
+    (verdict,) = of([oltp("none", 1, LOW), oltp("writeback", 2, HIGH)], MORE)
+    assert verdict.words == "missing: runs with dm-cache, lowest threads and runs with no cache, lowest threads"
+    (verdict,) = of([oltp("none", 1, LOW), oltp("writeback", 1, HIGH)], TIER)
+    assert verdict.words == "missing: runs with cache tier, lowest threads and runs with no cache, lowest threads"
+    (verdict,) = of([oltp("tier", 1, LOW)], CROWDED)
+    assert verdict.words == "missing: runs with cache tier, evictions and runs with cache tier, no eviction"
     alone = PaperFinding("hits", "5.4", Metric.HITS, ComparedSide("writethrough"), least=0.75)
-    (one,) = judge(alone, {SCENARIO: runs([oltp("writethrough", 1, LOW)])})
-    assert (one.agreement, one.words) == (Agreement.CANNOT_SAY, "missing: runs with writethrough")
+    (verdict,) = judge(alone, {SCENARIO: runs([oltp("writethrough", 1, LOW)])})
+    assert (verdict.agreement, verdict.words) == (Agreement.CANNOT_SAY, "missing: runs with writethrough")
 
 
 def test_a_finding_that_no_measurement_can_be_compared_with_says_why() -> None:
@@ -145,10 +145,10 @@ def test_a_side_that_did_not_run_has_no_end_to_compare() -> None:
 
 
 def test_blocks_of_a_cache_are_no_difference_from_a_side_without_blocks() -> None:
-    (one,) = of([oltp("none", 1, LOW), oltp("writeback", 1, HIGH, block_bytes=32768)], MORE)
-    assert one.agreement is Agreement.AGREED
+    (verdict,) = of([oltp("none", 1, LOW), oltp("writeback", 1, HIGH, block_bytes=32768)], MORE)
+    assert verdict.agreement is Agreement.AGREED
     sides = "dm-cache (threads 1, rows 10, blocks of 32 KiB) to no cache (threads 1, rows 10)"
-    assert one.words.endswith(f" over 8 seconds of 1 and 1 runs, as a ratio: {sides}")
+    assert verdict.words.endswith(f" over 8 seconds of 1 and 1 runs, as a ratio: {sides}")
 
 
 def test_scenarios_and_archives_are_never_mixed() -> None:
@@ -156,7 +156,7 @@ def test_scenarios_and_archives_are_never_mixed() -> None:
     fast = [oltp("writeback", 1, HIGH)]
     assert of(together(slow, [("other", fast)]), MORE)[0].words.startswith("missing")
     both = together(slow + fast, [("other", slow + fast)])
-    assert [one.words.partition(":")[0] for one in of(both, MORE)] == [SCENARIO, f"{SCENARIO} of other"]
+    assert [verdict.words.partition(":")[0] for verdict in of(both, MORE)] == [SCENARIO, f"{SCENARIO} of other"]
 
 
 def test_a_cache_is_too_small_when_it_gave_something_up() -> None:
@@ -165,9 +165,9 @@ def test_a_cache_is_too_small_when_it_gave_something_up() -> None:
     assert of(ample, CROWDED)[0].words.startswith("missing")
     # The label is the same: what was looked at before a run belongs to it alone.
     assert [run.evicted for run in runs(ample + crowded)] == [0, 1]
-    (one,) = of(ample + crowded, CROWDED)
-    assert one.agreement is Agreement.AGREED
-    assert one.words.endswith(": cache tier (threads 4, rows 10, evicting) to cache tier (threads 4, rows 10)")
+    (verdict,) = of(ample + crowded, CROWDED)
+    assert verdict.agreement is Agreement.AGREED
+    assert verdict.words.endswith(": cache tier (threads 4, rows 10, evicting) to cache tier (threads 4, rows 10)")
 
 
 def test_hit_shares_are_of_each_second_and_not_of_what_was_before() -> None:
@@ -213,19 +213,19 @@ def test_misses_are_told_of_both_sides_if_both_have_a_cache() -> None:
     half = [look("cache", read_hits=n, read_misses=n) for n in range(6)]
     cached = [*half, oltp("writeback", 1, LOW, stand="x")]
     tenth = [*tier_looks(1, [0] * 6), oltp("tier", 1, HIGH)]
-    found = held_in(of_tier, runs(cached + tenth))
-    assert found is not None
-    assert found.by_misses == pytest.approx(0.1 / 0.5)
+    compared_sides = held_in(of_tier, runs(cached + tenth))
+    assert compared_sides is not None
+    assert compared_sides.by_misses == pytest.approx(0.1 / 0.5)
     never = [*(look("cache", read_hits=n) for n in range(6)), oltp("writeback", 1, LOW, stand="x")]
     for sides in (never + tenth, [oltp("writeback", 1, LOW), *tenth]):
-        found = held_in(of_tier, runs(sides))
-        assert found is not None
-        assert found.by_misses is None
+        compared_sides = held_in(of_tier, runs(sides))
+        assert compared_sides is not None
+        assert compared_sides.by_misses is None
 
 
 def test_block_sizes_are_compared_with_each_other_and_not_with_themselves() -> None:
     small, large = (oltp("writeback", 4, tps, block_bytes=size) for tps, size in ((HIGH, 32768), (LOW, 1048576)))
-    assert [one.agreement for one in of([small, large] * 2, BLOCKS)] == [Agreement.AGREED]
+    assert [verdict.agreement for verdict in of([small, large] * 2, BLOCKS)] == [Agreement.AGREED]
     assert of([small, small], BLOCKS)[0].words.startswith("missing: several runs with dm-cache")
     assert of([small, large], BLOCKS)[0].words.startswith("missing: several runs with dm-cache")
 
@@ -241,9 +241,9 @@ def test_there_is_nothing_to_compare_without_runs_that_say_what_they_are() -> No
 
 
 def test_curves_need_several_thread_counts() -> None:
-    one, two = [oltp("none", 1, LOW)], [oltp("none", 1, LOW), oltp("none", 2, HIGH)]
-    plots = [found.plots for events in (one, two) if (found := compared(events)) is not None]
-    assert [len(found) for found in plots] == [0, 1]
+    single, two = [oltp("none", 1, LOW)], [oltp("none", 1, LOW), oltp("none", 2, HIGH)]
+    plots = [comparison.plots for events in (single, two) if (comparison := compared(events)) is not None]
+    assert [len(drawn) for drawn in plots] == [0, 1]
     assert plots[1][0].title == f"{SCENARIO}: over threads"
 
 
@@ -253,10 +253,14 @@ def test_curves_are_of_each_cache_in_the_order_of_its_threads() -> None:
         for threads, cache, rate in ((2, "odd", 3.0), (1, "tier", 2.0), (1, "odd", 3.0), (2, "none", 1.0))
     ]
     events += [oltp("none", 1, (0.5, 1.5)), oltp("none", 1, (1.0, 1.0)), oltp("tier", 2, (4.0, 4.0))]
-    found = compared(events)
-    assert found is not None
-    assert (found.title, found.source, found.note) == (TITLE, load_findings(PAPER).title, load_findings(PAPER).note)
-    [plot] = found.plots
+    comparison = compared(events)
+    assert comparison is not None
+    assert (comparison.title, comparison.source, comparison.note) == (
+        TITLE,
+        load_findings(PAPER).title,
+        load_findings(PAPER).note,
+    )
+    [plot] = comparison.plots
     assert plot.data["unit"] == "threads"
     rates, latencies = plot.data["panels"]
     assert (rates["title"], latencies["title"]) == (
@@ -273,23 +277,23 @@ def test_curves_are_of_each_cache_in_the_order_of_its_threads() -> None:
 def test_a_range_is_held_against_a_side_alone() -> None:
     finding = PaperFinding("hits", "5.4", Metric.HITS, ComparedSide("tier"), least=0.75, most=0.96)
     group = runs([*tier_looks(1, [0] * 6), oltp("tier", 1, HIGH)])
-    assert [one.agreement for one in judge(finding, {SCENARIO: group})] == [Agreement.AGREED]
-    (one,) = judge(finding, {SCENARIO: group})
-    assert one.words == f"{SCENARIO}: 0.9 [0.9 .. 0.9] over 3 seconds"
+    assert [verdict.agreement for verdict in judge(finding, {SCENARIO: group})] == [Agreement.AGREED]
+    (verdict,) = judge(finding, {SCENARIO: group})
+    assert verdict.words == f"{SCENARIO}: 0.9 [0.9 .. 0.9] over 3 seconds"
     for least, most in ((0.95, None), (0.75, 0.85)):
         other = replace(finding, least=least, most=most)
-        assert [one.agreement for one in judge(other, {SCENARIO: group})] == [Agreement.NOT_AGREED]
+        assert [verdict.agreement for verdict in judge(other, {SCENARIO: group})] == [Agreement.NOT_AGREED]
     rates = PaperFinding("rate", "5.4", of=ComparedSide("none"), least=9.0, most=11.0, by_run=True)
     steady = runs([oltp("none", 1, tps) for tps in ((10.0, 10.0), (9.9, 10.1))])
-    assert [one.words for one in judge(rates, {SCENARIO: steady})] == [f"{SCENARIO}: 10 [10 .. 10] over 2 runs"]
+    assert [verdict.words for verdict in judge(rates, {SCENARIO: steady})] == [f"{SCENARIO}: 10 [10 .. 10] over 2 runs"]
     assert next(judge(rates, {SCENARIO: steady[:1]})).words == "missing: several runs with no cache"
 
 
 def test_the_papers_findings_can_be_read_and_name_their_sections() -> None:
-    found = load_findings(PAPER).findings
-    assert {MORE, FEWER, TIER, CROWDED, BLOCKS} <= {one.name for one in found}
-    assert len({one.name for one in found}) == len(found)
-    assert all(one.where.startswith("5.") for one in found)
+    findings = load_findings(PAPER).findings
+    assert {MORE, FEWER, TIER, CROWDED, BLOCKS} <= {finding.name for finding in findings}
+    assert len({finding.name for finding in findings}) == len(findings)
+    assert all(finding.where.startswith("5.") for finding in findings)
 
 
 ONE = "title = 'x'\n[[findings]]\nname = 'a'\nwhere = 'b'\n"

@@ -52,7 +52,9 @@ def test_a_file_that_does_not_fit_is_refused(
 def test_distance_from_the_priors_counts_free_constants_only() -> None:
     moved = replace(Constants(), osd_cpu=Constants().osd_cpu * math.exp(0.5), flash_full=0.3)
 
-    assert [one for one in log_distance(moved) if one] == [pytest.approx(0.5 / priors()["osd_cpu"].spread)]
+    assert [distance for distance in log_distance(moved) if distance] == [
+        pytest.approx(0.5 / priors()["osd_cpu"].spread)
+    ]
 
 
 def test_neutral_constants_change_nothing() -> None:
@@ -108,8 +110,8 @@ def test_links_are_shared_and_writes_meet_at_the_ports_of_nodes() -> None:
 
 def test_flash_is_not_what_its_data_sheet_rates_and_rotating_disks_are() -> None:
     known = replace(NEUTRAL, flash_full=0.5, flash_bandwidth=0.5)
-    one = disks("flash", write_iops=100, seq_write=400 * 4096, seq_read=2e6)
-    every = (one, replace(one, name="log", role=DiskRole.METADATA), replace(one, name="disk", kind=DiskKind.HDD))
+    rated = disks("flash", write_iops=100, seq_write=400 * 4096, seq_read=2e6)
+    every = (rated, replace(rated, name="log", role=DiskRole.METADATA), replace(rated, name="disk", kind=DiskKind.HDD))
     flash, log, disk = calibrate.hardware(profile(machine(disk=every)), Flow.WRITE, known).nodes[0].disks
 
     for made, iops, bandwidth in ((flash, 200, 200 * 4096), (log, 200, 400 * 4096), (disk, 100, 400 * 4096)):

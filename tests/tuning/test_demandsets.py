@@ -27,18 +27,22 @@ OWN = demand("randwrite", 4096, primary_s=0.001, replicas_s=0.001, core_speed=4.
 
 
 def kinds(demands: tuple[Demand, ...]) -> set[tuple[str, int]]:
-    return {(one.operation.name, one.operation.block_bytes) for one in demands}
+    return {(measured.operation.name, measured.operation.block_bytes) for measured in demands}
 
 
 def test_measuring_one_block_size_takes_no_other_away(tmp_path: Path) -> None:
     demandfile.save(tmp_path / "mine.json", [OWN])
-    found, origin = find_demands(tmp_path)
+    demands, origin = find_demands(tmp_path)
 
-    assert ("randwrite", 65536) in kinds(found)
+    assert ("randwrite", 65536) in kinds(demands)
     alike = ("randwrite", 4096, OWN.operation.k)
-    assert [one for one in found if (one.operation.name, one.operation.block_bytes, one.operation.k) == alike] == [OWN]
+    assert [
+        measured
+        for measured in demands
+        if (measured.operation.name, measured.operation.block_bytes, measured.operation.k) == alike
+    ] == [OWN]
     assert "randwrite 65536 B" in origin
-    assert predict(found, profile(), Shape("randwrite", 16384, 16, 16)).ops > 0
+    assert predict(demands, profile(), Shape("randwrite", 16384, 16, 16)).ops > 0
 
 
 def test_a_gate_and_a_prediction_fill_up_alike(tmp_path: Path) -> None:
@@ -63,12 +67,12 @@ def test_what_cannot_stand_for_a_demand_does_not_replace_it(other: Demand) -> No
 
 def test_a_file_without_a_core_speed_stops_only_what_would_start_from_it(tmp_path: Path) -> None:
     demandfile.save(tmp_path / "mine.json", [replace(OWN, core_speed=0.0)])
-    found, _ = find_demands(tmp_path)
+    demands, _ = find_demands(tmp_path)
 
-    assert work_for(found, Shape("get", 65536, 1, 1)).primary.cpu > 0
-    assert work_for(found, Shape("randwrite", 65536, 1, 1)).primary.cpu > 0
+    assert work_for(demands, Shape("get", 65536, 1, 1)).primary.cpu > 0
+    assert work_for(demands, Shape("randwrite", 65536, 1, 1)).primary.cpu > 0
     with pytest.raises(SpecError, match="core speed"):
-        work_for(found, Shape("randwrite", 4096, 1, 1))
+        work_for(demands, Shape("randwrite", 4096, 1, 1))
 
 
 def without_mib(home: Path) -> list[Demand]:
@@ -125,33 +129,35 @@ def of(release: str, name: str = "seq", *, emulated: bool = False) -> Demand:
 def test_an_operation_is_of_the_release_nearest_to_the_one_asked_for(release: str, nearest: str) -> None:
     """Of two as near, as for pacific, the newer."""
     sets = [of("reef"), of("nautilus")]
-    assert [one.release for one in of_release(sets, release)] == [nearest]
+    assert [measured.release for measured in of_release(sets, release)] == [nearest]
 
 
 def test_what_the_nearest_release_did_not_measure_is_another_s() -> None:
     sets = [of("reef"), of("reef", "write"), of("nautilus"), of("octopus", emulated=True)]
-    found = {(one.release, one.operation.name, one.emulated) for one in of_release(sets, "octopus")}
-    assert found == {("nautilus", "seq", False), ("reef", "write", False), ("octopus", "seq", True)}
+    kept = {(measured.release, measured.operation.name, measured.emulated) for measured in of_release(sets, "octopus")}
+    assert kept == {("nautilus", "seq", False), ("reef", "write", False), ("octopus", "seq", True)}
 
 
 def test_a_prediction_is_of_one_release_and_publications_may_be_of_any(tmp_path: Path) -> None:
-    found, origin = find_demands(tmp_path)
+    demands, origin = find_demands(tmp_path)
     every, _ = find_every_demand(tmp_path)
-    assert {one.release for one in found} == {"reef"}
+    assert {measured.release for measured in demands} == {"reef"}
     assert "nautilus" not in origin
-    assert {one.release for one in every} == {"nautilus", "reef"}
+    assert {measured.release for measured in every} == {"nautilus", "reef"}
 
 
 def test_a_measurement_of_ones_own_takes_only_its_release_s_place(tmp_path: Path) -> None:
     mine = of("reef")
     demandfile.save(tmp_path / "mine.json", [mine])
     every, origin = find_every_demand(tmp_path)
-    assert [one for one in of_release(every, "reef") if one.operation.name == "seq"] == [mine]
-    assert [one.release for one in of_release(every, "octopus") if one.operation.name == "seq"] == ["nautilus"]
+    assert [measured for measured in of_release(every, "reef") if measured.operation.name == "seq"] == [mine]
+    assert [measured.release for measured in of_release(every, "octopus") if measured.operation.name == "seq"] == [
+        "nautilus"
+    ]
     assert "nautilus-x86_64.json" in origin
 
     demandfile.save(tmp_path / "mine.json", [of("nautilus")])
-    names = {one.operation.name for one in find_demands(tmp_path)[0] if one.release == "nautilus"}
+    names = {measured.operation.name for measured in find_demands(tmp_path)[0] if measured.release == "nautilus"}
     assert names == {"seq", "write", "put", "get"}
 
 
@@ -164,8 +170,8 @@ def test_what_is_of_another_release_is_said_to_be(tmp_path: Path) -> None:
 def test_a_line_between_releases_is_doubted(tmp_path: Path) -> None:
     every, _ = find_every_demand(tmp_path)
     between = Shape("write", 2 << 20, 1, 16)
-    assert any("nautilus and reef" in one for one in work_for(of_release(every, "octopus"), between).doubts)
-    assert not any("between two releases" in one for one in work_for(of_release(every, "reef"), between).doubts)
+    assert any("nautilus and reef" in doubt for doubt in work_for(of_release(every, "octopus"), between).doubts)
+    assert not any("between two releases" in doubt for doubt in work_for(of_release(every, "reef"), between).doubts)
 
 
 def test_a_file_that_is_named_is_all_there_is(tmp_path: Path) -> None:
@@ -227,4 +233,4 @@ def test_a_demand_without_a_release_s_name_is_as_near_as_the_default_one() -> No
 @pytest.mark.parametrize("unknown", ["", "18.2.7"])
 def test_a_demand_without_a_release_s_name_is_taken_for_the_default_one(unknown: str) -> None:
     sets = [replace(of("reef"), release=unknown), of("nautilus")]
-    assert [one.release for one in of_release(sets, unknown)] == [unknown]
+    assert [measured.release for measured in of_release(sets, unknown)] == [unknown]

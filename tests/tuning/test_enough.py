@@ -26,30 +26,30 @@ def changes_for(requirement: Requirement, on: Profile) -> dict[str, Any]:
 @pytest.mark.slow
 def test_the_least_number_of_nodes_is_said_and_one_less_is_not_enough() -> None:
     wanted = load(op="get", bs="4M", clients=400, depth=8, at_least="9 GB/s")
-    found = changes_for(wanted, find(ALTRA))
-    assert found["nodes"].met
-    count = int(found["nodes"].words.split("-> ")[1].split()[0])
+    changes = changes_for(wanted, find(ALTRA))
+    assert changes["nodes"].met
+    count = int(changes["nodes"].words.split("-> ")[1].split()[0])
     [altra] = find(ALTRA).nodes
     for nodes, outcome in ((count, Outcome.PASS), (count - 1, Outcome.INCONCLUSIVE)):
         assert outcomes(wanted, replace(find(ALTRA), nodes=(replace(altra, count=nodes),))) == [outcome]
-    assert found["nodes"].limited_by
-    assert not found["cores"].met
-    assert "network" in found["cores"].limited_by
-    assert str(found["cores"]).startswith("not cores alone (")
+    assert changes["nodes"].limited_by
+    assert not changes["cores"].met
+    assert "network" in changes["cores"].limited_by
+    assert str(changes["cores"]).startswith("not cores alone (")
 
 
 @pytest.mark.slow
 def test_each_kind_of_change_grows_what_it_says() -> None:
     wanted = load(op="get", bs="4M", clients=400, depth=8, at_least="20 GB/s")
-    found = changes_for(wanted, find(ALTRA))
-    assert found.keys() == {"nodes", "cores", "disks", "network", "clients", "nodes and clients"}
-    assert found["nodes and clients"].met
-    assert "machines, load: 6 machines -> " in found["nodes and clients"].words
-    assert found["network"].words.startswith("altra: 50 Gb/s -> ")
-    assert found["disks"].words == "altra: 3 cd8 -> 192 cd8"
-    assert found["clients"].words == "load: 6 machines -> 384 machines"
+    changes = changes_for(wanted, find(ALTRA))
+    assert changes.keys() == {"nodes", "cores", "disks", "network", "clients", "nodes and clients"}
+    assert changes["nodes and clients"].met
+    assert "machines, load: 6 machines -> " in changes["nodes and clients"].words
+    assert changes["network"].words.startswith("altra: 50 Gb/s -> ")
+    assert changes["disks"].words == "altra: 3 cd8 -> 192 cd8"
+    assert changes["clients"].words == "load: 6 machines -> 384 machines"
     [altra] = find(ALTRA).nodes
-    assert found["cores"].words == f"altra: {altra.cores} cores -> {altra.cores * 64} cores"
+    assert changes["cores"].words == f"altra: {altra.cores} cores -> {altra.cores * 64} cores"
 
 
 def test_a_step_is_one_of_the_largest_there_is_and_a_node_without_disks_has_none_to_add() -> None:
@@ -96,7 +96,7 @@ def test_where_watts_count_nothing_is_offered_whose_watts_nobody_declared() -> N
 
 @pytest.mark.slow
 def test_hosts_for_every_shard_are_the_least_that_is_enough() -> None:
-    found = changes_for(load(protection="ec:8+3", at_least="1 ops/s"), find(ALTRA))
-    assert found["nodes"].met
-    assert found["nodes"].words == "altra: 4 machines -> 11 machines"
-    assert found["disks"].limited_by == "hosts: 4 for 11 shards"
+    changes = changes_for(load(protection="ec:8+3", at_least="1 ops/s"), find(ALTRA))
+    assert changes["nodes"].met
+    assert changes["nodes"].words == "altra: 4 machines -> 11 machines"
+    assert changes["disks"].limited_by == "hosts: 4 for 11 shards"

@@ -43,13 +43,13 @@ def _cases(folder: Path, bed: str, factor: float, truth: Constants) -> list[Case
 @pytest.mark.slow
 def test_the_fit_goes_from_the_prior_towards_what_made_the_figures(tmp_path: Path) -> None:
     truth = replace(Constants(), osd_cpu=1.4)
-    figures = [one for bed in ("a", "b") for one in _cases(tmp_path, bed, 1.0, truth)]
+    figures = [case for bed in ("a", "b") for case in _cases(tmp_path, bed, 1.0, truth)]
 
-    found = fit.fit(figures)
-    assert 1.2 < found.osd_cpu <= 1.45
-    assert found.flash_full == Constants().flash_full
-    assert found.gateway_cpu == pytest.approx(Constants().gateway_cpu, rel=0.01)
-    assert all(abs(one.ratio(found) - 1) < 0.1 for one in figures)
+    fitted = fit.fit(figures)
+    assert 1.2 < fitted.osd_cpu <= 1.45
+    assert fitted.flash_full == Constants().flash_full
+    assert fitted.gateway_cpu == pytest.approx(Constants().gateway_cpu, rel=0.01)
+    assert all(abs(case.ratio(fitted) - 1) < 0.1 for case in figures)
 
 
 @pytest.mark.slow
@@ -60,7 +60,7 @@ def test_a_test_bed_that_is_left_out_has_no_say_in_its_own_prediction(tmp_path: 
     low = left_out([*steady, *_cases(tmp_path, "c", 0.5, Constants())], Constants(), told.append)
     high = left_out([*steady, *_cases(tmp_path, "c", 2.0, Constants())], Constants())
 
-    of_c = [[one.ratio for one in misses if one.bed == "c"] for misses in (low, high)]
+    of_c = [[miss.ratio for miss in misses if miss.bed == "c"] for misses in (low, high)]
     assert of_c[0] == pytest.approx([4 * ratio for ratio in of_c[1]], rel=1e-3)
     assert of_c[0] == pytest.approx([2.0, 2.0], rel=0.02)
     assert [line.partition(" ")[0] for line in told] == ["a", "c"]
@@ -93,9 +93,9 @@ def test_cases_are_rates_and_latencies_that_no_rate_speaks_of(tmp_path: Path) ->
     other = same.replace("its", "another").replace("depth = 2", "depth = 1")
     path.write_text('title = "p"\nprofile = "test"\n' + rate + same + other)
 
-    found = fit.cases(DEMANDS, [load_reference(path)], lambda name: CLUSTER)
-    assert [case.figure.name for case in found] == ["rate", "another latency"]
-    assert found[1].ratio(Constants()) == pytest.approx(0.005 / predicted_latency(found[1]))
+    cases = fit.cases(DEMANDS, [load_reference(path)], lambda name: CLUSTER)
+    assert [case.figure.name for case in cases] == ["rate", "another latency"]
+    assert cases[1].ratio(Constants()) == pytest.approx(0.005 / predicted_latency(cases[1]))
 
 
 def predicted_latency(case: Case) -> float:

@@ -29,9 +29,9 @@ def wait(seconds: float, factor: float = 1.0) -> Wait:
 
 
 def test_hits_and_misses_have_a_harmonic_mean() -> None:
-    found = gain.of_cache(wait(0.010), wait(0.001), 0.9)
-    assert found.value == pytest.approx(0.010 / (0.9 * 0.001 + 0.1 * 0.010))
-    assert (found.low, found.high) == pytest.approx((found.value, found.value))
+    gained = gain.of_cache(wait(0.010), wait(0.001), 0.9)
+    assert gained.value == pytest.approx(0.010 / (0.9 * 0.001 + 0.1 * 0.010))
+    assert (gained.low, gained.high) == pytest.approx((gained.value, gained.value))
 
 
 def test_a_cache_that_is_never_hit_gains_nothing_however_fast_it_is() -> None:
@@ -39,24 +39,24 @@ def test_a_cache_that_is_never_hit_gains_nothing_however_fast_it_is() -> None:
 
 
 def test_misses_bound_the_gain_however_wrong_the_model_is() -> None:
-    found = gain.of_cache(wait(0.010, 3.0), wait(1e-6, 3.0), 0.9)
-    assert found.low < found.value < found.high <= 10
+    gained = gain.of_cache(wait(0.010, 3.0), wait(1e-6, 3.0), 0.9)
+    assert gained.low < gained.value < gained.high <= 10
 
 
 def test_errors_of_both_rates_are_in_the_interval() -> None:
-    found = gain.of_cache(wait(0.010, 2.0), wait(0.001, 2.0), 1.0)
+    gained = gain.of_cache(wait(0.010, 2.0), wait(0.001, 2.0), 1.0)
     apart = gain.together(2.0, 2.0)
     assert apart == pytest.approx(2.0 ** math.sqrt(2))
     assert gain.together(2.0, 0.5, 1.0) == pytest.approx(apart)
-    assert (found.low, found.value, found.high) == pytest.approx((10 / apart, 10, 10 * apart))
+    assert (gained.low, gained.value, gained.high) == pytest.approx((10 / apart, 10, 10 * apart))
 
 
 def test_what_does_not_wait_is_no_faster() -> None:
     """Of 20 ms, 10 wait for the disk: were the cache infinitely fast, 10 would be left."""
-    found = gain.of_cache(wait(0.010, 2.0), wait(1e-9), 1.0, busy_s=0.020)
-    assert found.value == pytest.approx(2.0, rel=1e-3)
-    assert found.low == pytest.approx(20 / 15, rel=1e-3)
-    assert any("Amdahl" in line for line in found.derivation.lines())
+    gained = gain.of_cache(wait(0.010, 2.0), wait(1e-9), 1.0, busy_s=0.020)
+    assert gained.value == pytest.approx(2.0, rel=1e-3)
+    assert gained.low == pytest.approx(20 / 15, rel=1e-3)
+    assert any("Amdahl" in line for line in gained.derivation.lines())
 
 
 def known(seconds: float, factor: float, what: str) -> Wait:
@@ -65,12 +65,12 @@ def known(seconds: float, factor: float, what: str) -> Wait:
 
 def test_both_waits_the_share_that_waits_and_the_interval_are_told_with_their_numbers() -> None:
     """Of 40 ms, 5 to 20 wait for the disk. Both errors together are a factor of 3.67."""
-    found = gain.of_cache(known(0.010, 2.0, "slow"), known(0.001, 3.0, "fast"), 0.9, busy_s=0.040)
+    gained = gain.of_cache(known(0.010, 2.0, "slow"), known(0.001, 3.0, "fast"), 0.9, busy_s=0.040)
     apart = math.exp(math.hypot(math.log(2), math.log(3)))
-    assert found.value == pytest.approx(1 / (0.75 + 0.25 * (0.9 * 0.1 + 0.1)))
-    assert found.low == pytest.approx(1 / (0.875 + 0.125 * (0.9 * 0.1 * apart + 0.1)))
-    assert found.high == pytest.approx(1 / (0.5 + 0.5 * (0.9 * 0.1 / apart + 0.1)))
-    assert found.derivation.lines() == [
+    assert gained.value == pytest.approx(1 / (0.75 + 0.25 * (0.9 * 0.1 + 0.1)))
+    assert gained.low == pytest.approx(1 / (0.875 + 0.125 * (0.9 * 0.1 * apart + 0.1)))
+    assert gained.high == pytest.approx(1 / (0.5 + 0.5 * (0.9 * 0.1 / apart + 0.1)))
+    assert gained.derivation.lines() == [
         "slow: as rated = 0.01 s",
         "fast: as rated = 0.001 s",
         f"share of the time that waits for the slow disk: 10 ms of 40 ms, within 2 times = 0.25   [{gain.REST}]",
@@ -81,8 +81,8 @@ def test_both_waits_the_share_that_waits_and_the_interval_are_told_with_their_nu
 
 def test_no_more_than_all_of_the_time_is_waited() -> None:
     """All of 15 ms wait where the model is off by 2: with an infinitely fast cache, misses would be left."""
-    found = gain.of_cache(wait(0.010, 2.0), wait(1e-12, 1.0), 0.9, busy_s=0.015)
-    assert found.high == pytest.approx(10.0)
+    gained = gain.of_cache(wait(0.010, 2.0), wait(1e-12, 1.0), 0.9, busy_s=0.015)
+    assert gained.high == pytest.approx(10.0)
     whole = gain.of_cache(wait(0.010), wait(0.001), 0.9)
     assert whole.derivation.lines()[0].startswith("gain: 1 / ((0.9 x 1 ms / 10 ms + 1 - 0.9)) = 5.26 times")
 
@@ -139,11 +139,11 @@ def test_a_load_waits_for_its_share_of_the_predicted_time() -> None:
     on, busy = profile(machine(disk=(NVME,))), replace(READ, clients=4, depth=8)
     costs = (demand("randread", primary_s=1e-4, replicas=1),)
     made = predict(costs, on, busy)
-    found = gain.on_cluster(costs, on, busy)
-    assert found.seconds == pytest.approx(1 / made.ops)
-    assert found.factor == made.trust.factor
+    waited = gain.on_cluster(costs, on, busy)
+    assert waited.seconds == pytest.approx(1 / made.ops)
+    assert waited.factor == made.trust.factor
     assert made.trust.outside
-    assert found.derivation.lines() == [
+    assert waited.derivation.lines() == [
         *made.derivation.lines(),
         *(f"trust: {doubt}" for doubt in made.trust.outside),
     ]
@@ -151,13 +151,13 @@ def test_a_load_waits_for_its_share_of_the_predicted_time() -> None:
 
 def test_rotating_disks_gain_much_by_a_tier_and_flash_little(tmp_path: Path) -> None:
     demands = find_demands(tmp_path)[0]
-    found = {}
+    gains = {}
     for slow_disk in (HDD, SSD):
         slow, fast = gain.classes_of(profile(machine(speed=5.0, disk=(slow_disk, NVME))))
         waits = [gain.on_cluster(demands, each, Shape("randwrite", 4096, 1, 4, 2)) for each in (slow, fast)]
-        found[slow_disk.name] = gain.of_cache(waits[0], waits[1], 0.95)
-    assert found["hdd"].low > 3 > found["ssd"].value > 0.9
-    assert found["ssd"].low < 1
+        gains[slow_disk.name] = gain.of_cache(waits[0], waits[1], 0.95)
+    assert gains["hdd"].low > 3 > gains["ssd"].value > 0.9
+    assert gains["ssd"].low < 1
 
 
 def test_the_fastest_disk_of_a_client_answers_each_way() -> None:
@@ -182,15 +182,15 @@ def test_a_client_without_a_fast_disk_has_no_cache() -> None:
 
 def test_clients_that_each_wait_do_as_many_times_as_much(tmp_path: Path) -> None:
     demands, machines = find_demands(tmp_path)[0], find_profile("pve-epyc-3n", tmp_path)
-    one, six, crowd = (predict(demands, machines, Shape("randread", 4096, n, 1)) for n in (1, 6, 100_000))
-    found = gain.of_growth(one, six)
-    assert 5 < found.value < 6.01
-    assert found.value == pytest.approx(six.ops / one.ops)
-    apart = gain.together(one.trust.factor, six.trust.factor)
-    assert (found.low, found.high) == (found.value / apart, found.value * apart)
-    made = [*one.derivation.lines(), *six.derivation.lines()]
-    told = found.derivation.lines()
+    single, six, crowd = (predict(demands, machines, Shape("randread", 4096, n, 1)) for n in (1, 6, 100_000))
+    gained = gain.of_growth(single, six)
+    assert 5 < gained.value < 6.01
+    assert gained.value == pytest.approx(six.ops / single.ops)
+    apart = gain.together(single.trust.factor, six.trust.factor)
+    assert (gained.low, gained.high) == (gained.value / apart, gained.value * apart)
+    made = [*single.derivation.lines(), *six.derivation.lines()]
+    told = gained.derivation.lines()
     assert [line for line in told if not line.startswith("trust: ")][: len(made)] == made
-    assert told[-2] == f"gain: {six.ops:,.0f} / {one.ops:,.0f} ops/s = {found.value:.3g} times"
-    assert told[-1].startswith(f"interval: the ratio may be off by a factor of {apart:.3g} = {found.low:.3g} to ")
-    assert gain.of_growth(one, crowd).value < 10_000
+    assert told[-2] == f"gain: {six.ops:,.0f} / {single.ops:,.0f} ops/s = {gained.value:.3g} times"
+    assert told[-1].startswith(f"interval: the ratio may be off by a factor of {apart:.3g} = {gained.low:.3g} to ")
+    assert gain.of_growth(single, crowd).value < 10_000

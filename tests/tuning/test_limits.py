@@ -50,18 +50,18 @@ def test_an_interval_is_inside_outside_or_over_the_limit(
 
 def test_one_sample_has_no_interval() -> None:
     limit = Limit("rate", "ops/s", "because", 100.0, 200.0)
-    found = judge(limit, Interval(150.0, 150.0, 150.0, samples=1))
+    verdict = judge(limit, Interval(150.0, 150.0, 150.0, samples=1))
     said = "rate: 150 ops/s, wanted at least 100 and at most 200 ops/s; one sample has no interval"
-    assert found == Verdict(Outcome.INCONCLUSIVE, said, ("measured: 150 ops/s (150 to 150)",))
+    assert verdict == Verdict(Outcome.INCONCLUSIVE, said, ("measured: 150 ops/s (150 to 150)",))
 
 
 def test_a_verdict_says_what_was_measured_and_what_was_wanted() -> None:
     made = predict([demand(primary_s=0.001, replicas_s=0.001)], profile(), Shape("randwrite", 4096, 50, 20))
     limit = throughput_limit(made, 2.0)
-    found = judge(limit, Interval(1000.0, 900.0, 1100.0, samples=3))
-    assert found.reason == f"throughput of {made.shape}: 1,000 ops/s, wanted at least {limit.low:,.6g} ops/s"
-    assert found.derivation[-1] == "measured: 1,000 ops/s (900 to 1,100)"
-    assert found.derivation[:-1] == tuple(limit.derivation.lines())
+    verdict = judge(limit, Interval(1000.0, 900.0, 1100.0, samples=3))
+    assert verdict.reason == f"throughput of {made.shape}: 1,000 ops/s, wanted at least {limit.low:,.6g} ops/s"
+    assert verdict.derivation[-1] == "measured: 1,000 ops/s (900 to 1,100)"
+    assert verdict.derivation[:-1] == tuple(limit.derivation.lines())
     over = judge(Limit("m", "s", "", high=1.0), Interval(1.0, 0.5, 1.5, samples=2))
     said = "m: 1 s, wanted at most 1 s"
     facts = ("measured: 1 s (0.5 to 1.5)",)
@@ -124,7 +124,7 @@ def test_a_prediction_is_trusted_as_far_as_publications_bear_it_out(
 
     def validated(demands: object, references: object, finder: object) -> SimpleNamespace:
         assert (demands, references, finder) == ([*mine, "shipped"], (Reference((figure,)),), find)
-        return SimpleNamespace(comparisons=[SimpleNamespace(ratio=one) for one in ratios])
+        return SimpleNamespace(comparisons=[SimpleNamespace(ratio=ratio) for ratio in ratios])
 
     figure, other = (SimpleNamespace(kind=kind) for kind in (FigureKind.THROUGHPUT, FigureKind.RECOVERY))
     monkeypatch.setattr("cephlab.tuning.limits.validate", validated)

@@ -155,6 +155,6 @@ def test_the_figures_of_a_profile_are_those_of_its_own_machines(tmp_path: Path) 
     path.write_text(text + figure + "on = { nodes = 2 }\n" + figure + 'profile = "other"\n')
     reference = load_reference(path)
 
-    assert [len(one.figures) for one in of_profile([reference], "test")] == [1]
-    assert [len(one.figures) for one in of_profile([reference], "other")] == [1]
+    assert [len(paper.figures) for paper in of_profile([reference], "test")] == [1]
+    assert [len(paper.figures) for paper in of_profile([reference], "other")] == [1]
     assert of_profile([reference], "third") == ()

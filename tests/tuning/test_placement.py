@@ -25,18 +25,18 @@ def mixed(big_disks: int) -> Profile:
 
 @pytest.mark.parametrize("big_disks", [1, 4, 16, 64])
 def test_a_write_keeps_its_copies_however_the_nodes_differ(big_disks: int) -> None:
-    found = loads(mixed(big_disks), WRITE)
+    shares = loads(mixed(big_disks), WRITE)
 
-    assert sum(load.count * (load.primary + load.replica) for load in found) == pytest.approx(3)
-    assert sum(load.count * load.primary for load in found) == pytest.approx(1)
+    assert sum(load.count * (load.primary + load.replica) for load in shares) == pytest.approx(3)
+    assert sum(load.count * load.primary for load in shares) == pytest.approx(1)
     # Three copies on three hosts: each takes every write.
-    assert all(load.primary + load.replica == pytest.approx(1) for load in found)
+    assert all(load.primary + load.replica == pytest.approx(1) for load in shares)
 
 
 def test_a_larger_host_does_not_make_the_small_ones_faster() -> None:
     def most(big_disks: int) -> float:
-        found = ceilings(mixed(big_disks), work_for([demand(primary_s=1e-9, writes=3, write_bytes=12288)], WRITE))
-        return next(one.ops for one in found if one.name == "small: disk s")
+        limits = ceilings(mixed(big_disks), work_for([demand(primary_s=1e-9, writes=3, write_bytes=12288)], WRITE))
+        return next(ceiling.ops for ceiling in limits if ceiling.name == "small: disk s")
 
     assert most(64) == pytest.approx(most(1))
 
@@ -107,9 +107,9 @@ def test_one_client_on_a_node_gets_objects_through_that_nodes_port() -> None:
 
 def test_nodes_without_a_client_are_named_apart() -> None:
     nodes = profile(clients_on_nodes=True)
-    found = loads(nodes, replace(WRITE, clients=1))
+    shares = loads(nodes, replace(WRITE, clients=1))
 
-    assert [(load.name, load.count, load.client) for load in found] == [
+    assert [(load.name, load.count, load.client) for load in shares] == [
         ("n with a client", 1.0, 1.0),
         ("n without a client", 2.0, 0.0),
     ]
@@ -155,8 +155,10 @@ def test_a_part_of_a_stripe_is_read_before_it_is_written() -> None:
     )
 
     # Each of six disks takes a write of 4 KiB, and in four of six operations a read.
-    assert {one.name: one.ops for one in part.ceilings}["n: disk d"] == pytest.approx(1 / (1 / 1000 + 4 / 6 / 100))
-    assert {one.name: one.ops for one in whole.ceilings}["n: disk d"] == pytest.approx(1000)
+    assert {ceiling.name: ceiling.ops for ceiling in part.ceilings}["n: disk d"] == pytest.approx(
+        1 / (1 / 1000 + 4 / 6 / 100)
+    )
+    assert {ceiling.name: ceiling.ops for ceiling in whole.ceilings}["n: disk d"] == pytest.approx(1000)
     assert part.unloaded_s > whole.unloaded_s + 1 / 100
     assert "read before the write" in "\n".join(part.derivation.lines())
 

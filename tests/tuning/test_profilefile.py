@@ -55,13 +55,13 @@ def _written(folder: Path, text: str, name: str = "small") -> Path:
 
 
 def test_a_profile_is_read_in_the_units_of_the_model(tmp_path: Path) -> None:
-    found = load_profile(_written(tmp_path, SOUND))
+    cluster = load_profile(_written(tmp_path, SOUND))
 
-    node = found.nodes[0]
+    node = cluster.nodes[0]
     assert node.bandwidth.value == 1.25e9
     assert node.points == 20
-    assert found.rtt.value == pytest.approx(50e-6)
-    assert found.osds == 2
+    assert cluster.rtt.value == pytest.approx(50e-6)
+    assert cluster.osds == 2
     assert node.disks[0].kind is DiskKind.NVME
     assert node.memory.source == "measured"
 
@@ -110,12 +110,12 @@ def test_what_does_not_fit_is_named(tmp_path: Path, was: str, becomes: str, key:
 
 
 def test_a_client_may_have_a_disk_as_its_cache(tmp_path: Path) -> None:
-    found = load_profile(_written(tmp_path, SOUND.replace(CLIENT, CLIENT + CACHE)))
-    (disk,) = found.clients[0].disks
+    cluster = load_profile(_written(tmp_path, SOUND.replace(CLIENT, CLIENT + CACHE)))
+    (disk,) = cluster.clients[0].disks
     assert (disk.role, disk.name) == (DiskRole.CACHE, "e")
-    assert found.osds == 2
-    assert "c.e.write_iops" in dict(found.figures())
-    (again,) = load_profile(_written(tmp_path, to_toml(found))).clients[0].disks
+    assert cluster.osds == 2
+    assert "c.e.write_iops" in dict(cluster.figures())
+    (again,) = load_profile(_written(tmp_path, to_toml(cluster))).clients[0].disks
     assert again.role is DiskRole.CACHE
 
 
@@ -138,10 +138,10 @@ def test_what_is_no_toml_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in SHIPPED.glob("*.toml")))
 def test_shipped_profiles_are_sound(tmp_path: Path, name: str) -> None:
-    found = find_profile(name, tmp_path)
+    cluster = find_profile(name, tmp_path)
 
-    assert found.osds > 0
-    assert all(figure.source for _, figure in found.figures())
+    assert cluster.osds > 0
+    assert all(figure.source for _, figure in cluster.figures())
 
 
 def test_the_mixed_profile_has_both_architectures(tmp_path: Path) -> None:
@@ -164,13 +164,13 @@ def test_an_unknown_profile_names_those_that_are_known(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["rhcs-10b-6n", "pve-epyc-3n", "ampere-altra-4n"])
 def test_a_profile_survives_being_written_and_read(tmp_path: Path, name: str) -> None:
-    found = find_profile(name, tmp_path)
-    again = load_profile(_written(tmp_path, to_toml(found), name))
+    cluster = find_profile(name, tmp_path)
+    again = load_profile(_written(tmp_path, to_toml(cluster), name))
 
-    assert again.missing == found.missing
-    assert [str(figure) for _, figure in again.figures()] == [str(figure) for _, figure in found.figures()]
-    assert again.threads == found.threads
-    assert again.nodes[0].disks[-1].role == found.nodes[0].disks[-1].role
+    assert again.missing == cluster.missing
+    assert [str(figure) for _, figure in again.figures()] == [str(figure) for _, figure in cluster.figures()]
+    assert again.threads == cluster.threads
+    assert again.nodes[0].disks[-1].role == cluster.nodes[0].disks[-1].role
 
 
 def test_figures_are_shown_with_the_largest_unit_that_fits() -> None:

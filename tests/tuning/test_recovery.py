@@ -20,14 +20,14 @@ def two_kinds_of_disk() -> Profile:
     return replace(profile(machine(count=6, bandwidth=1e9, disk=both), rtt_s=0.001), max_backfills=3)
 
 
-def told(found: Recovery) -> list[str]:
-    return [f"{step.what}: {step.how} = {step.value}" for step in found.derivation]
+def told(recovery: Recovery) -> list[str]:
+    return [f"{step.what}: {step.how} = {step.value}" for step in recovery.derivation]
 
 
 def test_what_each_part_allows_is_told_with_its_numbers() -> None:
-    found = recovery_time(two_kinds_of_disk(), 1e12)
+    recovery = recovery_time(two_kinds_of_disk(), 1e12)
 
-    assert told(found) == [
+    assert told(recovery) == [
         # Read in 21 + 10 ms, written in 42 + 20 ms, first byte after 10 + 20 + 1 ms, a pause of 100 ms; for one half.
         "rate by backfills: 24 at a time x 4 MiB / 224 ms = 899 MB/s",
         "rate by writing disks: 4 hdd x 67.7 MB/s x 1 = 542 MB/s",
@@ -36,14 +36,14 @@ def test_what_each_part_allows_is_told_with_its_numbers() -> None:
         "rate by network out of the others: 5 n x 990 MB/s x 1 / 1 sent per byte = 4.95 GB/s",
         "recovery: 931 GiB / 542 MB/s = 1,846 s",
     ]
-    assert found.limit == "writing disks"
-    assert found.seconds == pytest.approx(1846.05, abs=0.01)
+    assert recovery.limit == "writing disks"
+    assert recovery.seconds == pytest.approx(1846.05, abs=0.01)
 
 
 def test_two_lost_nodes_of_an_erasure_code_with_half_of_everything_left_to_clients() -> None:
-    found = recovery_time(two_kinds_of_disk(), 1e12, nodes_lost=2, k=4, share=0.5)
+    recovery = recovery_time(two_kinds_of_disk(), 1e12, nodes_lost=2, k=4, share=0.5)
 
-    assert told(found) == [
+    assert told(recovery) == [
         # Read in 5 + 10 ms, written in 10 + 20 ms, first byte after 10 + 20 + 1 ms, a pause of 100 ms; for one half.
         "rate by backfills: 48 at a time x 1 MiB / 177 ms = 570 MB/s",
         "rate by writing disks: 8 hdd x 34.4 MB/s x 0.5 = 275 MB/s",
@@ -65,13 +65,13 @@ def test_nodes_without_osds_are_none_to_copy_from() -> None:
 
 
 def test_disks_of_unknown_speed_are_no_limit() -> None:
-    found = recovery_time(profile(machine(disk=(disks(),)), rtt_s=0.001), 1e12)
+    recovery = recovery_time(profile(machine(disk=(disks(),)), rtt_s=0.001), 1e12)
 
-    assert [line.partition(":")[0] for line in told(found)] == [
+    assert [line.partition(":")[0] for line in told(recovery)] == [
         "rate by backfills",
         "rate by network into the new node",
         "rate by network out of the others",
         "recovery",
     ]
     # An object after each round trip.
-    assert found.seconds == pytest.approx(1e12 / ((4 << 20) / 0.001))
+    assert recovery.seconds == pytest.approx(1e12 / ((4 << 20) / 0.001))

@@ -33,19 +33,19 @@ def measured(folder: Path, counts: tuple[int, ...], *, depth: int = 8, wrong: fl
 
 def test_four_numbers_of_clients_make_a_law(tmp_path: Path, here: Profile) -> None:
     measured(tmp_path, (1, 2, 4, 8))
-    found = scaling(tmp_path, here, SHAPE)
-    assert found.law is not None
-    assert found.law.contention == pytest.approx(0.1, rel=1e-3)
-    assert dict(found.points) == pytest.approx({n: LAW.throughput(n) for n in (1, 2, 4, 8)}, abs=1e-3)
-    assert f"{LAW.throughput(6):,.0f} ops/s with 6 clients, falls beyond 9 clients" in found.words(6)
+    growth = scaling(tmp_path, here, SHAPE)
+    assert growth.law is not None
+    assert growth.law.contention == pytest.approx(0.1, rel=1e-3)
+    assert dict(growth.points) == pytest.approx({n: LAW.throughput(n) for n in (1, 2, 4, 8)}, abs=1e-3)
+    assert f"{LAW.throughput(6):,.0f} ops/s with 6 clients, falls beyond 9 clients" in growth.words(6)
 
 
 def test_three_do_not_and_it_is_said(tmp_path: Path, here: Profile) -> None:
     measured(tmp_path, (1, 2, 4))
-    found = scaling(tmp_path, here, SHAPE)
-    assert found.law is None
-    assert "measured with these numbers of clients: 1, 2, 4; wanted 4" in found.words(6)
-    assert [clients for clients, _ in found.points] == [1, 2, 4]
+    growth = scaling(tmp_path, here, SHAPE)
+    assert growth.law is None
+    assert "measured with these numbers of clients: 1, 2, 4; wanted 4" in growth.words(6)
+    assert [clients for clients, _ in growth.points] == [1, 2, 4]
 
 
 def test_another_depth_is_another_workload(tmp_path: Path, here: Profile) -> None:
@@ -55,17 +55,17 @@ def test_another_depth_is_another_workload(tmp_path: Path, here: Profile) -> Non
 
 def test_points_that_do_not_follow_it_make_none(tmp_path: Path, here: Profile) -> None:
     measured(tmp_path, (1, 2, 4, 8), wrong=1.4)
-    found = scaling(tmp_path, here, SHAPE)
-    assert "do not follow it" in found.words(6)
-    assert [clients for clients, _ in found.points] == [1, 2, 4, 8]
+    growth = scaling(tmp_path, here, SHAPE)
+    assert "do not follow it" in growth.words(6)
+    assert [clients for clients, _ in growth.points] == [1, 2, 4, 8]
 
 
 def test_hardware_that_was_not_measured_has_none(tmp_path: Path) -> None:
     measured(tmp_path, (1, 2, 4, 8))
-    found = scaling(tmp_path, find_profile("ampere-altra-4n", tmp_path), SHAPE)
-    assert found.law is None
-    assert "ampere-altra-4n was not" in found.words(6)
-    assert found.points == ()
+    growth = scaling(tmp_path, find_profile("ampere-altra-4n", tmp_path), SHAPE)
+    assert growth.law is None
+    assert "ampere-altra-4n was not" in growth.words(6)
+    assert growth.points == ()
 
 
 def test_a_law_without_a_peak_never_falls() -> None:

@@ -38,10 +38,10 @@ def test_every_kind_of_setting_is_among_those_shipped() -> None:
 
 
 def test_the_altra_nodes_have_all_of_the_papers_sysctls() -> None:
-    found = {one.key: one.value for one in load("altra-host").settings if one.kind is Kind.SYSCTL}
-    assert len(found) == 20
-    assert found["net.ipv4.ip_local_port_range"] == "8192 65535"
-    assert found["net.core.rmem_default"] == "33554431"
+    sysctls = {setting.key: setting.value for setting in load("altra-host").settings if setting.kind is Kind.SYSCTL}
+    assert len(sysctls) == 20
+    assert sysctls["net.ipv4.ip_local_port_range"] == "8192 65535"
+    assert sysctls["net.core.rmem_default"] == "33554431"
 
 
 def test_a_file_of_ones_own_is_read(tmp_path: Path) -> None:
@@ -103,4 +103,4 @@ def test_the_document_lists_the_tunings_that_there_are() -> None:
 
 def test_the_example_of_the_document_is_a_tuning(tmp_path: Path) -> None:
     example = DOC[DOC.index("```toml\n") + 8 :].split("```")[0]
-    assert [one.kind for one in read(written(tmp_path, example)).settings] == [Kind.SYSCTL, Kind.CEPH]
+    assert [setting.kind for setting in read(written(tmp_path, example)).settings] == [Kind.SYSCTL, Kind.CEPH]

@@ -22,11 +22,11 @@ def test_the_law_is_the_published_one() -> None:
 
 @pytest.mark.parametrize(("contention", "coherency"), [(0.3, 0.02), (0.3, 0.0), (0.0, 0.02), (0.0, 0.0), (1.0, 0.0)])
 def test_each_law_is_found_again_from_its_points(contention: float, coherency: float) -> None:
-    found = fit(points(Scalability(100.0, contention, coherency, 0.0)))
-    assert found.rate == pytest.approx(100.0)
-    assert found.contention == pytest.approx(contention, abs=1e-9)
-    assert found.coherency == pytest.approx(coherency, abs=1e-9)
-    assert found.error == pytest.approx(0.0, abs=1e-9)
+    law = fit(points(Scalability(100.0, contention, coherency, 0.0)))
+    assert law.rate == pytest.approx(100.0)
+    assert law.contention == pytest.approx(contention, abs=1e-9)
+    assert law.coherency == pytest.approx(coherency, abs=1e-9)
+    assert law.error == pytest.approx(0.0, abs=1e-9)
 
 
 def test_the_peak_is_where_one_client_more_does_no_more() -> None:
@@ -39,41 +39,41 @@ def test_the_peak_is_where_one_client_more_does_no_more() -> None:
 @pytest.mark.parametrize("contention", [1.01, 1.5, 2.5])
 def test_more_than_all_of_the_work_is_never_serial(contention: float) -> None:
     # Throughput that falls from the first client on, as no law makes it: the nearest one is taken.
-    found = fit(points(Scalability(100.0, contention, 0.0, 0.0)))
-    assert 0.0 <= found.contention <= 1.0
-    assert found.error > 0.0
+    law = fit(points(Scalability(100.0, contention, 0.0, 0.0)))
+    assert 0.0 <= law.contention <= 1.0
+    assert law.error > 0.0
 
 
 def test_throughput_that_falls_from_the_first_client_on_falls_by_coherency() -> None:
-    found = fit([(1.0, 100.0), (2.0, 60.0), (3.0, 40.0), (4.0, 30.0)])
-    assert 0.0 <= found.contention <= 1.0
-    assert found.coherency > 0.0
-    assert math.isfinite(found.error)
+    law = fit([(1.0, 100.0), (2.0, 60.0), (3.0, 40.0), (4.0, 30.0)])
+    assert 0.0 <= law.contention <= 1.0
+    assert law.coherency > 0.0
+    assert math.isfinite(law.error)
 
 
 def test_more_than_proportional_gains_are_neither_contention_nor_coherency() -> None:
     growing = [(1.0, 100.0), (2.0, 220.0), (4.0, 480.0), (8.0, 1100.0)]
-    found = fit(growing)
-    assert found.contention >= 0.0
-    assert found.coherency >= 0.0
+    law = fit(growing)
+    assert law.contention >= 0.0
+    assert law.coherency >= 0.0
 
 
 def test_the_error_is_the_root_mean_square_of_the_relative_residuals() -> None:
     whole = points(Scalability(100, 0.1, 0.01, 0))
     measured = [(n, x * (1.1 if number % 2 else 0.9)) for number, (n, x) in enumerate(whole)]
-    found = fit(measured)
-    squares = [(found.throughput(n) / x - 1) ** 2 for n, x in measured]
-    assert found.error == pytest.approx(math.sqrt(sum(squares) / len(squares)))
-    assert 0.01 < found.error < 0.2
+    law = fit(measured)
+    squares = [(law.throughput(n) / x - 1) ** 2 for n, x in measured]
+    assert law.error == pytest.approx(math.sqrt(sum(squares) / len(squares)))
+    assert 0.01 < law.error < 0.2
 
 
 def test_the_best_of_the_laws_is_taken() -> None:
     # Coherency would have to be negative here: the law without it is nearest.
     measured = [(1.0, 100.0), (2.0, 150.0), (4.0, 210.0), (8.0, 275.0), (16.0, 350.0)]
-    found = fit(measured)
-    assert found.coherency == 0.0
-    assert found.contention == pytest.approx(0.2, abs=0.1)
-    assert found.error < 0.06
+    law = fit(measured)
+    assert law.coherency == 0.0
+    assert law.contention == pytest.approx(0.2, abs=0.1)
+    assert law.error < 0.06
 
 
 @pytest.mark.parametrize("point", [(0.0, 1.0), (-1.0, 1.0), (3.0, 0.0), (3.0, -1.0)])

@@ -70,34 +70,41 @@ def _reference(folder: Path, text: str = REFERENCE) -> Path:
 
 
 def test_shipped_references_name_profiles_that_are_shipped(tmp_path: Path) -> None:
-    found = load_references()
+    references = load_references()
 
     papers = {"ampere-altra", "rhcs-10b", "incerta", "pve-epyc", "kunpeng920"}
-    assert {one.name for one in found} == papers | {"mako-epyc", "rhcs-p4500", "ibm-r760", "micron-9200"}
-    for one in found:
-        names = {one.profile, *(figure.profile for figure in one.figures if figure.profile)}
+    assert {reference.name for reference in references} == papers | {
+        "mako-epyc",
+        "rhcs-p4500",
+        "ibm-r760",
+        "micron-9200",
+    }
+    for reference in references:
+        names = {reference.profile, *(figure.profile for figure in reference.figures if figure.profile)}
         assert {find_profile(name, tmp_path).name for name in names} == names
-        assert bool(one.lost) == (one.name in papers)
-        assert all(figure.where for figure in one.figures)
+        assert bool(reference.lost) == (reference.name in papers)
+        assert all(figure.where for figure in reference.figures)
 
 
 def test_each_figure_is_predicted_or_told_why_not(tmp_path: Path) -> None:
     reference = load_reference(_reference(tmp_path))
     nodes = profile(machine(disk=(disks(seq_write=1e9, seq_read=1e9),)))
-    found = validate([demand(primary_s=0.001, replicas_s=0.001)], [reference], lambda _: nodes)
-    by_name = {one.figure.name: one for one in found.comparisons}
+    validation = validate([demand(primary_s=0.001, replicas_s=0.001)], [reference], lambda _: nodes)
+    by_name = {comparison.figure.name: comparison for comparison in validation.comparisons}
 
     assert by_name["writes"].ratio == pytest.approx(1.5, rel=0.01)
     assert by_name["reads"].predicted is None
     assert "randread" in by_name["reads"].why
     assert by_name["watts"].why == "nothing derives it"
     assert by_name["rebuilt"].predicted is not None
-    assert found.error(RATES) == pytest.approx(1.5, rel=0.01)
-    assert found.worst([FigureKind.POWER]) is None
+    assert validation.error(RATES) == pytest.approx(1.5, rel=0.01)
+    assert validation.worst([FigureKind.POWER]) is None
 
 
 def test_the_appendix_of_the_hyperconverged_paper_is_there_whole() -> None:
-    figures = {one.name: one for paper in load_references() if paper.name == "pve-epyc" for one in paper.figures}
+    figures = {
+        figure.name: figure for paper in load_references() if paper.name == "pve-epyc" for figure in paper.figures
+    }
 
     for clients, most, longest in (("one client", 4124, 0.1191), ("two clients", 5708, 0.2347)):
         assert figures[f"4 MiB write, {clients}: bandwidth of the best second"].value == most << 20
@@ -129,10 +136,10 @@ def test_a_figure_says_what_it_rests_on(tmp_path: Path, text: str, rests: str) -
     made = validate([demand(primary_s=0.001, replicas_s=0.001)], [reference], lambda _: profile(), sensitivity=True)
     (writes,) = made.of(RATES)
 
-    assert ", ".join(one.what for one in writes.rests) == rests
+    assert ", ".join(assumption.what for assumption in writes.rests) == rests
     assert (made.error_without(RATES) is None) is bool(rests)
     # Four times as many clients; a quarter of one is one.
-    assert [word for one in writes.rests for word, _ in one.otherwise] == (["1", "4"] if rests else [])
+    assert [word for assumption in writes.rests for word, _ in assumption.otherwise] == (["1", "4"] if rests else [])
 
 
 def test_what_a_profile_assumes_is_tried_at_half_and_at_double(tmp_path: Path) -> None:
@@ -197,14 +204,14 @@ def test_a_reference_that_does_not_fit_is_refused(tmp_path: Path, was: str, beco
 @pytest.mark.shipped_constants
 def test_the_shipped_demands_predict_the_shipped_references(tmp_path: Path) -> None:
     demands, origin = find_every_demand(tmp_path)
-    found = validate(demands, load_references(), lambda name: find_profile(name, tmp_path))
+    validation = validate(demands, load_references(), lambda name: find_profile(name, tmp_path))
 
     assert "shipped" in origin
-    assert all(one.core_speed > 0 for one in demands)
-    assert len(found.of(RATES)) >= 6
-    ratios = [one.ratio for one in found.of(RATES) if one.ratio]
+    assert all(measured.core_speed > 0 for measured in demands)
+    assert len(validation.of(RATES)) >= 6
+    ratios = [comparison.ratio for comparison in validation.of(RATES) if comparison.ratio]
     assert all(0.2 < ratio < 5 for ratio in ratios)
-    assert found.meets(RATES)
+    assert validation.meets(RATES)
 
 
 @pytest.mark.shipped_constants
@@ -232,17 +239,19 @@ def test_small_writes_of_an_image_in_a_code_cost_more_than_copies(tmp_path: Path
 @pytest.mark.shipped_constants
 def test_the_page_of_the_model_shows_what_it_says(tmp_path: Path) -> None:
     demands, _ = find_every_demand(tmp_path)
-    found = validate(demands, load_references(), lambda name: find_profile(name, tmp_path), sensitivity=True)
+    validation = validate(demands, load_references(), lambda name: find_profile(name, tmp_path), sensitivity=True)
     page, left_out = PAGE.read_text(), {(miss.bed, miss.figure): miss.ratio for miss in shipped()[0]}
 
-    for one in found.of(RATES):
-        ratios = rf"{one.ratio:.2f} \| {left_out[one.reference, one.figure.name]:.2f}"
-        assert re.search(rf"^\| {one.reference} \| {one.figure.name} \| .* \| {ratios} \| ", page, re.MULTILINE)
-    assert f"Geometric mean error {found.error(RATES):.2f} over {len(found.of(RATES))} of" in page
-    firm = [one for one in found.of(RATES) if not one.rests]
-    assert f"{len(firm)} of the {len(found.of(RATES))} rest on no assumption: geometric mean error" in page
-    assert f"mean error {found.error_without(RATES):.2f}." in page
-    assert [line for line in assumption_lines(found) if line not in page] == []
+    for comparison in validation.of(RATES):
+        ratios = rf"{comparison.ratio:.2f} \| {left_out[comparison.reference, comparison.figure.name]:.2f}"
+        assert re.search(
+            rf"^\| {comparison.reference} \| {comparison.figure.name} \| .* \| {ratios} \| ", page, re.MULTILINE
+        )
+    assert f"Geometric mean error {validation.error(RATES):.2f} over {len(validation.of(RATES))} of" in page
+    firm = [comparison for comparison in validation.of(RATES) if not comparison.rests]
+    assert f"{len(firm)} of the {len(validation.of(RATES))} rest on no assumption: geometric mean error" in page
+    assert f"mean error {validation.error_without(RATES):.2f}." in page
+    assert [line for line in assumption_lines(validation) if line not in page] == []
     assert (DOCS / "model-steps.md").read_text().count("**Scalability law.**") == 1
 
 
@@ -293,19 +302,19 @@ def test_the_model_is_trusted_as_far_as_it_was_validated() -> None:
 
 def test_the_scalability_law_is_found_again() -> None:
     law = Scalability(rate=1000, contention=0.05, coherency=0.001, error=0)
-    found = fit([(n, law.throughput(n)) for n in (1, 2, 4, 8, 16, 32)])
+    fitted = fit([(n, law.throughput(n)) for n in (1, 2, 4, 8, 16, 32)])
 
-    assert found.contention == pytest.approx(0.05)
-    assert found.coherency == pytest.approx(0.001)
-    assert found.peak == pytest.approx((0.95 / 0.001) ** 0.5)
+    assert fitted.contention == pytest.approx(0.05)
+    assert fitted.coherency == pytest.approx(0.001)
+    assert fitted.peak == pytest.approx((0.95 / 0.001) ** 0.5)
 
 
 def test_clients_that_do_not_disturb_each_other_have_no_peak() -> None:
-    found = fit([(n, 500.0 * n) for n in (1, 2, 3, 4)])
+    fitted = fit([(n, 500.0 * n) for n in (1, 2, 3, 4)])
 
-    assert found.contention == pytest.approx(0, abs=1e-9)
-    assert found.coherency == pytest.approx(0, abs=1e-9)
-    assert found.rate == pytest.approx(500)
+    assert fitted.contention == pytest.approx(0, abs=1e-9)
+    assert fitted.coherency == pytest.approx(0, abs=1e-9)
+    assert fitted.rate == pytest.approx(500)
 
 
 def test_three_points_do_not_support_the_law() -> None:
@@ -340,10 +349,15 @@ def test_a_publication_is_predicted_with_its_own_release(tmp_path: Path) -> None
     )
 
     def rates(*demands: Demand) -> list[float]:
-        found = [validate(demands, [one], lambda _: profile()).of(RATES)[0].predicted or 0 for one in (newer, older)]
+        predicted = [
+            validate(demands, [reference], lambda _: profile()).of(RATES)[0].predicted or 0
+            for reference in (newer, older)
+        ]
         both = validate(demands, [newer, older], lambda _: profile()).of(RATES)
-        assert found == [one.predicted for one in both if one.figure.name == both[0].figure.name]
-        return found
+        assert predicted == [
+            comparison.predicted for comparison in both if comparison.figure.name == both[0].figure.name
+        ]
+        return predicted
 
     assert rates(new, old) == pytest.approx([rates(new)[0], rates(new)[0] / 2], rel=0.01)
 

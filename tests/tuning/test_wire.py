@@ -50,8 +50,8 @@ def work(shape: Shape, beyond: float = 0.0) -> OperationWork:
     ],
 )
 def test_each_hop_carries_the_payload_once(asked: MachineLoad, shape: Shape, parts: tuple[float, ...]) -> None:
-    found = wire(asked, work(shape))
-    each = (found.front_in, found.front_out, found.back_in, found.back_out, found.fork_in, found.fork_out)
+    traffic = wire(asked, work(shape))
+    each = (traffic.front_in, traffic.front_out, traffic.back_in, traffic.back_out, traffic.fork_in, traffic.fork_out)
     assert each == pytest.approx(tuple(part * BLOCK for part in parts))
 
 
@@ -64,12 +64,12 @@ def test_bytes_beyond_the_payload_go_both_ways_of_each_hop() -> None:
 
 
 def test_a_part_of_a_stripe_brings_the_rest_of_it_first() -> None:
-    found, shard = wire(load(1 / 6, 5 / 6), work(PART)), PART.shard_bytes
+    traffic, shard = wire(load(1 / 6, 5 / 6), work(PART)), PART.shard_bytes
     # Three of the five others send the leader their chunk, and all five get their new one.
-    assert found.back_in == pytest.approx(5 / 6 * shard + 1 / 6 * 3 * STRIPE_UNIT)
-    assert found.fork_in == pytest.approx(5 / 6 * shard)
-    assert found.fork_out == pytest.approx(5 / 6 * 3 / 5 * STRIPE_UNIT)
-    assert found.back_out == pytest.approx(1 / 6 * 5 * shard + found.fork_out)
+    assert traffic.back_in == pytest.approx(5 / 6 * shard + 1 / 6 * 3 * STRIPE_UNIT)
+    assert traffic.fork_in == pytest.approx(5 / 6 * shard)
+    assert traffic.fork_out == pytest.approx(5 / 6 * 3 / 5 * STRIPE_UNIT)
+    assert traffic.back_out == pytest.approx(1 / 6 * 5 * shard + traffic.fork_out)
 
 
 def test_further_shards_are_all_written_and_some_of_them_read() -> None:
@@ -87,8 +87,8 @@ def held(*weights: int, copies: int) -> list[float]:
     """Copies on each of as many machines, of one disk each as large as said."""
     nodes = [machine(f"n{number}", count=1, disk=(disks(count=size),)) for number, size in enumerate(weights)]
     # Disks of one machine are OSDs of their own; as many copies as machines or fewer go to machines.
-    found = loads(profile(*nodes), Shape("randwrite", 4096, 1, 1, replicas=copies))
-    return [one.primary + one.replica for one in found]
+    shares = loads(profile(*nodes), Shape("randwrite", 4096, 1, 1, replicas=copies))
+    return [share.primary + share.replica for share in shares]
 
 
 def test_what_full_machines_cannot_take_goes_to_the_others_in_turn() -> None:
@@ -105,8 +105,8 @@ def test_more_copies_than_machines_are_one_on_each_osd() -> None:
         machine("large", count=1, disk=(large,)),
         machine("small", count=1, disk=tuple(small(name) for name in "abcd")),
     )
-    found = loads(profile(*nodes), Shape("randwrite", 4096, 1, 1, replicas=5))
-    assert [one.primary + one.replica for one in found] == pytest.approx([2.0, 3.0])
+    shares = loads(profile(*nodes), Shape("randwrite", 4096, 1, 1, replicas=5))
+    assert [share.primary + share.replica for share in shares] == pytest.approx([2.0, 3.0])
 
 
 def small(name: str) -> Disks:
@@ -115,14 +115,14 @@ def small(name: str) -> Disks:
 
 def test_gateways_serve_only_what_goes_through_them() -> None:
     nodes = (machine("a", count=1, gateways=2, disk=(disks(),)), machine("b", count=2, gateways=1, disk=(disks(),)))
-    assert [one.gateway for one in loads(profile(*nodes), GET)] == pytest.approx([1 / 2, 1 / 4])
-    assert [one.gateway for one in loads(profile(*nodes), READ)] == [0.0, 0.0]
-    assert [one.gateway for one in loads(profile(), READ)] == [0.0]
+    assert [share.gateway for share in loads(profile(*nodes), GET)] == pytest.approx([1 / 2, 1 / 4])
+    assert [share.gateway for share in loads(profile(*nodes), READ)] == [0.0, 0.0]
+    assert [share.gateway for share in loads(profile(), READ)] == [0.0]
 
 
 def test_shares_are_told_with_where_they_come_from() -> None:
-    found = [*steps(loads(profile(), WRITE), WRITE)]
-    assert [(one.what, one.how, one.value) for one in found] == [
+    told = [*steps(loads(profile(), WRITE), WRITE)]
+    assert [(step.what, step.how, step.value) for step in told] == [
         (
             "placement on each of 3 n",
             "primary for 1 TB of 3 TB; holds 1 of 3 shards, at most one where there are enough hosts",
