@@ -41,8 +41,8 @@ def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionD
 
 
 def modules(packages: Sequence[str] = PACKAGES) -> list[str]:
-    found = [path.relative_to(ROOT).as_posix() for package in packages for path in (ROOT / package).rglob("*.py")]
-    return sorted(found)
+    paths = [path.relative_to(ROOT).as_posix() for package in packages for path in (ROOT / package).rglob("*.py")]
+    return sorted(paths)
 
 
 def trees(packages: Sequence[str] = PACKAGES) -> dict[str, ast.Module]:

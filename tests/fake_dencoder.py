@@ -48,8 +48,8 @@ class DencoderHost:
         Path(path).mkdir(parents=True, exist_ok=True)
 
     def remove(self, path: PurePosixPath) -> None:
-        for found in sorted(Path(path).rglob("*"), reverse=True):
-            found.rmdir() if found.is_dir() else found.unlink()
+        for entry in sorted(Path(path).rglob("*"), reverse=True):
+            entry.rmdir() if entry.is_dir() else entry.unlink()
 
     def run(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout_s: float = 60.0, stdin: bytes = b""

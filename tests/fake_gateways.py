@@ -182,12 +182,12 @@ class Servicer:
                     "namespaces": [
                         {
                             "nsid": nsid,
-                            "uuid": one["uuid"],
-                            "nguid": one["uuid"].replace("-", "").upper(),
-                            "anagrpid": one["group"],
-                            "nonce": f"v1:10.0.0.{self.group.own(self.name)}:0/{one['group']}",
+                            "uuid": namespace["uuid"],
+                            "nguid": namespace["uuid"].replace("-", "").upper(),
+                            "anagrpid": namespace["group"],
+                            "nonce": f"v1:10.0.0.{self.group.own(self.name)}:0/{namespace['group']}",
                         }
-                        for nsid, one in kept["namespaces"].items()
+                        for nsid, namespace in kept["namespaces"].items()
                     ],
                 }
                 for nqn, kept in self.group.subsystems.items()

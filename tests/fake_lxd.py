@@ -18,14 +18,14 @@ EXTENSIONS = ["projects", "instances", "storage_api_project"]
 
 def server_info(**environment: Any) -> dict[str, Any]:
     """What `GET /1.0` answers of an LXD on this machine."""
-    found = {
+    environment_here = {
         "kernel_architecture": platform.machine(),
         "kernel_version": platform.release(),
         "server_name": socket.gethostname(),
         "server_version": "5.0.2",
         "server_clustered": False,
     }
-    return {"auth": "trusted", "api_extensions": EXTENSIONS, "environment": {**found, **environment}}
+    return {"auth": "trusted", "api_extensions": EXTENSIONS, "environment": {**environment_here, **environment}}
 
 
 @dataclass
@@ -84,12 +84,12 @@ def _body(request: BaseHTTPRequestHandler) -> bytes:
     """What came with a request, whole or in chunks."""
     if request.headers.get("Transfer-Encoding") != "chunked":
         return request.rfile.read(int(request.headers.get("Content-Length") or 0))
-    found = b""
+    body = b""
     while size := int(request.rfile.readline(), 16):
-        found += request.rfile.read(size)
+        body += request.rfile.read(size)
         request.rfile.readline()
     request.rfile.readline()
-    return found
+    return body
 
 
 def _handler(lxd: FakeLxd) -> type[BaseHTTPRequestHandler]:

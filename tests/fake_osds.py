@@ -154,8 +154,8 @@ class Reader:
         del self.cluster.pool.snaps[snap]
 
     def digest(self, pool: str, name: str, *, snap: str | None = None) -> dict[str, Any]:
-        found = self.cluster.pool.digest(pool, name, snap=snap)
-        return {**found, "size": -1} if self.cluster.missed(self.cluster.serve(name), name) else found
+        digest = self.cluster.pool.digest(pool, name, snap=snap)
+        return {**digest, "size": -1} if self.cluster.missed(self.cluster.serve(name), name) else digest
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         """Everything else that is done to one object."""

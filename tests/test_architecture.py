@@ -274,9 +274,9 @@ def texts() -> list[Path]:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_the_code_keeps_the_rule(rule: Rule) -> None:
-    found = trees()
-    assert len(found) > 10
-    broken = [line for path, tree in found.items() for line in rule(path, tree)]
+    parsed = trees()
+    assert len(parsed) > 10
+    broken = [line for path, tree in parsed.items() for line in rule(path, tree)]
     assert not broken, f"{rule.__doc__}\n" + "\n".join(broken)
 
 
@@ -285,13 +285,13 @@ def test_names_say_something() -> None:
 
 
 def test_nothing_is_left_for_later() -> None:
-    found = [
+    left = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path in texts()
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
         if MARKERS.search(line)
     ]
-    assert found == []
+    assert left == []
 
 
 LONG_FUNCTION = "def f():\n" + "    x = 1\n" * MAX_FUNCTION_LINES

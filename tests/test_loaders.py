@@ -204,16 +204,16 @@ def tables() -> list[type[BaseModel]]:
     """Every table of every file that users write; those of this repository's own tests do not count."""
     import_module("cephlab.suites.defects.shown")
     ahead: list[type[BaseModel]] = [TomlTable]
-    found = [one for one in vars(selection).values() if isclass(one) and issubclass(one, BaseModel)]
+    models = [model for model in vars(selection).values() if isclass(model) and issubclass(model, BaseModel)]
     while ahead:
         below = ahead.pop().__subclasses__()
-        found += below
+        models += below
         ahead += below
-    return [one for one in found if one.__module__.startswith("cephlab.")]
+    return [model for model in models if model.__module__.startswith("cephlab.")]
 
 
 @pytest.mark.slow
 def test_numbers_and_booleans_of_every_file_are_taken_as_they_are_written() -> None:
-    found = tables()
-    assert len(found) > 20
-    assert sorted({each for one in found for each in numbers(one.__pydantic_core_schema__, one.__name__)}) == []
+    models = tables()
+    assert len(models) > 20
+    assert sorted({each for model in models for each in numbers(model.__pydantic_core_schema__, model.__name__)}) == []

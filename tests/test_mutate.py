@@ -86,11 +86,11 @@ def test_words_annotations_and_decorators_are_left_alone() -> None:
 
 @pytest.mark.slow
 def test_a_mutant_says_where_it_is_and_whether_a_function_can_take_it_over() -> None:
-    found = {mutant.was: mutant for mutant in made()}
-    assert (found["LIMIT = 1.06"].place, found["LIMIT = 1.06"].within) == ("", False)
-    inner = found["return self.value * 2"]
+    by_line = {mutant.was: mutant for mutant in made()}
+    assert (by_line["LIMIT = 1.06"].place, by_line["LIMIT = 1.06"].within) == ("", False)
+    inner = by_line["return self.value * 2"]
     assert (inner.place, inner.within) == ("Thing.double", True)
-    assert all(mutant.source != CODE and compile(mutant.source, "x", "exec") for mutant in found.values())
+    assert all(mutant.source != CODE and compile(mutant.source, "x", "exec") for mutant in by_line.values())
 
 
 ONE, OTHER = Mutant("lab/x.py", "f", "a", "b", ""), Mutant("lab/x.py", "g", "c", "d", "")
@@ -157,11 +157,11 @@ def source_of(module: str, place: str) -> str:
 def functions_of(module: str) -> dict[str, str]:
     """Name of a function or class -> the source of all of that name; empty for a name that is not there."""
     source = (ROOT / module).read_text()
-    lines, found = source.splitlines(), defaultdict[str, str](str)
+    lines, sources = source.splitlines(), defaultdict[str, str](str)
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found[node.name] += "\n".join([*lines[node.lineno - 1 : node.end_lineno], ""])
-    return found
+            sources[node.name] += "\n".join([*lines[node.lineno - 1 : node.end_lineno], ""])
+    return sources
 
 
 @pytest.mark.real

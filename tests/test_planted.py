@@ -51,13 +51,13 @@ def test_trouble_of_the_lab_finds_nothing() -> None:
 
 
 def test_the_score_is_by_tier_and_names_what_was_not_found() -> None:
-    found = [
+    hunts = [
         judged(LEAK, [record("baseline.growth", Ending.FAIL, 1)]),
         judged(replace(LEAK, name="late"), [record("interop.walk-rbd-long", Ending.FAIL, 1)]),
         judged(replace(LEAK, name="never"), [record("interop.roles", Ending.PASS, 1)]),
     ]
-    assert [each.tier for each in found] == ["quick", "full", ""]
-    assert list(score(found)) == ["the quick tier found 1 of 3, quick and full together 2", "not found: never"]
+    assert [each.tier for each in hunts] == ["quick", "full", ""]
+    assert list(score(hunts)) == ["the quick tier found 1 of 3, quick and full together 2", "not found: never"]
 
 
 @pytest.mark.parametrize(

@@ -76,11 +76,11 @@ def all_blocks(language: str) -> list[tuple[str, str]]:
 
 def command(words: list[str]) -> tuple[Any, list[str]]:
     """The command that words name, and the words after its name; KeyError when there is none."""
-    found: Any = typer.main.get_command(app)
+    named_command: Any = typer.main.get_command(app)
     rest = list(words)
-    while isinstance(found, TyperGroup):
-        found = found.commands[rest.pop(0)]
-    return found, rest
+    while isinstance(named_command, TyperGroup):
+        named_command = named_command.commands[rest.pop(0)]
+    return named_command, rest
 
 
 def leaf_names(group: Any, prefix: str = "") -> Iterator[str]:
@@ -139,8 +139,8 @@ def test_shell_blocks_parse_and_name_real_commands(file: str, block: str) -> Non
             continue
         program = words[0].removeprefix(".venv/bin/")
         if program == "cephlab":
-            found, rest = command(words[1:])
-            known = {name for parameter in found.params for name in parameter.opts}
+            named_command, rest = command(words[1:])
+            known = {name for parameter in named_command.params for name in parameter.opts}
             unknown = [word for word in rest if word.startswith("--") and word not in known]
             assert unknown == [], f"{file}: {line}"
         elif program == "tox":
@@ -230,10 +230,10 @@ def test_links_lead_somewhere(path: Path) -> None:
         if target.startswith("https://"):
             continue
         file, _, anchor = target.partition("#")
-        found = path.parent / file if file else path
-        assert found.exists(), f"{named(path)}: {target}"
+        linked = path.parent / file if file else path
+        assert linked.exists(), f"{named(path)}: {target}"
         if anchor:
-            headings = re.findall(r"^#+ (.*)$", found.read_text(), re.MULTILINE)
+            headings = re.findall(r"^#+ (.*)$", linked.read_text(), re.MULTILINE)
             anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
             assert anchor in anchors, f"{named(path)}: {target}"
 
@@ -260,7 +260,7 @@ def test_every_package_has_a_condition_a_proof_and_a_reason() -> None:
 def test_suites_with_kernels_of_their_own_are_those_that_bootstrap_has_packages_for() -> None:
     own = {Capability.OWN_KERNEL, Capability.POWER_CUT}
     scenarios = {name: import_module(f"cephlab.suites.{name}").SCENARIOS for name in suite_names()}
-    wanting = {name for name, found in scenarios.items() if any(own & one.needs for one in found)}
+    wanting = {name for name, suite in scenarios.items() if any(own & scenario.needs for scenario in suite)}
     assert len(wanting) >= 3
     for package in ("kmod", "iproute2", "util-linux"):
         (when,) = (row[1] for row in package_rows() if row[0] == package)
@@ -339,12 +339,12 @@ def test_tox_installs_what_is_locked_and_nothing_else() -> None:
 
 @pytest.mark.slow
 def test_nothing_here_is_about_where_it_was_written() -> None:
-    found = []
+    lines = []
     for path in tracked():
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
             if FORBIDDEN.search(line):
-                found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
-    assert found == []
+                lines.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
+    assert lines == []
 
 
 def test_what_is_forbidden_is_seen() -> None:

@@ -23,15 +23,15 @@ def test_a_reader_meets_few_rooms() -> None:
 def arrows() -> dict[str, set[str]]:
     """Module -> modules of ours that it imports, anywhere in it; tests are left out."""
     named = {path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in modules()}
-    found: dict[str, set[str]] = {}
+    imported: dict[str, set[str]] = {}
     for path, tree in trees([package for package in PACKAGES if package != "tests"]).items():
         targets = set()
         for _, module in imports(tree):
             target = module if module in named else module.rpartition(".")[0]
             if target in named and named[target] != path and not named[target].endswith("__init__.py"):
                 targets.add(named[target])
-        found[path] = targets
-    return found
+        imported[path] = targets
+    return imported
 
 
 def circles(graph: dict[str, set[str]]) -> list[str]:

@@ -74,8 +74,8 @@ def test_there_are_names_to_look_at() -> None:
     ],
 )
 def test_a_name_that_does_not_exist_is_seen(line: str, wrong: str) -> None:
-    (found,) = unknown(line)
-    assert found.startswith(wrong)
+    (complaint,) = unknown(line)
+    assert complaint.startswith(wrong)
 
 
 @pytest.mark.parametrize(

@@ -98,8 +98,8 @@ class _Bounded(BaseModel):
 
 
 def test_bounds_and_defaults_are_those_of_the_model() -> None:
-    found = {key.name: (hooks.takes(key.hint), key.default) for key in hooks.keys(_Bounded)}
-    assert found == {"size": ("integer", None), "share": ("number, above 0, at most 1", "`0.5`")}
+    described = {key.name: (hooks.takes(key.hint), key.default) for key in hooks.keys(_Bounded)}
+    assert described == {"size": ("integer", None), "share": ("number, above 0, at most 1", "`0.5`")}
 
 
 def test_the_page_of_commands_has_every_command() -> None:

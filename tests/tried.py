@@ -57,9 +57,9 @@ def parts(tried: Sequence[Tried], not_run: Sequence[NotRun]) -> dict[tuple[Path,
     """(page, mark) -> the table that belongs there, in Markdown."""
     heads = ("where", "what ran", "outcome", "recorded")
     labels = _labels([*tried, *not_run])
-    brief = [(one.where, one.ran, one.outcome) for one in tried if one.readme]
-    whole = [(f"[{one.where}][{labels[one.section]}]", one.ran, one.outcome, str(one.date)) for one in tried]
-    left = [(f"[{one.what}][{labels[one.section]}]", one.why, one.instead or "nothing") for one in not_run]
+    brief = [(row.where, row.ran, row.outcome) for row in tried if row.readme]
+    whole = [(f"[{row.where}][{labels[row.section]}]", row.ran, row.outcome, str(row.date)) for row in tried]
+    left = [(f"[{row.what}][{labels[row.section]}]", row.why, row.instead or "nothing") for row in not_run]
     targets = "".join(f"[{label}]: measured/{section}\n" for section, label in labels.items())
     page = ROOT / "docs/simulation.md"
     return {
@@ -71,7 +71,7 @@ def parts(tried: Sequence[Tried], not_run: Sequence[NotRun]) -> dict[tuple[Path,
 
 def _labels(rows: Sequence[Tried | NotRun]) -> dict[str, str]:
     """Section -> the number by which rows link to it. With the section itself a line would be too long."""
-    return {section: str(number) for number, section in enumerate(dict.fromkeys(one.section for one in rows), 1)}
+    return {section: str(number) for number, section in enumerate(dict.fromkeys(row.section for row in rows), 1)}
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -84,10 +84,10 @@ def section_of(section: str) -> str:
     name, _, anchor = section.partition("#")
     text = (MEASURED / name).read_text()
     headings = list(re.finditer(r"^(#+) (.*)$", text, re.MULTILINE))
-    for number, found in enumerate(headings):
-        if re.sub(r"[^\w -]", "", found[2].lower()).replace(" ", "-") == anchor:
-            ends = (each.start() for each in headings[number + 1 :] if len(each[1]) <= len(found[1]))
-            return text[found.end() : next(ends, len(text))]
+    for number, heading in enumerate(headings):
+        if re.sub(r"[^\w -]", "", heading[2].lower()).replace(" ", "-") == anchor:
+            ends = (each.start() for each in headings[number + 1 :] if len(each[1]) <= len(heading[1]))
+            return text[heading.end() : next(ends, len(text))]
     return ""
 
 

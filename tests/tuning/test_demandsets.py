@@ -199,8 +199,8 @@ def test_the_newest_file_is_taken_and_its_age_told(tmp_path: Path, age_s: float,
     for name, release, age in (("a.json", "reef", age_s), ("b.json", "nautilus", 200_000)):
         demandfile.save(tmp_path / name, [of(release)])
         os.utime(tmp_path / name, (now - age, now - age))
-    found, origin = find_demands(tmp_path)
-    assert of("reef") in found
+    demands, origin = find_demands(tmp_path)
+    assert of("reef") in demands
     assert origin.startswith(f"measured here {words}: a.json; ")
 
 
@@ -227,7 +227,7 @@ def test_without_any_demand_it_is_told_where_one_was_looked_for(
 
 
 def test_a_demand_without_a_release_s_name_is_as_near_as_the_default_one() -> None:
-    assert [one.release for one in of_release([of(""), of("quincy")], "reef")] == [""]
+    assert [measured.release for measured in of_release([of(""), of("quincy")], "reef")] == [""]
 
 
 @pytest.mark.parametrize("unknown", ["", "18.2.7"])
