@@ -34,8 +34,8 @@ def main(argv: list[str]) -> int:
             made = trends(kind, count, number)
             wrong = sum(each.low > 0 for each in made) / number
             steps = float(np.mean([len(each.steps) for each in made]))
-            found = -float(np.quantile([each.low for each in made], 1 - FOUND))
-            shown.add_row(kind, str(count), f"{wrong:.1%}", f"{steps:.2f}", f"{found:.1f}")
+            rise = -float(np.quantile([each.low for each in made], 1 - FOUND))
+            shown.add_row(kind, str(count), f"{wrong:.1%}", f"{steps:.2f}", f"{rise:.1f}")
     Console(width=100).print(shown)
     return 0
 

@@ -112,8 +112,8 @@ def _engine(kind: str, home: Path) -> Iterator[str]:
     everything = ("--all",) if kind == "container" else ()
     listed = _run("docker", kind, "ls", *everything, "--filter", f"label={HOME_LABEL}={home}", "--format", "{{json .}}")
     for line in listed.splitlines():
-        found = json.loads(line)
-        yield str(found.get("Names") or found["Name"])
+        listing = json.loads(line)
+        yield str(listing.get("Names") or listing["Name"])
 
 
 def _lines(path: Path) -> list[str]:

@@ -50,8 +50,8 @@ class Plan:
 
     def arguments(self, seed: int, archive: Path) -> list[str]:
         """The gate's command line."""
-        found = ["gate", "--lab", self.lab, "--suite", self.suite, "-k", self.scenario]
-        return [*found, "--seed", str(seed), "--archive", str(archive)]
+        words = ["gate", "--lab", self.lab, "--suite", self.suite, "-k", self.scenario]
+        return [*words, "--seed", str(seed), "--archive", str(archive)]
 
 
 ONE_ROUND = (("CEPHLAB_CRASH_ROUNDS", "1"),)
@@ -153,12 +153,12 @@ def summary(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     whole = len(lines) - len(killed)
     passed = sum(line["code"] == 0 for line in lines)
     yield f"{len(lines)} runs, {len(killed)} of them killed; {passed} of the other {whole} passed, {len(hung)} hung"
-    found: Counter[str] = Counter()
+    before: Counter[str] = Counter()
     left: Counter[str] = Counter()
     for line in lines:
-        found.update(line["before_prune"])
+        before.update(line["before_prune"])
         left.update(line["left"])
-    yield "killed runs had left: " + ", ".join(f"{count} {kind}" for kind, count in found.items() if count)
+    yield "killed runs had left: " + ", ".join(f"{count} {kind}" for kind, count in before.items() if count)
     yield "after prune: " + ", ".join(f"{count} {kind}" for kind, count in left.items())
     for line in filter(amiss, lines):
         said = f"hung for {line['seconds']} s" if line.get("hung") else f"code {line['code']}"

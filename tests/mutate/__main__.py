@@ -42,10 +42,10 @@ class Found:
 def listed(text: str) -> Listed:
     raw = tomllib.loads(text)
     survivors: dict[Key, str] = {}
-    for one in raw.get("survivor", ()):
-        if not one["why"].strip():
-            raise SystemExit(f"ci/mutants.toml: {one['module']}, {one['place']}: a survivor needs its reason")
-        survivors[one["module"], one["place"], one["was"], one["now"]] = one["why"]
+    for survivor in raw.get("survivor", ()):
+        if not survivor["why"].strip():
+            raise SystemExit(f"ci/mutants.toml: {survivor['module']}, {survivor['place']}: a survivor needs its reason")
+        survivors[survivor["module"], survivor["place"], survivor["was"], survivor["now"]] = survivor["why"]
     return Listed(raw["modules"], survivors)
 
 
@@ -67,33 +67,33 @@ def measure(module: str, tests: Sequence[str], survivors: Mapping[Key, str], job
 
     began = time.monotonic()
     made = list(mutants(module, (ROOT / module).read_text()))
-    found = judge(module, tried(module, made, tests, jobs), survivors)
-    show(found)
+    shown = judge(module, tried(module, made, tests, jobs), survivors)
+    show(shown)
     print(f"in {time.monotonic() - began:.0f} s", flush=True)
-    return found
+    return shown
 
 
-def show(found: Found) -> None:
+def show(shown: Found) -> None:
     """Print what one module showed, new survivors as they would be listed."""
-    print(f"{found.module}: {found.survived} of {found.mutants} mutants survive, {found.endless} ran without end")
-    for mutant in found.new:
+    print(f"{shown.module}: {shown.survived} of {shown.mutants} mutants survive, {shown.endless} ran without end")
+    for mutant in shown.new:
         fields = {"module": mutant.module, "place": mutant.place, "was": mutant.was, "now": mutant.now, "why": ""}
         print("\n[[survivor]]", *(f"{name} = {_quoted(text)}" for name, text in fields.items()), sep="\n")
-    for key in found.gone:
+    for key in shown.gone:
         print(f"\nlisted in ci/mutants.toml, and noticed by a test or no mutant any more: {key}")
 
 
-def tell(found: Sequence[Found]) -> int:
+def tell(shown: Sequence[Found]) -> int:
     """Print what all modules showed together; 1 where something is to be done."""
-    total, survived = sum(one.mutants for one in found), sum(one.survived for one in found)
+    total, survived = sum(module.mutants for module in shown), sum(module.survived for module in shown)
     print(f"\n{survived} of {total} mutants survive ({survived / max(total, 1):.1%})")
-    new = Counter(one.module for one in found for _ in one.new)
+    new = Counter(module.module for module in shown for _ in module.new)
     if new:
         print(f"not listed: {dict(new)}; write a test that notices each, or list it in ci/mutants.toml with its reason")
     too_many = survived > MOST_SURVIVE * total
     if too_many:
         print(f"more than {MOST_SURVIVE:.0%} survive")
-    return int(bool(new) or too_many or any(one.gone for one in found))
+    return int(bool(new) or too_many or any(module.gone for module in shown))
 
 
 def _quoted(text: str) -> str:
@@ -129,7 +129,7 @@ def main(arguments: Sequence[str]) -> int:
     if not modules:
         print("no module of ci/mutants.toml changed")
         return 0
-    return tell([measure(one, tests[one], all_of_it.survivors, chosen.jobs) for one in modules])
+    return tell([measure(module, tests[module], all_of_it.survivors, chosen.jobs) for module in modules])
 
 
 if __name__ == "__main__":

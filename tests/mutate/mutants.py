@@ -141,7 +141,7 @@ def _places(tree: cst.Module) -> dict[cst.CSTNode, tuple[str, bool]]:
 
 
 def _lines_that_differ(before: str, after: str) -> tuple[str, str]:
-    found = [line for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line[:2] in {"- ", "+ "}]
-    was = [line[2:].strip() for line in found if line[0] == "-"]
-    now = [line[2:].strip() for line in found if line[0] == "+"]
+    differing = [line for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line[:2] in {"- ", "+ "}]
+    was = [line[2:].strip() for line in differing if line[0] == "-"]
+    now = [line[2:].strip() for line in differing if line[0] == "+"]
     return " ".join(was), " ".join(now)

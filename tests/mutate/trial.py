@@ -89,8 +89,8 @@ def tried(module: str, mutants: Sequence[Mutant], tests: Sequence[str], jobs: in
             raise SystemExit(f"{module}: {Path(folder, 'output').read_text(errors='replace')[-4000:]}")
         others = [mutant for mutant in mutants if mutant not in within]
         fresh = _supervised(others, lambda mutant: _fork(lambda: _whole(tests, mutant, folder)), jobs, limit_s)
-        found: list[Tried] = pickle.loads(results.read_bytes())
-        return [*found, *fresh]
+        swapped: list[Tried] = pickle.loads(results.read_bytes())
+        return [*swapped, *fresh]
 
 
 def _swapped(
@@ -98,7 +98,7 @@ def _swapped(
 ) -> int:
     swapping = _Swapping(ROOT / module, mutants, jobs, limit_s)
     code = _pytest(tests, folder, swapping)
-    Path(folder, "results").write_bytes(pickle.dumps(swapping.found))
+    Path(folder, "results").write_bytes(pickle.dumps(swapping.trials))
     return code
 
 
@@ -113,7 +113,7 @@ class _Swapping:
     mutants: Sequence[Mutant]
     jobs: int
     limit_s: float
-    found: list[Tried] = field(default_factory=list)
+    trials: list[Tried] = field(default_factory=list)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -122,7 +122,7 @@ class _Swapping:
         def start(mutant: Mutant) -> int:
             return _fork(lambda: _items(session, functions, mutant))
 
-        self.found.extend(_supervised(self.mutants, start, self.jobs, self.limit_s))
+        self.trials.extend(_supervised(self.mutants, start, self.jobs, self.limit_s))
         return True
 
 
@@ -141,19 +141,19 @@ def _supervised(
         if not running:
             return
         poll.poll(500)
-        for watched, one in list(running.items()):
-            took = time.monotonic() - one.began_s
-            ended, status = os.waitpid(one.pid, os.WNOHANG)
+        for watched, trial in list(running.items()):
+            took = time.monotonic() - trial.began_s
+            ended, status = os.waitpid(trial.pid, os.WNOHANG)
             if not ended and took < limit_s:
                 continue
             with suppress(ProcessLookupError):
-                os.killpg(one.pid, signal.SIGKILL)
+                os.killpg(trial.pid, signal.SIGKILL)
             if not ended:
-                _, status = os.waitpid(one.pid, 0)
+                _, status = os.waitpid(trial.pid, 0)
             poll.unregister(watched)
             os.close(watched)
             del running[watched]
-            yield Tried(one.mutant, os.waitstatus_to_exitcode(status), took)
+            yield Tried(trial.mutant, os.waitstatus_to_exitcode(status), took)
 
 
 def _fork(run: Callable[[], int]) -> int:
@@ -240,7 +240,9 @@ def _items(session: pytest.Session, functions: Mapping[str, Sequence[FunctionTyp
 
 def _fits(plain: Mutant, mutant: Mutant) -> bool:
     """Whether functions that exist can take over the mutant's code: not where it refers to other names around it."""
-    both = [[(code.co_qualname, code.co_freevars) for code in _codes(_compiled(one))] for one in (plain, mutant)]
+    both = [
+        [(code.co_qualname, code.co_freevars) for code in _codes(_compiled(mutated))] for mutated in (plain, mutant)
+    ]
     return both[0] == both[1]
 
 

@@ -49,12 +49,12 @@ class Hunt:
 
 def judged(defect: Planted, records: Sequence[Record]) -> Hunt:
     """Read a run's records: trouble of the lab finds nothing."""
-    found = [record for record in records if record.ending is Ending.FAIL]
-    first = found[0] if found else None
+    failed = [record for record in records if record.ending is Ending.FAIL]
+    first = failed[0] if failed else None
     return Hunt(
         defect,
         sum(record.ending is not Ending.SKIP for record in records),
-        tuple(record.scenario for record in found),
+        tuple(record.scenario for record in failed),
         first.began_s + first.seconds if first else 0.0,
         first.reason if first else "",
     )
@@ -92,17 +92,17 @@ def table(hunts: Sequence[Hunt]) -> Table:
     shown = Table("defect", "in", "tier", "found", "after s", "first by", "what it said", expand=True)
     for each in hunts:
         where = f"{each.defect.arch} {each.defect.into}"
-        found = f"{len(each.by)} of {each.ran}" if each.by else f"not by {each.ran}"
+        share = f"{len(each.by)} of {each.ran}" if each.by else f"not by {each.ran}"
         at = f"{each.at_s:.0f}" if each.by else ""
-        shown.add_row(each.defect.name, where, each.tier, found, at, each.by[0] if each.by else "", each.reason)
+        shown.add_row(each.defect.name, where, each.tier, share, at, each.by[0] if each.by else "", each.reason)
     return shown
 
 
 def score(hunts: Sequence[Hunt]) -> Iterator[str]:
     """How many defects each tier found, and which were not, in sentences. The full tier has all of the quick one."""
     quick = [each.defect.name for each in hunts if each.tier == Tier.QUICK]
-    found = [each.defect.name for each in hunts if each.by]
-    yield f"the quick tier found {len(quick)} of {len(hunts)}, quick and full together {len(found)}"
+    caught = [each.defect.name for each in hunts if each.by]
+    yield f"the quick tier found {len(quick)} of {len(hunts)}, quick and full together {len(caught)}"
     if missed := [each.defect.name for each in hunts if not each.by]:
         yield f"not found: {', '.join(missed)}"
 
