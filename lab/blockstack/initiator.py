@@ -53,6 +53,9 @@ class SeenPath:
     ana: str
     queues: int
 
+    def __str__(self) -> str:
+        return f"{self.address}: {self.state}"
+
 
 @dataclass(frozen=True)
 class Initiator:

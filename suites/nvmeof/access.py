@@ -25,7 +25,9 @@ def strangers(stage: Stage) -> None:
             of=len(seen),
         )
         device, paths = stranger.look(pair.volume)
-        recorder.observe("device and paths of the volume on an unlisted host", got=[device, *paths], wanted=[""])
+        recorder.observe(
+            "device and paths of the volume on an unlisted host", got=[device, *map(str, paths)], wanted=[""]
+        )
         known = Initiator(cluster, INITIATOR)
         for gateway in pair.gateways:
             wanted = [[pair.volume.nqn, gateway.address]]
@@ -66,7 +68,7 @@ def refused_by_both(stage: Stage, pair: Pair, asking: Initiator, what: str) -> N
     let_in = [gateway.name for gateway in pair.gateways if not asking.refused(pair.volume, gateway)]
     stage.recorder.observe(f"gateways that accept a host {what}", got=let_in, wanted=[], of=len(pair.gateways))
     device, paths = asking.look(pair.volume)
-    stage.recorder.observe(f"device and paths of the volume {what}", got=[device, *paths], wanted=[""])
+    stage.recorder.observe(f"device and paths of the volume {what}", got=[device, *map(str, paths)], wanted=[""])
 
 
 SCENARIOS = (

@@ -11,7 +11,7 @@ from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import Capability
-from cephlab.suites.nvmeof.access import SECRET_BYTES
+from cephlab.suites.nvmeof.access import SECRET_BYTES, refused_by_both
 from cephlab.suites.nvmeof.failover import failed_over
 from cephlab.suites.nvmeof.faults import CutOff
 from cephlab.suites.nvmeof.namespaces import come_grow_go
@@ -35,10 +35,7 @@ def refused(stage: Stage) -> None:
             "with a wrong secret": Initiator(cluster, node, secret=wrong),
         }
         for what, asking in askers.items():
-            let_in = [gateway.name for gateway in pair.gateways if not asking.refused(pair.volume, gateway)]
-            recorder.observe(f"gateways that accept a host {what}", got=let_in, wanted=[], of=len(pair.gateways))
-            device, paths = asking.look(pair.volume)
-            recorder.observe(f"device and paths of the volume {what}", got=[device, *paths], wanted=[""])
+            refused_by_both(stage, pair, asking, what)
         known = Initiator(cluster, node, secret=right)
         try:
             known.connect(pair.volume, pair.gateways)

@@ -195,7 +195,7 @@ def test_a_sample_is_written_lost_followed_and_undone(
     assert found == Sample([(0.0, 0.0), (2.0, 0.5), (4.0, 1.0)], held, whole=True)
     [event] = stage.recorder.events()
     wanted = {"counted_before": 100, "to_copy": 1000, "held": held, "whole": True}
-    assert (event.kind, event.data) == ("recovered", {"points": [(2.0, 600), (4.0, 1100)], **wanted})
+    assert (event.kind, event.data) == ("recovered", {"points": [[2.0, 600], [4.0, 1100]], **wanted})
 
 
 def test_where_nothing_has_to_be_copied_there_is_no_share(monkeypatch: pytest.MonkeyPatch) -> None:
