@@ -79,6 +79,7 @@ SLEEPERS = {
 }
 """All but the first run on a host, where nothing of the lab can be imported."""
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "misc"}
+EMPTY_VARIABLES = {"found", "one"}
 MARKERS = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 PROCESS_CALLS = {"system", "popen", "fork", "posix_spawn", "posix_spawnp"}
 
@@ -210,6 +211,15 @@ def few_parameters(path: str, tree: ast.Module) -> Iterator[str]:
             yield f"{path}:{node.lineno} {node.name} has {count} parameters, at most {MAX_PARAMETERS}: group them"
 
 
+def names_say_the_thing(path: str, tree: ast.Module) -> Iterator[str]:
+    """A name says the thing, for example `parity` or `stuck_osds`."""
+    for node in nodes(tree):
+        stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        name = node.id if stored else node.arg if isinstance(node, ast.arg) else ""
+        if name in EMPTY_VARIABLES and package_of(path) != "tests":
+            yield f"{path}:{node.lineno} {name} says nothing about what it holds"
+
+
 def no_blind_except(path: str, tree: ast.Module) -> Iterator[str]:
     """An error that nobody expected is never swallowed; catching all is for cleaning up and raising on."""
     for node in nodes(tree):
@@ -253,6 +263,7 @@ RULES: tuple[Rule, ...] = (
     small_files,
     small_functions,
     few_parameters,
+    names_say_the_thing,
     no_blind_except,
     no_async,
     no_mixins,
@@ -329,6 +340,8 @@ BAD_SOURCES: tuple[tuple[Rule, str, str], ...] = (
     (few_parameters, "lab/spec/clusterspec.py", "def f(a, b, c, d, e, f, g): ..."),
     (few_parameters, "lab/providers/host.py", "def run(self, a, b, *, c, d, e, f, g=1): ..."),
     (few_parameters, "tests/x.py", "def f(a, b, c, d, e, f, g): ..."),
+    (names_say_the_thing, "lab/ceph/x.py", "found = f()"),
+    (names_say_the_thing, "suites/interop/x.py", "g(lambda one: one.name)"),
     (no_blind_except, "lab/spec/clusterspec.py", "try:\n    f()\nexcept Exception:\n    pass"),
     (no_blind_except, "lab/spec/clusterspec.py", "try:\n    f()\nexcept (OSError, BaseException):\n    g()"),
     (no_blind_except, "lab/spec/clusterspec.py", "try:\n    f()\nexcept:\n    g()"),

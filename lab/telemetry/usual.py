@@ -123,9 +123,9 @@ def _changes(hours: Hours, now: Measurement, pace: float) -> Iterator[CostChange
     yield from _change("CPU of OSDs", cpu, _cpu(now), Resource.CPU_USER_S, (CPU_SPREAD, moved))
     for role in WORKING:
         for resource, least in LEAST_AMOUNT.items():
-            runs = [now.demand, *(one.measured.demand for hour in hours for one in hour)]
-            if all(resource in demand.costs.get(role, {}) for demand in runs):
-                known = [[one.measured.demand.of(role, resource) for one in hour] for hour in hours]
+            demands = [now.demand, *(run.measured.demand for hour in hours for run in hour)]
+            if all(resource in demand.costs.get(role, {}) for demand in demands):
+                known = [[run.measured.demand.of(role, resource) for run in hour] for hour in hours]
                 amounts, after = [at_least(hour, least) for hour in known], max(least, now.demand.of(role, resource))
                 what = f"{NAMES[resource]} by {role}{'' if amounts == known else few(resource)}"
                 yield from _change(what, amounts, after, resource, (TRAFFIC_SPREAD, 0.0))

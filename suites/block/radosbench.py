@@ -127,9 +127,9 @@ def until_read(mode: str, seconds: int) -> int:
 
 def all_read(recorder: Recorder, count: int, written: Sequence[BenchResult], read: Sequence[BenchResult]) -> None:
     """Observe that each of the clients read as many objects as it wrote. rados bench compares their content itself."""
-    made, found = ([result.operations for result in results] for results in (written, read))
+    wrote, got = ([result.operations for result in results] for results in (written, read))
     what = f"objects that {how_many(count, 'client')} read back"
-    recorder.observe(what, got=found, wanted=made, of=sum(made))
+    recorder.observe(what, got=got, wanted=wrote, of=sum(wrote))
 
 
 def bench_judged(stage: Stage, what: str, jobs: Sequence[tuple[str, BenchJob]]) -> tuple[list[BenchResult], Bias]:

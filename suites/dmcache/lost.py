@@ -64,8 +64,8 @@ def _signs(stand: Stand, ledger: Ledger) -> list[str]:
         checked = stand.check_table()
     except (CommandFailed, CommandTimedOut, DatabaseDown) as error:
         return [f"{error.what}: {error.detail[-400:]}"]
-    found = {"lost": wrong.lost, "half": wrong.half, "made up": wrong.made_up}
-    signs = [f"{len(each)} {what}" for what, each in found.items() if each]
+    losses = {"lost": wrong.lost, "half": wrong.half, "made up": wrong.made_up}
+    signs = [f"{len(each)} {what}" for what, each in losses.items() if each]
     return signs + ([] if checked == "OK" else [f"CHECK TABLE: {checked}"])
 
 
