@@ -77,8 +77,8 @@ class Machine:
         assert plain == "/sys/class/net/{interface}/bonding/slaves"
         assert below == "/sys/class/net/{interface}/lower_*/bonding/slaves"
         data = base64.b64encode(self.slaves.encode()).decode()
-        found = {"/sys/class/net/vlan7/lower_bond0/bonding/slaves": {"data": data}} if self.slaves else {}
-        return json.dumps({"read": {plain: {}, below: found if asked["address"] else {}}})
+        bonds = {"/sys/class/net/vlan7/lower_bond0/bonding/slaves": {"data": data}} if self.slaves else {}
+        return json.dumps({"read": {plain: {}, below: bonds if asked["address"] else {}}})
 
     def run(self, argv: list[str], *, check: bool = True, timeout_s: float = 0, stdin: bytes = b"") -> SimpleNamespace:
         if argv[0] == "test":
@@ -92,7 +92,7 @@ class Machine:
         rate = min(self.mbit_s, server.mbit_s)
         if argv[argv.index("--bind") + 1] != self.address:
             rate = min(self.own_mbit_s, server.own_mbit_s)
-        with_osds = [one for one in self.others.values() if one.name.startswith("n")]
+        with_osds = [machine for machine in self.others.values() if machine.name.startswith("n")]
         if self.streams > 2 * len(with_osds):  # both ways of each pair are over: all nodes at once
             rate = min(rate, (self.at_once_mbit_s or self.mbit_s) / len(with_osds))
         done = {"bytes": rate * 1e6 / 8, "seconds": 1.0}
@@ -106,11 +106,11 @@ def node(machine: Machine) -> Node:
 
 def machines(client: float = CLIENT, nodes: float = NODE, **of_client: Any) -> dict[str, Machine]:
     """Two nodes and a client machine of the profile, and what their ports carry in Mbit/s."""
-    found: dict[str, Machine] = {}
+    by_name: dict[str, Machine] = {}
     for name in ("n0", "n1"):
-        found[name] = Machine(name, Arch.AARCH64, nodes, found)
-    found["c0"] = Machine("c0", Arch.X86_64, client, found, **of_client)
-    return found
+        by_name[name] = Machine(name, Arch.AARCH64, nodes, by_name)
+    by_name["c0"] = Machine("c0", Arch.X86_64, client, by_name, **of_client)
+    return by_name
 
 
 def addresses(name: str) -> dict[str, Any]:
@@ -216,10 +216,11 @@ def test_any_two_machines_are_held_to_the_slower_one(tmp_path: Path) -> None:
     """On an attached cluster the client machines are among the hosts, in either place of a pair."""
     on = stage(tmp_path, machines())
     assert verdict(THROUGHPUT, on).outcome is Outcome.PASS
-    found = {title.removesuffix(": TCP, one stream"): least for title, least in limits(on).items()}
+    least_of_pair = {title.removesuffix(": TCP, one stream"): least for title, least in limits(on).items()}
     between_nodes = {"n0 to n1": LINK / 2, "n1 to n0": LINK / 2}
-    assert found == between_nodes | {
-        f"{one} to {other}": CLIENT / 2 for one, other in (("n0", "c0"), ("c0", "n0"), ("n1", "c0"), ("c0", "n1"))
+    assert least_of_pair == between_nodes | {
+        f"{sender} to {receiver}": CLIENT / 2
+        for sender, receiver in (("n0", "c0"), ("c0", "n0"), ("n1", "c0"), ("c0", "n1"))
     }
 
 
@@ -335,9 +336,9 @@ def test_a_client_machine_is_one_without_daemons_and_of_that_role() -> None:
     assert [name for name in hosts if is_client(cast("Any", SimpleNamespace(spec=spec)), name)] == ["c0"]
     attached = object.__new__(AttachedCluster)
     attached.spec = cast("Any", spec)
-    for roles, found in ((["n0", "c0"], ["c0"]), (["n0"], [])):
+    for roles, clients in ((["n0", "c0"], ["c0"]), (["n0"], [])):
         attached.inventory = cast(
             "Any",
             SimpleNamespace(with_role=lambda _, roles=roles: [SimpleNamespace(name=name) for name in roles]),
         )
-        assert [name for name in hosts if is_client(attached, name)] == found
+        assert [name for name in hosts if is_client(attached, name)] == clients

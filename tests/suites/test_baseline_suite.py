@@ -39,11 +39,11 @@ def test_the_offset_is_half_way_and_its_doubt_half_the_round_trip() -> None:
 
 
 def test_every_two_nodes_are_compared() -> None:
-    found = clocks.pairs(
+    offsets = clocks.pairs(
         {"a": ClockReading(0, 0.2, 0.02), "b": ClockReading(0, -0.1, 0.04), "c": ClockReading(0, 0.01, 0.02)}
     )
-    assert list(found) == [f"clock offset between {pair}" for pair in ("a and b", "a and c", "b and c")]
-    assert found["clock offset between a and b"] == pytest.approx((0.31, 0.03))
+    assert list(offsets) == [f"clock offset between {pair}" for pair in ("a and b", "a and c", "b and c")]
+    assert offsets["clock offset between a and b"] == pytest.approx((0.31, 0.03))
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,10 @@ def test_the_command_is_the_papers() -> None:
 
 
 def test_the_table_is_from_fast_to_slow_and_agrees_with_itself() -> None:
-    rates = [one.iops for one in REFERENCES]
+    rates = [reference.iops for reference in REFERENCES]
     assert rates == sorted(rates, reverse=True)
-    for one in REFERENCES:
-        assert one.bandwidth_kb_s == pytest.approx(one.iops * 4, rel=0.01)
+    for reference in REFERENCES:
+        assert reference.bandwidth_kb_s == pytest.approx(reference.iops * 4, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_other_loads_and_stores_are_neither(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "manner"),
+    ("atomics", "manner"),
     [
         (Atomics(100, 50, 0), "in line"),
         (Atomics(100, 8, 16), "with a fall-back"),
@@ -228,8 +228,8 @@ def test_other_loads_and_stores_are_neither(name: str) -> None:
         (Atomics(100, 0, 0), "none"),
     ],
 )
-def test_the_manner_of_atomics(found: Atomics, manner: str) -> None:
-    assert found.manner == manner
+def test_the_manner_of_atomics(atomics: Atomics, manner: str) -> None:
+    assert atomics.manner == manner
 
 
 ATOMICS = next(scenario for scenario in SCENARIOS if scenario.name == "baseline.atomics")
@@ -298,9 +298,10 @@ def test_a_table_that_is_cut_off_is_not_half_read() -> None:
 
 def pci(device: str, kind: str, *link: str, node: str = "0") -> dict[str, str]:
     names = ("current_link_speed", "max_link_speed", "current_link_width", "max_link_width")
-    found = dict(zip(names, link, strict=False))
+    attributes = dict(zip(names, link, strict=False))
     return {
-        f"{hardware.PCI}/{device}/{name}": text for name, text in {**found, "class": kind, "numa_node": node}.items()
+        f"{hardware.PCI}/{device}/{name}": text
+        for name, text in {**attributes, "class": kind, "numa_node": node}.items()
     }
 
 
@@ -339,9 +340,9 @@ def test_a_numa_node_without_its_share_is_found() -> None:
 
 
 def test_only_hardware_scenarios_need_hardware() -> None:
-    needing = {one.name for one in SCENARIOS if Capability.HARDWARE in one.needs}
+    needing = {scenario.name for scenario in SCENARIOS if Capability.HARDWARE in scenario.needs}
     assert needing == {"baseline.memory", "baseline.pcie-links", "baseline.numa"}
-    assert len({one.name for one in SCENARIOS}) == len(SCENARIOS)
+    assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
 
 
 def stage(lab: str, home: Path, profile: str = "") -> Stage:

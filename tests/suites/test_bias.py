@@ -174,15 +174,15 @@ def watch(monkeypatch: pytest.MonkeyPatch, used: Mapping[str, LoadCpu], cluster:
     metered(monkeypatch, used)
     stage = stage_of(cluster or cluster_of())
     meter = FakeMeter(stage.cluster.hosts)
-    found = Watch(stage, cast("Any", meter)).bias("writes", **more)
-    return found, {
+    bias = Watch(stage, cast("Any", meter)).bias("writes", **more)
+    return bias, {
         event.data["metric"].partition("writes: ")[2]: event.data["value"] for event in stage.recorder.events()
     }
 
 
 def test_clients_that_are_not_busy_leave_no_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, shown = watch(monkeypatch, {"c0": IDLE, "c1": HALF_THREAD})
-    assert found == UNBIASED
+    bias, shown = watch(monkeypatch, {"c0": IDLE, "c1": HALF_THREAD})
+    assert bias == UNBIASED
     assert shown == {
         "busiest client, share of one CPU": FULL_CPU,
         "busiest client machine, share of its CPUs": 0.5,
@@ -191,8 +191,8 @@ def test_clients_that_are_not_busy_leave_no_doubt(monkeypatch: pytest.MonkeyPatc
 
 def test_a_busy_thread_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """fio's own figure is of the thread that submits; the limit is often one of librbd or of the messenger."""
-    found, _ = watch(monkeypatch, {"c0": IDLE, "c1": FULL_THREAD})
-    assert found == Bias("a thread of the load used more than half a CPU (msgr-worker-0 on c1)")
+    bias, _ = watch(monkeypatch, {"c0": IDLE, "c1": FULL_THREAD})
+    assert bias == Bias("a thread of the load used more than half a CPU (msgr-worker-0 on c1)")
 
 
 @pytest.mark.parametrize(
@@ -208,17 +208,17 @@ def test_a_machine_that_only_clients_use_is_seen_whole(
         node.has_daemons = node.name == with_daemons
     monkeypatch.setattr(biased, "AttachedCluster", SimpleNamespace if attached else FakeMeter)
     monkeypatch.setattr("cephlab.suites.machines.AttachedCluster", SimpleNamespace)
-    found, shown = watch(monkeypatch, {"c0": CROWDED, "c1": IDLE}, cluster)
-    assert bool(found.busy) is crowded
+    bias, shown = watch(monkeypatch, {"c0": CROWDED, "c1": IDLE}, cluster)
+    assert bool(bias.busy) is crowded
     whole_of_c1 = 1.2 if attached else 0.6
     assert shown["busiest client machine, share of its CPUs"] == max(5.0 if crowded else 1.2, whole_of_c1) / 8
 
 
 def test_a_machine_that_cannot_be_read_cannot_fail_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, _ = watch(monkeypatch, {"c0": IDLE})
-    assert found == Bias("it is not known how busy the clients were (c1: no /proc)")
-    found, shown = watch(monkeypatch, {})
-    assert found == Bias("it is not known how busy the clients were (c0: no /proc; c1: no /proc)")
+    bias, _ = watch(monkeypatch, {"c0": IDLE})
+    assert bias == Bias("it is not known how busy the clients were (c1: no /proc)")
+    bias, shown = watch(monkeypatch, {})
+    assert bias == Bias("it is not known how busy the clients were (c0: no /proc; c1: no /proc)")
     assert shown == {}
 
 
@@ -247,8 +247,8 @@ def test_a_machine_that_cannot_be_read_cannot_fail_a_cluster(monkeypatch: pytest
 def test_memory_may_answer_the_share_that_fits_into_it(
     memory: float | None, read_bytes: float, allowed: float, share: float
 ) -> None:
-    found, words = from_memory(cast("Cluster", osds_with(memory)), read_bytes, allowed)
-    assert found == pytest.approx(share)
+    answered, words = from_memory(cast("Cluster", osds_with(memory)), read_bytes, allowed)
+    assert answered == pytest.approx(share)
     assert bool(words) is bool(share)
     assert from_memory(cast("Cluster", osds_with(1e9)), 4e9)[0] == 0.5
 
@@ -258,10 +258,10 @@ def test_memory_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
         "Up to 0.25 of the reads may come from the memory of the OSDs (osd_memory_target: 2 GB in all, for 8 GB that "
         "are read)"
     )
-    found, _ = watch(monkeypatch, {"c0": IDLE, "c1": IDLE}, read_bytes=8e9)
-    assert found == Bias("", 0.25, words)
-    found, _ = watch(monkeypatch, {"c0": IDLE, "c1": IDLE}, read_bytes=8e9, allowed=0.25)
-    assert found == UNBIASED
+    bias, _ = watch(monkeypatch, {"c0": IDLE, "c1": IDLE}, read_bytes=8e9)
+    assert bias == Bias("", 0.25, words)
+    bias, _ = watch(monkeypatch, {"c0": IDLE, "c1": IDLE}, read_bytes=8e9, allowed=0.25)
+    assert bias == UNBIASED
 
 
 # What is watched

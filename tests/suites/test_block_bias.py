@@ -67,8 +67,8 @@ def doing(monkeypatch: pytest.MonkeyPatch, iops: float, cpu: LoadCpu) -> None:
     def run_jobs(_cluster: object, jobs: list[tuple[str, FioJob]]) -> list[FioResult]:
         def of(job: FioJob) -> FioResult:
             rate = iops * job.depth
-            found = result(rate, job.depth * job.jobs / rate, rate / 50)
-            return FioResult(NOTHING, found.read) if "write" in job.pattern else found
+            reading = result(rate, job.depth * job.jobs / rate, rate / 50)
+            return FioResult(NOTHING, reading.read) if "write" in job.pattern else reading
 
         return [of(job) for _, job in jobs]
 

@@ -25,8 +25,8 @@ STEADY = (1.0, 1.01, 0.99, 1.02, 0.98, 1.0)
 
 
 def here(seed: int, factor: float = 1.0, operations: int = 14_000) -> Measurement:
-    found = measurement(seed, factor, operations)
-    return replace(found, conditions={**found.conditions, **PLACE, "operations": str(operations)})
+    measured = measurement(seed, factor, operations)
+    return replace(measured, conditions={**measured.conditions, **PLACE, "operations": str(operations)})
 
 
 def kept(home: Path, factors: Sequence[float], **manifest: Any) -> None:
@@ -43,8 +43,8 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(costs, "image_key", lambda _: "key")
     monkeypatch.setattr(costs, "machine", dict)
 
-    def run(found: Measurement) -> tuple[Verdict, str, list[Mapping[str, Any]]]:
-        monkeypatch.setattr(costs, "measure", lambda *_, **__: found)
+    def run(measured: Measurement) -> tuple[Verdict, str, list[Mapping[str, Any]]]:
+        monkeypatch.setattr(costs, "measure", lambda *_, **__: measured)
         stage = stage_of(SimpleNamespace(name="fake", run=Run(RunId("r1"), tmp_path / "runs" / "r1")))
         verdict = run_scenario(costs.SCENARIOS[0], stage)
         events = stage.recorder.events()

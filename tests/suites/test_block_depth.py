@@ -56,10 +56,10 @@ def test_depth_gains_what_the_model_says_on_the_profiles_machines(
     monkeypatch.setattr(depth, "DEPTHS", {Tier.QUICK: (1, 2, 64)})
     sweep = Sweep(tmp_path, monkeypatch, lab, [1e5, 1.3e5, 1.5e5])
     depth.run(sweep.stage, "randread")
-    one, deep = (Shape("randread", 4096, 1, flight) for flight in (1, 64))
-    limit, found = gains.of_growth(sweep.stage, one, deep, GAIN), sweep.figure(GAINED)
-    assert judged(found) is outcome
-    assert (found["least"], found["basis"]) == (limit.least, "profile" if lab == "ssh" else "shape")
+    shallow, deep = (Shape("randread", 4096, 1, flight) for flight in (1, 64))
+    limit, gained = gains.of_growth(sweep.stage, shallow, deep, GAIN), sweep.figure(GAINED)
+    assert judged(gained) is outcome
+    assert (gained["least"], gained["basis"]) == (limit.least, "profile" if lab == "ssh" else "shape")
     assert sweep.verdict.outcome is outcome
 
 
@@ -118,7 +118,9 @@ def test_on_the_profiles_machines_the_image_and_the_limits_are_theirs(
 def test_the_scenarios_are_a_quick_one_of_reads_and_a_full_one_of_writes() -> None:
     assert {Tier.QUICK: (1, 4, 16, 64), Tier.FULL: (1, 2, 4, 8, 16, 32, 64, 128)} == depth.DEPTHS
     wanted = [("randread", Tier.QUICK), ("randwrite", Tier.FULL)]
-    assert [(one.name, one.tier) for one in depth.SCENARIOS] == [(f"block.depth[op={op}]", tier) for op, tier in wanted]
-    for one, (pattern, _) in zip(depth.SCENARIOS, wanted, strict=True):
-        assert isinstance(one.run, partial)
-        assert (one.run.func, one.run.keywords) == (depth.run, {"pattern": pattern})
+    assert [(scenario.name, scenario.tier) for scenario in depth.SCENARIOS] == [
+        (f"block.depth[op={op}]", tier) for op, tier in wanted
+    ]
+    for scenario, (pattern, _) in zip(depth.SCENARIOS, wanted, strict=True):
+        assert isinstance(scenario.run, partial)
+        assert (scenario.run.func, scenario.run.keywords) == (depth.run, {"pattern": pattern})

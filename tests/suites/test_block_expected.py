@@ -54,11 +54,11 @@ def test_a_limit_is_a_bound_of_the_profile() -> None:
 def test_without_a_named_profile_that_of_this_machine_draws_lines_and_sets_no_limits(tmp_path: Path) -> None:
     this_machine(tmp_path)
     predictions, origin = made(tmp_path, "this-machine")
-    found = expect(stage_in(tmp_path), SHAPES)
-    assert found == Expected(predictions, f"predicted for this-machine from demands {origin}")
+    expectation = expect(stage_in(tmp_path), SHAPES)
+    assert expectation == Expected(predictions, f"predicted for this-machine from demands {origin}")
     rates, latencies = [each.ops for each in predictions], [each.latency_s for each in predictions]
-    assert found.lines([1, 8, 16]) == rate_and_latency("predicted", [1, 8, 16], rates, latencies)
-    assert [line.panel for line in found.lines([1, 8, 16])] == [RATE, LATENCY]
+    assert expectation.lines([1, 8, 16]) == rate_and_latency("predicted", [1, 8, 16], rates, latencies)
+    assert [line.panel for line in expectation.lines([1, 8, 16])] == [RATE, LATENCY]
 
 
 @pytest.mark.parametrize(("lab", "at_home"), [("ssh", True), ("local", False)])
@@ -67,8 +67,8 @@ def test_a_named_profile_sets_limits_where_its_own_machines_run(tmp_path: Path, 
     limits = [
         (throughput_limit(each, each.trust.factor), latency_limit(each, each.trust.factor)) for each in predictions
     ]
-    found = expect(stage_in(tmp_path, lab, ALTRA), SHAPES)
-    assert found == Expected(
+    expectation = expect(stage_in(tmp_path, lab, ALTRA), SHAPES)
+    assert expectation == Expected(
         predictions, f"predicted for {ALTRA} from demands {origin}", tuple(limits) if at_home else ()
     )
     rate, latency = limits[1]
@@ -76,7 +76,7 @@ def test_a_named_profile_sets_limits_where_its_own_machines_run(tmp_path: Path, 
         Bound(rate.why, rate.low, None, tuple(rate.derivation.lines()), basis=Basis.PROFILE),
         Bound(latency.why, None, latency.high, tuple(latency.derivation.lines()), basis=Basis.PROFILE),
     )
-    assert found.bounds(1) == (wanted if at_home else (NO_LIMIT, NO_LIMIT))
+    assert expectation.bounds(1) == (wanted if at_home else (NO_LIMIT, NO_LIMIT))
 
 
 @pytest.mark.parametrize(("lab", "profile"), [("ssh", ALTRA), ("local", ALTRA), ("ssh", "")])

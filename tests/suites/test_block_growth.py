@@ -75,8 +75,8 @@ class Sweep:
         return [dict(event.data) for event in self.stage.recorder.events() if event.kind == kind]
 
     def figure(self, metric: str) -> dict[str, Any]:
-        [found] = [data for data in self.data("figure") if data["metric"] == metric]
-        return found
+        [figure] = [data for data in self.data("figure") if data["metric"] == metric]
+        return figure
 
     @property
     def verdict(self) -> Verdict:
@@ -84,7 +84,7 @@ class Sweep:
 
 
 def altra(name: str = "altra-single-write") -> papers.FioSetting:
-    return next(one for one in SETTINGS if one.name == name)
+    return next(setting for setting in SETTINGS if setting.name == name)
 
 
 @pytest.mark.slow
@@ -106,9 +106,9 @@ def test_the_papers_curve_over_depths_has_to_rise(
     assert {job.engine for job in sweep.jobs} == {"libaio" if through == "krbd" else "rbd"}
     assert sweep.verdict.outcome is outcome
     gain = ratio_of(interval_of(max(rates), max(rates) / 100, 20), interval_of(rates[0], rates[0] / 100, 20))
-    found = sweep.figure(GAINED)
-    assert (found["value"], found["low"], found["high"]) == pytest.approx((gain.mean, gain.low, gain.high))
-    assert (found["least"], found["basis"]) == (1.2, "shape")
+    gained = sweep.figure(GAINED)
+    assert (gained["value"], gained["low"], gained["high"]) == pytest.approx((gain.mean, gain.low, gain.high))
+    assert (gained["least"], gained["basis"]) == (1.2, "shape")
     [drawn] = sweep.data("series")
     assert drawn["title"] == f"altra-single-write: {through} against requests in flight"
     measured = next(line for line in drawn["lines"] if line["label"] == "measured")
@@ -142,7 +142,7 @@ def test_a_setting_of_two_depths_is_no_curve(tmp_path: Path, monkeypatch: pytest
     papers.run(sweep.stage, altra("pve-vm-write-4k"))
     assert sweep.data("series") == []
     assert sweep.verdict.outcome is Outcome.PASS
-    assert {one.name for one in SETTINGS if one.curve} == {"altra-single-write", "altra-single-read"}
+    assert {setting.name for setting in SETTINGS if setting.curve} == {"altra-single-write", "altra-single-read"}
 
 
 def judged(figure: dict[str, Any]) -> Outcome:
@@ -167,14 +167,14 @@ def test_clients_gain_what_the_model_says_on_the_profiles_machines(
     """In a lab clients and OSDs share the same cores, so the figure is only recorded."""
     sweep = Sweep(tmp_path, monkeypatch, lab, [1e5, three])
     clients.run(sweep.stage, "randread")
-    one, several = (Shape("randread", 4096, count, clients.DEPTH) for count in (1, 3))
-    found = sweep.figure(GROWN)
-    assert found["value"] == pytest.approx(three / 1e5)
-    assert found["low"] < found["value"] < found["high"]
-    limit = gains.of_growth(sweep.stage, one, several, SHARED_CORES)
-    assert (found["least"], found["why"]) == (limit.least, limit.why)
+    alone, several = (Shape("randread", 4096, count, clients.DEPTH) for count in (1, 3))
+    gained = sweep.figure(GROWN)
+    assert gained["value"] == pytest.approx(three / 1e5)
+    assert gained["low"] < gained["value"] < gained["high"]
+    limit = gains.of_growth(sweep.stage, alone, several, SHARED_CORES)
+    assert (gained["least"], gained["why"]) == (limit.least, limit.why)
     assert limit.judges is (lab == "ssh")
-    assert judged(found) is outcome
+    assert judged(gained) is outcome
 
 
 def test_one_client_alone_does_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,11 +192,11 @@ def test_waiting_clients_gain_what_the_model_says_on_the_profiles_machines(
     monkeypatch.setattr(clients, "client_counts", lambda *_: (1, 6))
     sweep = Sweep(tmp_path, monkeypatch, lab, [1e3, 1.5e3] * clients.TURNS)
     clients.one_is_not_enough(sweep.stage)
-    one, several = (Shape("randread", 4096, count, 1) for count in (1, 6))
-    limit = gains.of_growth(sweep.stage, one, several, SEVERAL)
-    found = sweep.figure("randread by 6 clients over that of one")
-    assert (found["value"], found["least"]) == (pytest.approx(1.5), limit.least)
-    assert judged(found) is outcome
+    alone, several = (Shape("randread", 4096, count, 1) for count in (1, 6))
+    limit = gains.of_growth(sweep.stage, alone, several, SEVERAL)
+    gained = sweep.figure("randread by 6 clients over that of one")
+    assert (gained["value"], gained["least"]) == (pytest.approx(1.5), limit.least)
+    assert judged(gained) is outcome
 
 
 @pytest.mark.slow
@@ -214,7 +214,8 @@ def test_rados_bench_gains_what_the_model_says_on_the_profiles_machines(
 
     monkeypatch.setattr(radosbench, "bench", bench)
     radosbench.run(sweep.stage)
-    one, several = (Shape("seq", 4 << 20, count, 16) for count in (1, 6))
-    limit, found = gains.of_growth(sweep.stage, one, several, MORE), sweep.figure("seq by 6 clients over that of one")
-    assert (found["least"], found["basis"]) == (limit.least, "profile")
-    assert judged(found) is outcome
+    alone, several = (Shape("seq", 4 << 20, count, 16) for count in (1, 6))
+    limit = gains.of_growth(sweep.stage, alone, several, MORE)
+    gained = sweep.figure("seq by 6 clients over that of one")
+    assert (gained["least"], gained["basis"]) == (limit.least, "profile")
+    assert judged(gained) is outcome

@@ -50,7 +50,7 @@ def given_to_fio(
     cluster = SimpleNamespace(client_name="client.admin", hosts=hosts, **vars(inside.cluster))
     recorder, rng = History().recorder("block.paper"), random.Random(1)
     stage = Stage(cast("Cluster", cluster), recorder, rng, Path(), profile=inside.profile)
-    setting = next(one for one in SETTINGS if one.name == name)
+    setting = next(setting for setting in SETTINGS if setting.name == name)
     papers.loaded(stage, setting, targets, setting.loads[0])
     return given
 
@@ -71,7 +71,7 @@ def test_a_published_setting_is_run_as_published_where_the_machines_are(
 def test_a_single_client_goes_through_its_kernel_where_it_has_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    setting = next(one for one in SETTINGS if one.name == "altra-single-write")
+    setting = next(setting for setting in SETTINGS if setting.name == "altra-single-write")
     assert papers.through_kernel(stage_in(tmp_path, "uml"), setting)
     assert papers.through_kernel(stage_in(tmp_path, "ssh", "ampere-altra-4n"), setting)
     assert not papers.through_kernel(stage_in(tmp_path), setting)
@@ -102,7 +102,7 @@ def test_a_pool_has_as_many_pgs_as_published_where_the_machines_are(tmp_path: Pa
 
 def test_a_disk_is_filled_up_to_what_was_published(tmp_path: Path) -> None:
     altra = scale(find_profile("ampere-altra-4n", tmp_path))
-    setting = next(one for one in SETTINGS if one.name == "altra-multi-write")
+    setting = next(setting for setting in SETTINGS if setting.name == "altra-multi-write")
     assert setting.image_bytes(altra) == 200 << 30
     in_images = 72 * (200 << 30) * 2
     ballast = altra.ballast_bytes(0.7, in_images, 2)
@@ -121,7 +121,7 @@ def test_a_setting_that_was_not_filled_is_inconclusive(tmp_path: Path, monkeypat
     inside = stage_in(tmp_path, "ssh", "ampere-altra-4n")
     cluster = SimpleNamespace(**vars(inside.cluster), hosts={"client": None}, client=client)
     stage = cast("Stage", SimpleNamespace(cluster=cluster, recorder=recorder, profile=inside.profile, changes=()))
-    setting = next(one for one in SETTINGS if one.name == "altra-multi-write")
+    setting = next(setting for setting in SETTINGS if setting.name == "altra-multi-write")
     papers.fill(stage, setting)
     assert recorder.events()[0].data["got"] == pytest.approx(0.781)
     assert made == []
@@ -162,8 +162,8 @@ def test_rados_bench_by_several_clients_is_held_to_more_than_by_one() -> None:
     for three in (300, 100, 30):
         recorder = History().recorder("block.rados-bench")
         recorder.witness("operations", got=1000, least=100)
-        one = [BenchResult(1000, 10.0, 1 << 20, 0.1, 2.0)]
-        note_more(recorder, "seq", (1, 3), [one, [BenchResult(three * 10 // 3, 10.0, 1 << 20, 0.1, 2.0)] * 3])
+        alone = [BenchResult(1000, 10.0, 1 << 20, 0.1, 2.0)]
+        note_more(recorder, "seq", (1, 3), [alone, [BenchResult(three * 10 // 3, 10.0, 1 << 20, 0.1, 2.0)] * 3])
         outcomes.append(figures(recorder.events()).outcome)
     assert outcomes == [Outcome.PASS, Outcome.INCONCLUSIVE, Outcome.FAIL]
 

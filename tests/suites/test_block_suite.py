@@ -50,10 +50,10 @@ def demand(sent: float, *, image: str = "one", name: str = "randwrite") -> Deman
     return Demand(Operation(name, 4096), "reef", Arch.X86_64, image, costs)
 
 
-def judged(found: Demand) -> Outcome:
+def judged(measured: Demand) -> Outcome:
     recorder = History().recorder("block.cost")
     recorder.witness("operations", got=1000, least=100)
-    floors(recorder, found)
+    floors(recorder, measured)
     return regression(recorder.events()).outcome
 
 
@@ -91,9 +91,9 @@ def test_a_change_decides_beside_the_figures() -> None:
     recorder.figure("CPU", 1e-3, "s", NO_LIMIT)
     assert regression(recorder.events()).outcome is Outcome.PASS
     recorder.record("change", what="CPU of OSDs", value=1.2, low=1.15, high=1.25)
-    found = regression(recorder.events())
-    assert found.outcome is Outcome.FAIL
-    assert "CPU of OSDs: +20.0%" in found.reason
+    verdict = regression(recorder.events())
+    assert verdict.outcome is Outcome.FAIL
+    assert "CPU of OSDs: +20.0%" in verdict.reason
 
 
 def test_nothing_measured_is_inconclusive() -> None:
@@ -113,8 +113,8 @@ def test_a_baseline_is_found_by_its_image_before_others(tmp_path: Path) -> None:
 
 def test_a_new_baseline_leaves_other_operations(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    for one in (demand(1.0), demand(2.0, name="read"), demand(3.0)):
-        demandfile.store_baseline(home, Measurement(one))
+    for measured in (demand(1.0), demand(2.0, name="read"), demand(3.0)):
+        demandfile.store_baseline(home, Measurement(measured))
     assert demandfile.find_baseline(home, demand(0.0)) == Measurement(demand(3.0))
     assert demandfile.find_baseline(home, demand(0.0, name="read")) == Measurement(demand(2.0, name="read"))
 
@@ -164,34 +164,34 @@ def this_machine(home: Path) -> None:
 
 def test_the_models_line_lies_beside_the_measured_points(tmp_path: Path) -> None:
     this_machine(tmp_path)
-    found = expect(stage_in(tmp_path), SHAPES)
-    lines = found.lines([1, 16])
+    expectation = expect(stage_in(tmp_path), SHAPES)
+    lines = expectation.lines([1, 16])
     assert [line.label for line in lines] == ["predicted", "predicted"]
     assert [x for x, _ in lines[0].points] == [1, 16]
     assert lines[0].points[1][1] > lines[0].points[0][1] > 0
-    assert "predicted for this-machine from demands" in found.words
-    assert found.bounds(0) == (NO_LIMIT, NO_LIMIT)
+    assert "predicted for this-machine from demands" in expectation.words
+    assert expectation.bounds(0) == (NO_LIMIT, NO_LIMIT)
 
 
 def test_the_line_is_of_the_runs_own_profile_over_what_was_varied(tmp_path: Path) -> None:
     shapes = [Shape("randread", 4096, count, 8) for count in (1, 3)]
-    found = expect(stage_in(tmp_path, profile="ampere-altra-4n"), shapes)
+    expectation = expect(stage_in(tmp_path, profile="ampere-altra-4n"), shapes)
     altra = find_profile("ampere-altra-4n", tmp_path)
     made = [predict(find_demands(tmp_path)[0], altra, shape) for shape in shapes]
-    rate, latency = found.lines([1, 3])
+    rate, latency = expectation.lines([1, 3])
     assert rate.points == ((1.0, made[0].ops), (3.0, made[1].ops))
     assert latency.points == ((1.0, made[0].latency_s), (3.0, made[1].latency_s))
-    assert not found.limits
+    assert not expectation.limits
 
 
 def test_machines_of_the_profile_are_held_to_what_is_predicted(tmp_path: Path) -> None:
-    found = expect(stage_in(tmp_path, "ssh", "ampere-altra-4n"), SHAPES)
-    rate, latency = found.bounds(1)
+    expectation = expect(stage_in(tmp_path, "ssh", "ampere-altra-4n"), SHAPES)
+    rate, latency = expectation.bounds(1)
     assert rate.least is not None
-    factor = found.predictions[1].trust.factor
-    assert rate.least == pytest.approx(found.predictions[1].ops / factor)
+    factor = expectation.predictions[1].trust.factor
+    assert rate.least == pytest.approx(expectation.predictions[1].ops / factor)
     assert latency.most is not None
-    assert latency.most == pytest.approx(found.predictions[1].latency_s * factor)
+    assert latency.most == pytest.approx(expectation.predictions[1].latency_s * factor)
     assert "ampere-altra-4n should do" in rate.why
     assert rate.derivation[-1].startswith("limit: ")
     assert expect(stage_in(tmp_path, "local", "ampere-altra-4n"), SHAPES).bounds(1) == (NO_LIMIT, NO_LIMIT)
@@ -206,9 +206,9 @@ def test_machines_of_a_profile_that_the_model_says_nothing_of_do_not_pass(
 
     monkeypatch.setattr(expected, "find_demands", refuse)
     stage = stage_in(tmp_path, lab, "ampere-altra-4n")
-    found = expect(stage, SHAPES)
+    expectation = expect(stage, SHAPES)
     stage.recorder.witness("operations", got=100, least=1)
-    note_run(stage.recorder, "randread at depth 1", result(100.0, 0.01), 1, found.bounds(0))
+    note_run(stage.recorder, "randread at depth 1", result(100.0, 0.01), 1, expectation.bounds(0))
     verdict = figures(stage.recorder.events())
     assert verdict.outcome is outcome
     if outcome is Outcome.INCONCLUSIVE:
@@ -234,9 +234,9 @@ def test_a_run_is_judged_by_the_interval_of_its_rate(
     iops: float, stddev: float, samples: int, outcome: Outcome
 ) -> None:
     recorder = History().recorder("block.depth")
-    found = result(iops, 4 / iops, stddev, samples)
+    run = result(iops, 4 / iops, stddev, samples)
     bound = Bound("predicted", least=100.0, derivation=("limit: 200 / 2 = 100",))
-    note_run(recorder, "randread", found, 4, (bound, NO_LIMIT))
+    note_run(recorder, "randread", run, 4, (bound, NO_LIMIT))
     verdict = figures(recorder.events())
     assert verdict.outcome is outcome
     assert "limit: 200 / 2 = 100" in verdict.derivation
@@ -281,15 +281,15 @@ def test_rados_bench_has_throughput_and_latency_of_all_clients() -> None:
     rate, latency = measured_lines([1, 2], [two[:1], two])
     assert rate.points == ((1.0, 10.0), (2.0, 40.0))
     assert [mean_s for _, mean_s in latency.points] == pytest.approx([0.4, 0.175])
-    found, mean = summed(two)
-    assert found.low < 40.0 < found.high
+    summed_rate, mean = summed(two)
+    assert summed_rate.low < 40.0 < summed_rate.high
     assert mean.low < 0.175 < mean.high
 
 
 def test_without_a_profile_of_this_machine_nothing_is_predicted(tmp_path: Path) -> None:
-    found = expect(stage_in(tmp_path), SHAPES)
-    assert found.lines([1, 16]) == []
-    assert "this-machine" in found.words
+    expectation = expect(stage_in(tmp_path), SHAPES)
+    assert expectation.lines([1, 16]) == []
+    assert "this-machine" in expectation.words
 
 
 def test_the_papers_loads_are_there_by_name() -> None:
@@ -312,7 +312,7 @@ def test_jobs_and_depth_of_a_paper_reach_fio(tmp_path: Path, monkeypatch: pytest
     inside = stage_in(tmp_path).cluster
     cluster = SimpleNamespace(client_name="client.admin", hosts={"client": None}, **vars(inside))
     stage = Stage(cast("Cluster", cluster), recorder, random.Random(1), Path())
-    setting = next(one for one in SETTINGS if one.name == "pve-multi-vm-randread-4k")
+    setting = next(setting for setting in SETTINGS if setting.name == "pve-multi-vm-randread-4k")
     papers.loaded(stage, setting, [(BlockImage("p", f"i{n}", 64 << 20), "") for n in range(4)], (4, 32))
 
     argv = given[0].argv(PurePosixPath("/out"))
@@ -331,7 +331,7 @@ def test_a_papers_setting_is_held_to_the_model_where_the_hosts_are_the_profiles(
     stage = stage_in(tmp_path, lab, "ampere-altra-4n")
     recorder = stage.recorder
     recorder.witness("operations", got=1000, least=100)
-    setting = next(one for one in SETTINGS if one.name == "altra-multi-write")
+    setting = next(setting for setting in SETTINGS if setting.name == "altra-multi-write")
     results = [result(iops, 0.001, stddev=iops / 50) for _ in range(3)]
     papers.note_all(stage, setting, results, setting.name, expect(stage, setting.shapes(3)).bounds(0)[0])
     verdict = figures(recorder.events())
@@ -340,7 +340,7 @@ def test_a_papers_setting_is_held_to_the_model_where_the_hosts_are_the_profiles(
 
 
 def test_the_model_is_asked_for_the_loads_and_the_copies_of_a_setting_but_not_for_a_mix() -> None:
-    setting = next(one for one in SETTINGS if one.name == "pve-vm-write-4k")
+    setting = next(setting for setting in SETTINGS if setting.name == "pve-vm-write-4k")
     copied = replace(setting, kind=PoolKind("replicated", 2))
     assert copied.shapes(3) == [
         Shape("write", 4096, 3 * jobs, depth, replicas=2) for jobs, depth in ((1, 1), (1, 32), (4, 1), (4, 32))
@@ -373,6 +373,6 @@ def test_published_sizes_and_times_are_run_where_the_machines_are(tmp_path: Path
 
 def test_what_has_no_room_is_cut_to_whole_objects() -> None:
     small = Scale(capacity_bytes=100e9)
-    found = small.image_bytes(200 << 30, 2)
-    assert found == int(100e9 * 0.05 / 3 / 2) >> 22 << 22
-    assert small.words(200 << 30, 2, 600) == f"{found >> 20} of 204800 MiB, 6 of 600 s"
+    cut_bytes = small.image_bytes(200 << 30, 2)
+    assert cut_bytes == int(100e9 * 0.05 / 3 / 2) >> 22 << 22
+    assert small.words(200 << 30, 2, 600) == f"{cut_bytes >> 20} of 204800 MiB, 6 of 600 s"

@@ -87,9 +87,9 @@ def test_limits_make_a_slow_disk_slow_and_give_the_fast_one_a_device_of_its_own(
 def test_apart_each_architecture_has_one_class_and_the_monitor_is_native(fast_native: bool) -> None:
     layout = TierLayout(servers=2, apart=True, fast_native=fast_native)
     spec = TieredTopology(layout=layout).spec(DEFAULT_RELEASE)
-    found = {(node.arch, disk.device_class) for node in spec.nodes for disk in node.disks}
+    classes = {(node.arch, disk.device_class) for node in spec.nodes for disk in node.disks}
     native, foreign = (FAST, SLOW) if fast_native else (SLOW, FAST)
-    assert found == {(host_arch(), native), (FOREIGN, foreign)}
+    assert classes == {(host_arch(), native), (FOREIGN, foreign)}
     assert [(node.name, node.arch) for node in spec.mons] == [("n0", host_arch())]
     assert spec.osd_count == 4
 

@@ -159,10 +159,10 @@ def test_a_mount_answers_as_the_model_does(name: str, tmp_path: Path) -> None:
     for side in sides.values():
         side.begin("place")
     steps = list(TOPICS[name](*SIDES, Random(3)))
-    found = take(FsModel(), steps, lambda step: sides[step.side].ask(step.operation, step.arguments))
+    difference = take(FsModel(), steps, lambda step: sides[step.side].ask(step.operation, step.arguments))
     for side in sides.values():
         side.close()
-    assert found is None
+    assert difference is None
 
 
 def test_a_read_that_goes_by_an_old_size_is_told_and_not_taken_for_the_content(
