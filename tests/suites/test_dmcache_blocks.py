@@ -160,7 +160,7 @@ def test_block_sizes_take_turns_on_warm_caches(
     """Caches are warmed over a fast origin, unless the disks are those of a profile, which nobody delays."""
     stand = Turns(misses)
     monkeypatch.setattr(settings, "standing", lambda _: nullcontext(stand))
-    monkeypatch.setattr(settings, "begin", lambda found, _: stand.did.append(f"log of {found.database.settings}"))
+    monkeypatch.setattr(settings, "begin", lambda begun, _: stand.did.append(f"log of {begun.database.settings}"))
     monkeypatch.setattr(settings, "thread_counts", lambda *_: (1, 8, 32))
     monkeypatch.setattr(settings, "job", lambda *_, **given: SimpleNamespace(**given))
     monkeypatch.setattr(settings, "measured", stand.measured)

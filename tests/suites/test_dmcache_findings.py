@@ -92,10 +92,10 @@ def test_each_finding_that_ran_is_a_figure_with_its_unit_and_its_ends(monkeypatc
     assert figures.keys() == {"more", "fast", "kept"}
     group = runs(stage.recorder.events())
     for finding, unit in ((MORE, "times"), (FAST, "ms"), (KEPT, "transactions/s")):
-        found = held_in(finding, group)
-        assert found is not None
+        held = held_in(finding, group)
+        assert held is not None
         figure = figures[finding.name]
-        measured = found.measured
+        measured = held.measured
         assert (figure["value"], figure["unit"]) == (measured.mean, unit)
         assert (figure["low"], figure["high"]) == (measured.low, measured.high)
     assert (figures["more"]["least"], figures["more"]["why"]) == (1.0, "finding of the paper, section 1")
@@ -105,11 +105,11 @@ def test_each_finding_that_ran_is_a_figure_with_its_unit_and_its_ends(monkeypatc
 
 def test_the_opposite_of_a_finding_is_judged_by_the_interval_over_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     figures, stage = noted(monkeypatch, 0.4, 0.5, 0.4, 0.5, 0.45)
-    found = held_in(KEPT, runs(stage.recorder.events()))
-    assert found is not None
+    held = held_in(KEPT, runs(stage.recorder.events()))
+    assert held is not None
     figure, over_runs = figures["kept"], interval([(0.4 + 0.4 + 0.45) / 3, 0.5])
     assert (figure["value"], figure["low"], figure["high"]) == (over_runs.mean, over_runs.low, over_runs.high)
-    assert found.measured == over_runs
+    assert held.measured == over_runs
     assert over_runs.high < 1.0
     assert (figure["least"], figure["basis"]) == (1.0, "shape")
 

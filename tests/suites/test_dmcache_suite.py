@@ -98,7 +98,7 @@ def test_a_write_cache_is_drawn_by_the_blocks_in_use() -> None:
     for free in (9, 4):
         look_at(recorder, "writecache", WritecacheStatus(0, 10, free, 0))
     drawn = [event.data["drawn"] for event in recorder.events()]
-    assert [one["dirty blocks"] for one in drawn] == [{"dirty": 1}, {"dirty": 6}]
+    assert [panels["dirty blocks"] for panels in drawn] == [{"dirty": 1}, {"dirty": 6}]
     assert drawn[0]["blocks since the cache was made"] == {"promoted": 0, "evicted": 0}
     assert not any("hits" in panel for panel in drawn[0])
 
@@ -146,8 +146,8 @@ TURNS = "dm-cache commits fewer transactions at many threads"
     [(HIGH, Outcome.PASS), (LOW[::-1], Outcome.INCONCLUSIVE), ((3.0, 3.1, 2.9, 3.0), Outcome.FAIL)],
 )
 def test_a_finding_counts_in_the_scenario_that_ran_both_of_its_sides(cached: Sequence[float], outcome: Outcome) -> None:
-    found, figures = judged_findings(("none", 1, LOW), ("writeback", 1, cached))
-    assert found is outcome
+    decided, figures = judged_findings(("none", 1, LOW), ("writeback", 1, cached))
+    assert decided is outcome
     assert set(figures) == {MORE, "dm-cache has a lower latency at few threads"}
     assert figures[MORE]["basis"] == "shape"
 
@@ -171,8 +171,8 @@ SLOWER = "dm-cache has a higher latency at many threads"
 def test_on_a_profiles_machines_a_turn_that_is_not_there_is_red(many: Sequence[float], outcome: Outcome) -> None:
     """The paper's turn is at many threads, of which the client of a lab has one processor alone."""
     sides = [("none", 1, LOW), ("writeback", 1, HIGH), ("none", 32, LOW), ("writeback", 32, many)]
-    found, figures = judged_findings(*sides, lab="ssh")
-    assert found is outcome
+    decided, figures = judged_findings(*sides, lab="ssh")
+    assert decided is outcome
     assert (figures[TURNS]["most"], figures[TURNS]["basis"]) == (1.0, "shape")
     assert (figures[SLOWER]["least"], figures[SLOWER]["basis"]) == (1.0, "shape")
 

@@ -69,10 +69,10 @@ def waits(stage: Stage, kind: str, count: float) -> list[gain.Wait]:
     demands, machines = parts(stage)
     shape = Shape(kind, 4096, 1, THREADS, replicas=1)
     each = (machines, *(gain.classes_of(machines) if len(machines.nodes[0].disks) > 1 else ()))
-    found = [gain.on_cluster(demands, disks, shape) for disks in each]
+    waited = [gain.on_cluster(demands, disks, shape) for disks in each]
     if machines.clients[0].disks:
-        found.append(gain.at_client(machines, shape))
-    return [wait.times(count) for wait in found]
+        waited.append(gain.at_client(machines, shape))
+    return [wait.times(count) for wait in waited]
 
 
 def test_a_tier_under_a_database_answers_for_the_slow_disks(tmp_path: Path) -> None:
@@ -135,14 +135,14 @@ def test_several_clients_do_what_the_model_says_or_what_the_scenario_does(
 ) -> None:
     stage = stage_on(tmp_path, NVME)
     demands, machines = parts(stage)
-    one, several = Shape("randread", 4096, 1, 1, 1), Shape("randread", 4096, clients, 1, 1)
-    made = gain.of_growth(predict(demands, machines, one), predict(demands, machines, several))
+    alone, several = Shape("randread", 4096, 1, 1, 1), Shape("randread", 4096, clients, 1, 1)
+    made = gain.of_growth(predict(demands, machines, alone), predict(demands, machines, several))
     assert (made.low > 1) is (clients > 1)
     wanted = told(made, f"{several}; as the paper has it")
-    assert of_growth(stage, one, several, here) == replace(wanted, least=max(made.low, here.least or 1.0))
+    assert of_growth(stage, alone, several, here) == replace(wanted, least=max(made.low, here.least or 1.0))
 
 
 def test_clients_that_the_model_has_no_words_for_keep_the_scenarios_limit(tmp_path: Path) -> None:
-    found = of_growth(stage_on(tmp_path, HDD), LOAD, replace(LOAD, replicas=99), HERE)
-    assert found.why.startswith("as the paper has it; the model has no limit: 99 copies cannot be placed")
-    assert found == replace(HERE, why=found.why)
+    limit = of_growth(stage_on(tmp_path, HDD), LOAD, replace(LOAD, replicas=99), HERE)
+    assert limit.why.startswith("as the paper has it; the model has no limit: 99 copies cannot be placed")
+    assert limit == replace(HERE, why=limit.why)

@@ -129,9 +129,9 @@ def test_a_lab_measures_without_replication() -> None:
 
 def lacking(client: Reached, hosts: frozenset[str] | None = None) -> Unavailable:
     """Why guests do not run there, before a pool is made."""
-    with pytest.raises(Unavailable) as found, stand.images(attached(client, hosts=hosts), 1):
+    with pytest.raises(Unavailable) as refused, stand.images(attached(client, hosts=hosts), 1):
         pytest.fail("a pool was made")
-    return found.value
+    return refused.value
 
 
 def test_what_a_machine_lacks_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -213,6 +213,6 @@ def test_the_sequential_settings_run_in_several_guests_too() -> None:
 
 
 def test_a_ratio_of_two_rates_takes_both_at_their_worst() -> None:
-    found = ratio_of(rate(200), rate(100))
-    assert (found.mean, found.low, found.high) == pytest.approx((2.0, 190 / 105, 210 / 95))
+    ratio = ratio_of(rate(200), rate(100))
+    assert (ratio.mean, ratio.low, ratio.high) == pytest.approx((2.0, 190 / 105, 210 / 95))
     assert ratio_of(rate(1), Interval(1.0, -1.0, 3.0, 2)).high == float("inf")

@@ -35,7 +35,7 @@ def stage(tmp_path: Path) -> Stage:
 
 
 def test_the_commands_are_the_papers_but_for_size_time_and_device() -> None:
-    setting = next(one for one in papers.VM if (one.pattern, one.size) == ("write", "4K"))
+    setting = next(setting for setting in papers.VM if (setting.pattern, setting.size) == ("write", "4K"))
     ours = [word for word in setting.argv("/dev/vdb", 4, 8) if not word.startswith((*SCALED, "--output-format"))]
     assert ours == [word for word in PAPER.split() if not word.startswith(SCALED)]
 
@@ -79,14 +79,14 @@ def test_a_run_without_an_operation_has_no_cost_for_one() -> None:
     ids=["one", "more", "less", "twice"],
 )
 def test_synchronous_writes_that_do_not_reach_the_cluster_fail(tmp_path: Path, share: float, outcome: Outcome) -> None:
-    found = stage(tmp_path)
-    found.recorder.witness("operations", got=100, least=1)
-    papers.note_reached(found, "cache=writeback", share, alone=True)
-    assert CHECKS["figures"](found.recorder.events()).outcome is outcome
+    on = stage(tmp_path)
+    on.recorder.witness("operations", got=100, least=1)
+    papers.note_reached(on, "cache=writeback", share, alone=True)
+    assert CHECKS["figures"](on.recorder.events()).outcome is outcome
 
 
 def test_reads_may_be_put_together() -> None:
-    assert [one.writes for one in papers.VM] == [True, False, True, False]
+    assert [setting.writes for setting in papers.VM] == [True, False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -99,10 +99,10 @@ def test_reads_may_be_put_together() -> None:
     ids=["cheaper", "alike", "dearer"],
 )
 def test_krbd_is_judged_by_the_whole_interval(tmp_path: Path, kernel: tuple[float, ...], outcome: Outcome) -> None:
-    found = stage(tmp_path)
-    found.recorder.witness("operations", got=100, least=1)
-    krbd.judge(found, {"krbd": list(kernel), "librbd": [20.0, 20.5, 19.0]})
-    assert CHECKS["figures"](found.recorder.events()).outcome is outcome
+    on = stage(tmp_path)
+    on.recorder.witness("operations", got=100, least=1)
+    krbd.judge(on, {"krbd": list(kernel), "librbd": [20.0, 20.5, 19.0]})
+    assert CHECKS["figures"](on.recorder.events()).outcome is outcome
 
 
 def test_a_turn_is_counted_by_what_was_answered_between_its_looks() -> None:
@@ -112,7 +112,7 @@ def test_a_turn_is_counted_by_what_was_answered_between_its_looks() -> None:
         krbd.MachineLook(4.0, 0.6, 101),
         krbd.MachineLook(6.0, 1.2, 151),
     ]
-    turn = krbd.turn_of(looks, lambda one, two: float(two.operations - one.operations), idle=0.05)
+    turn = krbd.turn_of(looks, lambda before, after: float(after.operations - before.operations), idle=0.05)
     assert turn.operations == 150
     assert turn.costs == pytest.approx([0.004, 0.01])
     assert turn.rates == pytest.approx([50.0, 25.0])
@@ -179,21 +179,21 @@ def test_scenarios_have_names_of_their_own_and_checks_that_exist() -> None:
 )
 def test_cpu_is_judged_where_rates_are_not(tmp_path: Path, writes: bool, why_not: str, outcome: Outcome) -> None:
     """Writes through krbd that are as the paper has them, and cost the machine twice as much."""
-    found = stage(tmp_path)
-    found.recorder.witness("operations", got=100, least=1)
+    on = stage(tmp_path)
+    on.recorder.witness("operations", got=100, least=1)
     slower, faster = Interval(80.0, 79.0, 81.0, 20), Interval(100.0, 99.0, 101.0, 20)
-    claims.note_krbd(found.recorder, {"krbd": slower, "librbd": faster}, writes=writes, why_not=why_not)
+    claims.note_krbd(on.recorder, {"krbd": slower, "librbd": faster}, writes=writes, why_not=why_not)
     costs = {"krbd": [40.0, 41.0, 39.0], "librbd": [20.0, 20.5, 19.0]}
-    krbd.note_small(found, costs, by_rate=claims.judges_krbd(writes=writes, why_not=why_not))
-    assert CHECKS["figures"](found.recorder.events()).outcome is outcome
+    krbd.note_small(on, costs, by_rate=claims.judges_krbd(writes=writes, why_not=why_not))
+    assert CHECKS["figures"](on.recorder.events()).outcome is outcome
 
 
 def test_large_blocks_are_written_down_with_what_sums_their_bytes(tmp_path: Path) -> None:
-    found = stage(tmp_path)
-    found.recorder.witness("operations", got=100, least=1)
+    on = stage(tmp_path)
+    on.recorder.witness("operations", got=100, least=1)
     costs = {"krbd": [40.0, 41.0, 39.0], "librbd": [20.0, 20.5, 19.0]}
-    krbd.write_down(found, costs, krbd.of_bytes("crc32c-generic"))
-    verdict = CHECKS["figures"](found.recorder.events())
+    krbd.write_down(on, costs, krbd.of_bytes("crc32c-generic"))
+    verdict = CHECKS["figures"](on.recorder.events())
     assert verdict.outcome is Outcome.PASS
     assert any("krbd over librbd" in line and "crc32c-generic" in line for line in verdict.derivation)
 

@@ -72,7 +72,7 @@ def test_both_modes_take_turns_and_swap_who_is_first(monkeypatch: pytest.MonkeyP
     ran = [(argv[argv.index("-t") + 1], argv[-1]) for argv in machine.given]
     target = "rbd:hci/disk0:id=x:conf=/node/ceph.conf:rbd_cache_policy=writearound"
     pair = [("none", target), ("writeback", target)]
-    assert ran == [one for number in range(rounds) for one in (pair if number % 2 == 0 else pair[::-1])]
+    assert ran == [turn for number in range(rounds) for turn in (pair if number % 2 == 0 else pair[::-1])]
     [drawn] = [event.data for event in stage.recorder.events() if event.kind == "series"]
     assert (drawn["title"], drawn["axis"], drawn["marks"]) == ("qemu-img bench: reads", "round", {})
     assert drawn["words"] == "4 KiB, 4 in flight, through QEMU's rbd driver without a guest"
@@ -127,12 +127,12 @@ def test_the_limits_are_what_each_load_can_show() -> None:
 
 @pytest.mark.parametrize(("name", "loads"), [("write", WRITES), ("read", READS)])
 def test_each_scenario_runs_its_loads(name: str, loads: Sequence[writeback.BenchLoad]) -> None:
-    [found] = [scenario for scenario in writeback.SCENARIOS if scenario.name == f"hci.writeback[op={name}]"]
-    assert isinstance(found.run, partial)
-    assert (found.run.func, found.run.args, found.run.keywords) == (writeback.compared, (), {"loads": loads})
-    assert (found.check, found.tier, found.topology) == ("figures", Tier.FULL, TOPOLOGY)
-    assert found.sees == ("rate with writeback over that with none, .*",)
-    assert found.goal.startswith("With writeback QEMU ")
+    [scenario] = [scenario for scenario in writeback.SCENARIOS if scenario.name == f"hci.writeback[op={name}]"]
+    assert isinstance(scenario.run, partial)
+    assert (scenario.run.func, scenario.run.args, scenario.run.keywords) == (writeback.compared, (), {"loads": loads})
+    assert (scenario.check, scenario.tier, scenario.topology) == ("figures", Tier.FULL, TOPOLOGY)
+    assert scenario.sees == ("rate with writeback over that with none, .*",)
+    assert scenario.goal.startswith("With writeback QEMU ")
 
 
 def test_an_emulated_node_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,5 +150,5 @@ def test_a_run_without_a_time_is_trouble_of_the_lab(machine: Machine) -> None:
 
 
 def test_a_rate_is_by_qemus_own_clock() -> None:
-    found = writeback.rate(cast("Cluster", Machine({"none": 1.6}).cluster), IMAGE, READS[0], CacheMode.NONE)
-    assert found == pytest.approx(4000.0)
+    rate = writeback.rate(cast("Cluster", Machine({"none": 1.6}).cluster), IMAGE, READS[0], CacheMode.NONE)
+    assert rate == pytest.approx(4000.0)

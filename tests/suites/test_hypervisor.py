@@ -43,8 +43,8 @@ def blockdevs(argv: list[str]) -> list[dict[str, object]]:
     [(CacheMode.NONE, True, False), (CacheMode.WRITEBACK, False, False), (CacheMode.UNSAFE, False, True)],
 )
 def test_a_cache_mode_is_what_qemu_means_by_it(cache: CacheMode, direct: bool, no_flush: bool) -> None:
-    found = [one for one in blockdevs(order(cache).argv()) if one["driver"] == "rbd"]
-    assert [one["cache"] for one in found] == [{"direct": direct, "no-flush": no_flush}]
+    disks = [disk for disk in blockdevs(order(cache).argv()) if disk["driver"] == "rbd"]
+    assert [disk["cache"] for disk in disks] == [{"direct": direct, "no-flush": no_flush}]
 
 
 def test_the_root_is_shared_and_never_written() -> None:
@@ -55,8 +55,8 @@ def test_the_root_is_shared_and_never_written() -> None:
 
 def test_each_disk_has_a_client_and_a_name_of_its_own() -> None:
     argv = order(CacheMode.NONE, CacheMode.WRITEBACK).argv()
-    found = [one for one in blockdevs(argv) if one["driver"] == "rbd"]
-    assert [one["conf"] for one in found] == ["/node/g0/ceph0.conf", "/node/g0/ceph1.conf"]
+    disks = [disk for disk in blockdevs(argv) if disk["driver"] == "rbd"]
+    assert [disk["conf"] for disk in disks] == ["/node/g0/ceph0.conf", "/node/g0/ceph1.conf"]
     assert [device(0), device(1)] == ["/dev/vdb", "/dev/vdc"]
     assert all(any(f"id={disk_id(number)}," in word for word in argv) for number in (0, 1))
 
@@ -103,8 +103,8 @@ def image(*numbers: int) -> bytearray:
 
 
 def test_an_image_has_what_was_promised_and_maybe_more() -> None:
-    found = compare(bytes(image(0, 1, 2, 3)), SEED, begun=5, promised=3)
-    assert (found.lost, found.made_up, found.unacknowledged) == ((), (), 1)
+    comparison = compare(bytes(image(0, 1, 2, 3)), SEED, begun=5, promised=3)
+    assert (comparison.lost, comparison.made_up, comparison.unacknowledged) == ((), (), 1)
 
 
 def test_a_promised_block_that_is_gone_is_named() -> None:
@@ -115,9 +115,9 @@ def test_a_promised_block_that_is_gone_is_named() -> None:
 def test_a_block_that_is_torn_or_was_never_sent_is_made_up(number: int) -> None:
     data = image(0, 1, 2)
     data[place(SEED, number, BLOCKS)] = 1
-    found = compare(bytes(data), SEED, begun=3, promised=3)
-    assert len(found.made_up) == 1
-    assert found.lost == ()
+    comparison = compare(bytes(data), SEED, begun=3, promised=3)
+    assert len(comparison.made_up) == 1
+    assert comparison.lost == ()
 
 
 def test_a_guests_writes_are_where_the_lab_looks_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ from tests.fake_osds import OSDS, FakeOsds
 
 SKIPS = Path(__file__).resolve().parents[2] / "suites/expected-skips.toml"
 FIXED = {*SIZES, "gap"}
-SHOWN = [one for one in objects.SCENARIOS if "client=aarch64,primary=x86_64" in one.name]
+SHOWN = [scenario for scenario in objects.SCENARIOS if "client=aarch64,primary=x86_64" in scenario.name]
 """Of each tier and kind of pool one; the others differ only in the architectures."""
 
 
@@ -155,7 +155,7 @@ def test_as_many_pgs_are_mapped_as_the_method_says(tier: Tier, tmp_path: Path, m
 
     monkeypatch.setattr(placement, "sides", two_sides)
     monkeypatch.setattr(placement, "map_pgs", map_pgs)
-    for scenario in (one for one in placement.SCENARIOS if "mappings" in one.name):
+    for scenario in (scenario for scenario in placement.SCENARIOS if "mappings" in scenario.name):
         asked.clear()
         scenario.run(stage_of(FakeOsds(), tmp_path, tier))
         counts = {placement.TREE.osd_count << bits for bits in asked}
@@ -170,7 +170,11 @@ def test_one_osd_leads_and_nobody_is_held_back_afterwards() -> None:
 
 
 def restarted(cluster: FakeOsds, scratch: Path) -> Verdict:
-    on = next(one for one in recovery.SCENARIOS if one.name == "interop.recovery-restart[on=x86_64,pool=replicated]")
+    on = next(
+        scenario
+        for scenario in recovery.SCENARIOS
+        if scenario.name == "interop.recovery-restart[on=x86_64,pool=replicated]"
+    )
     return judged(on, stage_of(cluster, scratch))
 
 

@@ -85,6 +85,6 @@ class Decoder:
 @pytest.mark.parametrize(("content", "wrong"), [(b"data\0\0", 0), (b"dat\0\0\0", 2)])
 def test_a_loss_that_is_not_mended_is_named(content: bytes, wrong: int) -> None:
     side = cast("ArchSide", Decoder(content))
-    found = erasure.decode_all(side, stripes.LONG_QUICK[0].code, [b"", b"", b""], [(0,), (1,)], b"data")
-    assert len(found) == wrong
-    assert all(line.startswith("without (") for line in found)
+    unmended = erasure.decode_all(side, stripes.LONG_QUICK[0].code, [b"", b"", b""], [(0,), (1,)], b"data")
+    assert len(unmended) == wrong
+    assert all(line.startswith("without (") for line in unmended)

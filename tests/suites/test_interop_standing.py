@@ -15,8 +15,8 @@ def test_replicas_on_different_hosts_are_fine() -> None:
 
 
 def test_two_replicas_on_one_host_are_named() -> None:
-    found = shared_hosts([pg("1.0", 0, 2, 1), pg("1.1", 4, 0)], HOSTS)
-    assert found == ["PG 1.0 on OSDs [0, 2, 1]: twice on host n0"]
+    shared = shared_hosts([pg("1.0", 0, 2, 1), pg("1.1", 4, 0)], HOSTS)
+    assert shared == ["PG 1.0 on OSDs [0, 2, 1]: twice on host n0"]
 
 
 def test_a_missing_shard_is_on_no_host() -> None:
