@@ -22,9 +22,9 @@ DUMP = "pool 1 pg_num 2\n1.0\t[0,4,8]\t0\n1.a\t[2,6,10]\t2\n#osd\tcount\tfirst\n
 GOOD = {"1.0": ((0, 4, 8), 0), "1.a": ((2, 6, 10), 2)}
 
 
-def outcome_of_mappings(found: Mapping[Arch, placement.Mappings]) -> Outcome:
+def outcome_of_mappings(mappings: Mapping[Arch, placement.Mappings]) -> Outcome:
     history = History()
-    placement.note_mappings(history.recorder("s"), REPLICATED_RULE, found, 2)
+    placement.note_mappings(history.recorder("s"), REPLICATED_RULE, mappings, 2)
     return observations(history.events()).outcome
 
 
@@ -96,11 +96,11 @@ def test_a_decoded_object_is_the_data_and_zeros(content: bytes, verdict: str) ->
 
 
 def test_a_goal_says_how_many_chunks_are_really_lost() -> None:
-    goals = {one.name: one.goal for one in erasure.SCENARIOS}
+    goals = {scenario.name: scenario.goal for scenario in erasure.SCENARIOS}
     small = "plugin=lrc,l=2,k=2,m=2"
     assert "every loss of one chunk" in goals[f"interop.erasure[{small}]"]
     assert "every loss of up to 2 chunks" in goals[f"interop.erasure-pairs[{small}]"]
-    tried = {one.label: one.losses for one in erasure.QUICK}
+    tried = {code.label: code.losses for code in erasure.QUICK}
     assert len(tried[small]) == 6
     assert len(erasure.SMALL_LRC.losses) == 6 + 15
 
@@ -119,20 +119,20 @@ def exported(data: bytes, attributes: bytes = b"a") -> bytes:
     named = bytes(12) + struct.pack("<I", 0) + struct.pack("<I", 3) + b"obj"
     head = section(3, named + struct.pack("<Q", (1 << 64) - 2))
     clone = section(3, named + struct.pack("<Q", 4))
-    one = section(5, bytes(26) + data) + section(6, attributes) + section(4, foot=False)
-    return bytes(16) + section(1, b"pg") + clone + one + head + one + section(2, foot=False)
+    body = section(5, bytes(26) + data) + section(6, attributes) + section(4, foot=False)
+    return bytes(16) + section(1, b"pg") + clone + body + head + body + section(2, foot=False)
 
 
 def test_an_export_is_read_object_by_object() -> None:
-    found = read_export(exported(b"content"))
-    assert sorted(found) == ["obj@4", "obj@head"]
-    assert found["obj@head"].data == hashlib.sha256(b"content").hexdigest()
+    objects = read_export(exported(b"content"))
+    assert sorted(objects) == ["obj@4", "obj@head"]
+    assert objects["obj@head"].data == hashlib.sha256(b"content").hexdigest()
 
 
 def test_a_changed_attribute_changes_everything_but_the_data() -> None:
-    one, other = (read_export(exported(b"content", attribute))["obj@4"] for attribute in (b"a", b"b"))
-    assert one.data == other.data
-    assert one.everything != other.everything
+    plain, changed = (read_export(exported(b"content", attribute))["obj@4"] for attribute in (b"a", b"b"))
+    assert plain.data == changed.data
+    assert plain.everything != changed.everything
 
 
 def test_an_exported_omap_is_read() -> None:
@@ -141,9 +141,9 @@ def test_an_exported_omap_is_read() -> None:
 
     name = bytes(12) + text(b"") + text(b"obj") + struct.pack("<Q", (1 << 64) - 2)
     omap = bytes(6) + struct.pack("<I", 2) + text(b"\xff") + text(b"one") + text(b"k") + text(b"")
-    found = read_export(bytes(16) + section(3, name) + section(8, omap) + section(4, foot=False))
+    objects = read_export(bytes(16) + section(3, name) + section(8, omap) + section(4, foot=False))
     sums = [hashlib.sha256(value).hexdigest() for value in (b"one", b"")]
-    assert found["obj@head"].omap == {"ff": sums[0], "6b": sums[1]}
+    assert objects["obj@head"].omap == {"ff": sums[0], "6b": sums[1]}
 
 
 @pytest.mark.parametrize("damaged", [exported(b"x")[:-60], exported(b"x")[:40] + b"?" + exported(b"x")[40:]])

@@ -198,8 +198,8 @@ def test_a_sound_service_is_not_found_fault_with(kind: str) -> None:
 @pytest.mark.parametrize("defect", BROKEN)
 def test_a_defect_is_found_and_shown_in_a_few_steps(defect: str) -> None:
     kind, service = BROKEN[defect]
-    found = next(filter(None, (tried(kind, service, drawn(kind, seed)) for seed in range(20))))
-    least, _ = shrink(found, lambda steps: tried(kind, service, steps), lambda count: count > 1000)
+    difference = next(filter(None, (tried(kind, service, drawn(kind, seed)) for seed in range(20))))
+    least, _ = shrink(difference, lambda steps: tried(kind, service, steps), lambda count: count > 1000)
     assert len(least.taken) <= MOST_STEPS_LEFT, [each.step for each in least.taken]
     assert tried(kind, service, [each.step for each in least.taken]) == least
     for left_out in range(len(least.taken)):
@@ -209,16 +209,16 @@ def test_a_defect_is_found_and_shown_in_a_few_steps(defect: str) -> None:
 
 def test_shortening_stops_when_it_is_enough_and_keeps_what_goes_wrong() -> None:
     kind, service = BROKEN["rados: append dropped"]
-    found = next(filter(None, (tried(kind, service, drawn(kind, seed)) for seed in range(20))))
-    least, count = shrink(found, lambda steps: tried(kind, service, steps), lambda count: count >= 3)
+    difference = next(filter(None, (tried(kind, service, drawn(kind, seed)) for seed in range(20))))
+    least, count = shrink(difference, lambda steps: tried(kind, service, steps), lambda count: count >= 3)
     assert count == 3
     assert tried(kind, service, [each.step for each in least.taken]) == least
 
 
 def test_what_does_not_go_wrong_again_is_kept_whole() -> None:
-    found = Difference(fitting(MODELS["rados"](), drawn("rados")), got="once")
-    least, _ = shrink(found, lambda steps: None, lambda count: False)
-    assert least == found
+    difference = Difference(fitting(MODELS["rados"](), drawn("rados")), got="once")
+    least, _ = shrink(difference, lambda steps: None, lambda count: False)
+    assert least == difference
 
 
 # Printed programs, run as anybody would, with a stand-in for librados

@@ -73,17 +73,17 @@ def test_copying_may_take_what_the_model_says_times_its_factor(
     stage = stage_on(tmp_path, 1.0, more)
     vars(stage.cluster)["host_of"] = lambda osd: SimpleNamespace(name=f"n{int(osd[-1]) % machines}")
     made = recovery_time(load_hardware(tmp_path / "slow.toml").profile, part, **given)
-    found = copying(stage, 3e12, kind)
-    assert found.seconds == pytest.approx(made.seconds * FACTOR)
-    assert found.basis is Basis.PROFILE
-    assert found.derivation == tuple(made.derivation.lines())
-    assert f" s for copying {part / 2**30:,.0f} GiB on a machine of slow, limited by {made.limit}; " in found.why
-    assert found.why.endswith("trusted to a factor of 2.5")
+    limit = copying(stage, 3e12, kind)
+    assert limit.seconds == pytest.approx(made.seconds * FACTOR)
+    assert limit.basis is Basis.PROFILE
+    assert limit.derivation == tuple(made.derivation.lines())
+    assert f" s for copying {part / 2**30:,.0f} GiB on a machine of slow, limited by {made.limit}; " in limit.why
+    assert limit.why.endswith("trusted to a factor of 2.5")
 
 
 def test_without_a_profile_copying_has_no_time_and_no_arithmetic(tmp_path: Path) -> None:
-    found = copying(stage_on(tmp_path, None), 3e12)
-    assert (found.seconds, found.derivation, found.basis) == (0.0, (), Basis.CORRECTNESS)
+    limit = copying(stage_on(tmp_path, None), 3e12)
+    assert (limit.seconds, limit.derivation, limit.basis) == (0.0, (), Basis.CORRECTNESS)
 
 
 def test_a_wait_is_limited_by_what_notices_peers_and_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,9 +75,9 @@ def test_a_successor_has_as_many_disks_of_the_same_sizes_under_names_of_its_own(
     ],
 )
 def test_what_a_lab_moved_is_held_against_the_papers_time(procedure: str, moved: float, outcome: Outcome) -> None:
-    found = at_scale(procedure, moved * 1e6, 1e6)
+    estimate = at_scale(procedure, moved * 1e6, 1e6)
     recorder = History().recorder("s")
-    recorder.figure("paper_recovery_s", found.seconds, "s", found.bound)
+    recorder.figure("paper_recovery_s", estimate.seconds, "s", estimate.bound)
     assert service(recorder.events()).outcome is outcome
 
 
@@ -94,10 +94,12 @@ at_most = "LIMIT"
 def by_file(folder: Path, moved: float, limit: str, changes: tuple[str, ...] = ()) -> History:
     path = folder / "ibm-r760-12n.toml"
     path.write_text((SHIPPED / path.name).read_text() + (NODE.replace("LIMIT", limit) if limit else ""))
-    found = by_profile(load_hardware(path, changes), moved, lambda name: find_profile(name, folder))
-    assert "ibm-r760-12n" in found.bound.why
+    estimate = by_profile(load_hardware(path, changes), moved, lambda name: find_profile(name, folder))
+    assert "ibm-r760-12n" in estimate.bound.why
     history = History()
-    history.recorder("s").figure("recovery_s", found.seconds, "s", found.bound, interval=(found.low, found.high))
+    history.recorder("s").figure(
+        "recovery_s", estimate.seconds, "s", estimate.bound, interval=(estimate.low, estimate.high)
+    )
     return history
 
 
@@ -194,8 +196,8 @@ def test_a_setting_is_held_to_what_the_others_predict(rates: tuple[int, int], ou
 def test_the_settings_that_the_law_is_made_of_are_not_held_against_it() -> None:
     slowest, fastest = leg(1, 10, 10), leg(16, 100, 100)
     recorder = History().recorder("s")
-    for one in (slowest, fastest):
-        note_leg(recorder, one, slowest, fastest)
+    for either in (slowest, fastest):
+        note_leg(recorder, either, slowest, fastest)
     assert [event.data["least"] for event in recorder.events()] == [None, None]
 
 

@@ -201,20 +201,20 @@ def passed(queue: int, sent: Sequence[bytearray], flips: int) -> tuple[list[byte
     with initiator, gateway:
         wire_program.Connection(near, far, ways, lambda: None).start()
         with gateway.makefile("rb") as arriving:
-            found = []
+            arrived = []
             for each in (connecting(queue), *sent):
                 initiator.sendall(each)
-                found.append(arriving.read(len(each)))
-    return found[1:], {way: flipper.flipped for way, flipper in ways.items()}
+                arrived.append(arriving.read(len(each)))
+    return arrived[1:], {way: flipper.flipped for way, flipper in ways.items()}
 
 
 def test_a_wire_flips_a_bit_of_every_third_piece_of_data_until_it_has_flipped_enough() -> None:
     sent = [pdu(wire_program.TO_CONTROLLER, bytes(8192)) for _ in range(9)]
-    found, flipped = passed(1, sent, flips=2)
-    wrong = [number for number, (got, whole) in enumerate(zip(found, sent, strict=True)) if got != bytes(whole)]
+    arrived, flipped = passed(1, sent, flips=2)
+    wrong = [number for number, (got, whole) in enumerate(zip(arrived, sent, strict=True)) if got != bytes(whole)]
     assert (wrong, flipped) == ([0, 3], {"written": 2, "read": 0})
-    assert [one ^ other for one, other in zip(found[0], sent[0], strict=True) if one != other] == [1]
-    assert found[0][:72] == bytes(sent[0][:72])
+    assert [left ^ right for left, right in zip(arrived[0], sent[0], strict=True) if left != right] == [1]
+    assert arrived[0][:72] == bytes(sent[0][:72])
 
 
 def test_a_tapped_wire_passes_all_on_and_counts_a_mark_also_one_that_is_cut() -> None:

@@ -27,8 +27,8 @@ def judged(survey: Survey, monkeypatch: pytest.MonkeyPatch, scratch: Path) -> Ve
 
 
 def test_power_is_cut_on_machines_of_one_architecture_only_where_the_name_says_so() -> None:
-    alike = [one for one in SCENARIOS if len(one.topology.spec(DEFAULT_RELEASE).archs) == 1]
-    assert {one.name for one in alike} == {"powerloss.cut[pool=replicated,nodes=alike]", "powerloss.replayed"}
+    alike = [scenario for scenario in SCENARIOS if len(scenario.topology.spec(DEFAULT_RELEASE).archs) == 1]
+    assert {scenario.name for scenario in alike} == {"powerloss.cut[pool=replicated,nodes=alike]", "powerloss.replayed"}
 
 
 def test_a_disk_that_was_flushed_under_load_passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

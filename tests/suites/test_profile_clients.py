@@ -150,9 +150,9 @@ def measured(monkeypatch: pytest.MonkeyPatch, cluster: Any) -> tuple[Any, Sequen
     monkeypatch.setattr(objects, "at_the_plugs", plugs)
     monkeypatch.setattr(objects, "now_s", lambda host: 3700.0 if host is cluster.hosts["client0"] else math.nan)
     monkeypatch.setattr(objects, "time", SimpleNamespace(time=lambda: 100.0))
-    found: Any = measure_objects(stage, gets(protection="replicated:2", clients=4, depth=4), find(ALTRA))
-    assert (found.plug, found.unplugged) == (plug, "not all")
-    return found, stage.recorder.events()
+    measured: Any = measure_objects(stage, gets(protection="replicated:2", clients=4, depth=4), find(ALTRA))
+    assert (measured.plug, measured.unplugged) == (plug, "not all")
+    return measured, stage.recorder.events()
 
 
 class Opened:
@@ -198,13 +198,13 @@ def test_how_busy_clients_are_is_recorded_to_a_thousandth() -> None:
 
 
 @pytest.mark.parametrize(
-    ("grew", "put", "found"), [(500.0, 1000.0, "data"), (499.0, 1000.0, ""), (1.0, 0.0, "data"), (0.9, 0.0, "")]
+    ("grew", "put", "pool"), [(500.0, 1000.0, "data"), (499.0, 1000.0, ""), (1.0, 0.0, "data"), (0.9, 0.0, "")]
 )
-def test_the_pool_of_the_objects_grew_by_half_of_what_was_put_at_least(grew: float, put: float, found: str) -> None:
+def test_the_pool_of_the_objects_grew_by_half_of_what_was_put_at_least(grew: float, put: float, pool: str) -> None:
     """A pool that was not there before counts whole. The other pools do not grow."""
     stats = [{"name": "data", "stats": {"stored": grew}}, {"name": "old", "stats": {"stored": 7.0}}]
     cluster: Any = SimpleNamespace(client=SimpleNamespace(mon=lambda _: {"pools": stats}), patience=0.0)
-    assert grown(cluster, {"old": 7.0}, put) == found
+    assert grown(cluster, {"old": 7.0}, put) == pool
 
 
 def test_statistics_are_asked_for_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:

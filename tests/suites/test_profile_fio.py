@@ -115,10 +115,10 @@ def test_what_lacks_says_why() -> None:
 
 def test_what_is_in_doubt_opens_the_interval_of_every_figure_and_is_said() -> None:
     done = Measured(RATE, MEAN, P99, unplugged="no plug", said=("Measured.",))
-    found = done.biased(DOUBT)
-    assert (found.rate, found.mean, found.p99) == (DOUBT.rate(RATE), DOUBT.latency(MEAN), DOUBT.latency(P99))
-    assert (found.said, found.unplugged) == (("Measured.", *DOUBT.said), "no plug")
-    assert (found.rate.high, found.rate.low, found.mean.low) == (float("inf"), 45.0, 0.0)
+    doubted = done.biased(DOUBT)
+    assert (doubted.rate, doubted.mean, doubted.p99) == (DOUBT.rate(RATE), DOUBT.latency(MEAN), DOUBT.latency(P99))
+    assert (doubted.said, doubted.unplugged) == (("Measured.", *DOUBT.said), "no plug")
+    assert (doubted.rate.high, doubted.rate.low, doubted.mean.low) == (float("inf"), 45.0, 0.0)
     assert Measured(RATE, MEAN, None).biased(DOUBT).p99 is None
     assert done.biased(UNBIASED) == done
 
@@ -156,15 +156,15 @@ def side(iops: float, deviation: float, samples: int, mean_s: float, p99_s: floa
 def test_all_generators_add_up_and_the_fewest_samples_count() -> None:
     """One reads and writes, with deviations of 3 and 4; the other only writes."""
     both = FioResult(side(100.0, 3.0, 20, 0.01, 0.02), side(300.0, 4.0, 12, 0.02, 0.08))
-    one = FioResult(NOTHING, side(200.0, 7.0, 15, 0.05, 0.05))
-    found = summed([both, one])
+    writer = FioResult(NOTHING, side(200.0, 7.0, 15, 0.05, 0.05))
+    sums = summed([both, writer])
     rate, mean = total([(400.0, 5.0, both.latency_mean_s), (200.0, 7.0, 0.05)], 12)
-    assert found == Measured(rate, mean, Interval((0.02 + 0.08 + 0.05) / 3, 0.02, 0.08, 3))
+    assert sums == Measured(rate, mean, Interval((0.02 + 0.08 + 0.05) / 3, 0.02, 0.08, 3))
 
 
 def test_percentiles_that_fio_did_not_give_are_left_out_and_no_operation_has_no_rate() -> None:
-    found = summed([FioResult(side(100.0, 3.0, 20, 0.01, None), side(100.0, 3.0, 20, 0.01, 0.03))])
-    assert found.p99 == Interval(0.03, 0.03, 0.03, 1)
+    sums = summed([FioResult(side(100.0, 3.0, 20, 0.01, None), side(100.0, 3.0, 20, 0.01, 0.03))])
+    assert sums.p99 == Interval(0.03, 0.03, 0.03, 1)
     assert summed([FioResult(side(100.0, 3.0, 20, 0.01, None), NOTHING)]).p99 is None
     rate, mean = total([(0.0, 0.0, 0.0)], 0)
     assert summed([FioResult(NOTHING, NOTHING)]) == Measured(rate, mean, None)
@@ -197,8 +197,8 @@ def test_watts_are_those_of_all_machines_or_none(
     energies: tuple[Energy, ...], plug: tuple[int, ...], without: str
 ) -> None:
     recorder = History().recorder("s")
-    found = at_the_plugs(recorder, meter("b", "a", unread=("y", "x"), energies=energies), (10.0, 70.0))
-    assert found == (tuple(energies[number] for number in plug), without)
+    plugged = at_the_plugs(recorder, meter("b", "a", unread=("y", "x"), energies=energies), (10.0, 70.0))
+    assert plugged == (tuple(energies[number] for number in plug), without)
     [event] = recorder.events()
     assert event.kind == "watts"
     assert event.data == {"energies": [energy_value(each) for each in energies], "unread": ["x", "y"]}
@@ -303,11 +303,11 @@ def test_all_generators_run_at_once_on_images_of_their_own(
     monkeypatch.setattr(measuring, "watched", watching(looked, stage, 2 * size_bytes if pattern == "randrw" else 0))
     monkeypatch.setattr(measuring, "at_the_plugs", plugs)
     monkeypatch.setattr(measuring, "time", SimpleNamespace(time=lambda: next(times)))
-    found = measure(stage, wanted, by, on)
+    measured = measure(stage, wanted, by, on)
     monkeypatch.undo()
     assert looked == ["begin", "watch", "run", "watched", "end"]
     plug = (watts("a", 100.0),) if plugged else ()
-    assert found == replace(summed(RESULTS), plug=plug, unplugged="" if plugged else "no plug").biased(DOUBT)
+    assert measured == replace(summed(RESULTS), plug=plug, unplugged="" if plugged else "no plug").biased(DOUBT)
     errors, witness = stage.recorder.events()
     assert (errors.data["what"], errors.data["got"], errors.data["wanted"]) == ("errors of fio", 10, 0)
     assert (witness.data["got"], witness.data["least"]) == (90, LEAST_OPERATIONS)

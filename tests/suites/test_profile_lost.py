@@ -107,8 +107,8 @@ def test_the_largest_machines_are_lost_and_all_of_their_bytes_count(
         return sample
 
     monkeypatch.setattr(losing, "sampled", made)
-    found = lost(stage, on, TRUST, NODE.model_copy(update={"nodes_lost": 2}))
-    assert found == seen_of(sample, 2 * 0.7 * 1000 * GIB, slower)
+    seen = lost(stage, on, TRUST, NODE.model_copy(update={"nodes_lost": 2}))
+    assert seen == seen_of(sample, 2 * 0.7 * 1000 * GIB, slower)
     [witness] = stage.recorder.events()
     assert witness.data == {"what": "bytes of the sample on the lost OSDs", "got": 1e9, "least": 1}
 
@@ -176,7 +176,7 @@ def test_a_sample_is_written_lost_followed_and_undone(
     cluster = machines(4, did, osd_in=None, osd_out=None)
     watched(monkeypatch, did, cluster, "wanted-data" if guard.k else "wanted", guard.k)
     stage = replace(stage_of(cluster), tier=tier)
-    found = sampled(stage, four(gib), guard, [2, 3])
+    sample = sampled(stage, four(gib), guard, [2, 3])
     assert did == [
         "osd in 2,3",
         f"write 2 x {size >> 22 << 22}, 1 time(s)",
@@ -192,7 +192,7 @@ def test_a_sample_is_written_lost_followed_and_undone(
         "healthy within 600 s",
     ]
     held = 2000 / max(1, guard.k)
-    assert found == Sample([(0.0, 0.0), (2.0, 0.5), (4.0, 1.0)], held, whole=True)
+    assert sample == Sample([(0.0, 0.0), (2.0, 0.5), (4.0, 1.0)], held, whole=True)
     [event] = stage.recorder.events()
     wanted = {"counted_before": 100, "to_copy": 1000, "held": held, "whole": True}
     assert (event.kind, event.data) == ("recovered", {"points": [[2.0, 600], [4.0, 1100]], **wanted})
@@ -221,11 +221,11 @@ def test_what_was_not_stopped_is_not_started(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_pgs_are_placed_with_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = machines(3, pg_ls_by_pool=None)
-    found = (Pg("1.0", "", 1, (2, NO_OSD, 0), 2), Pg("1.1", "", 1, (1, 2, 0), 1))
+    pgs = (Pg("1.0", "", 1, (2, NO_OSD, 0), 2), Pg("1.1", "", 1, (1, 2, 0), 1))
 
     def pgs_of(*given: object) -> Sequence[Pg]:
         assert given == (cluster, "wanted")
-        return found
+        return pgs
 
     def statistics(*given: object) -> list[dict[str, Any]]:
         assert given == (cluster, "wanted")

@@ -54,21 +54,21 @@ def process(iops: float, latency_s: float, p99_s: float | None) -> FioResult:
 
 
 def test_many_processes_have_one_rate_one_mean_and_a_percentile_between_their_own() -> None:
-    found = summed([process(100, 0.01, 0.05), process(300, 0.02, 0.08)])
-    assert found.rate.mean == 400
-    assert found.rate.low < 400 < found.rate.high
-    assert found.mean.mean == pytest.approx(0.0175)
-    assert found.p99 is not None
-    assert (found.p99.low, found.p99.high) == (0.05, 0.08)
+    sums = summed([process(100, 0.01, 0.05), process(300, 0.02, 0.08)])
+    assert sums.rate.mean == 400
+    assert sums.rate.low < 400 < sums.rate.high
+    assert sums.mean.mean == pytest.approx(0.0175)
+    assert sums.p99 is not None
+    assert (sums.p99.low, sums.p99.high) == (0.05, 0.08)
     assert summed([process(100, 0.01, None)]).p99 is None
 
 
 def test_fios_percentile_is_read() -> None:
     side = {"total_ios": 1, "io_bytes": 1, "runtime": 1, "iops": 1, "lat_ns": {"mean": 1}}
     with_it = {**side, "clat_ns": {"percentile": {"99.000000": 2_500_000}}}
-    found = result_of({"read": with_it, "write": side})
-    assert found.read.latency_p99_s == pytest.approx(0.0025)
-    assert found.write.latency_p99_s is None
+    sides = result_of({"read": with_it, "write": side})
+    assert sides.read.latency_p99_s == pytest.approx(0.0025)
+    assert sides.write.latency_p99_s is None
 
 
 def interval(mean: float, around: float = 0.01) -> Interval:
@@ -99,8 +99,8 @@ def judged(done: Measured, **limits: str) -> tuple[Outcome, list[dict[str, str]]
 )
 def test_what_was_measured_decides_by_its_interval(rate: float, outcome: Outcome) -> None:
     """The model predicts 246 kops/s within 2.2 times either way: by itself it cannot say."""
-    found, rows = judged(Measured(interval(rate), interval(0.003), None), at_least="150000 ops/s")
-    assert found is outcome
+    decided, rows = judged(Measured(interval(rate), interval(0.003), None), at_least="150000 ops/s")
+    assert decided is outcome
     assert rows[0]["measured"].startswith(f"{rate / 1000:.3g} kops/s (")
     assert rows[0]["predicted"].startswith("246 kops/s (112 k")
 

@@ -239,19 +239,19 @@ def phases(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 def run(cluster: Any, **given: Any) -> Any:
     stage = stage_of(cluster)
-    found = measure_objects(stage, gets(protection="replicated:2", **given), find(ALTRA))
-    return found, {event.kind: event.data for event in stage.recorder.events()}
+    measured = measure_objects(stage, gets(protection="replicated:2", **given), find(ALTRA))
+    return measured, {event.kind: event.data for event in stage.recorder.events()}
 
 
 def test_all_clients_fill_run_and_clean(phases: list[tuple[str, int]]) -> None:
-    found, _ = run(cluster_of(), hit_ratio=1.0)
+    measured, _ = run(cluster_of(), hit_ratio=1.0)
     assert phases == [(FILL, 4), (RUN, 4), (CLEAN, 4)]
-    assert found.rate.mean == pytest.approx(1000)
-    assert found.said[0] == (
+    assert measured.rate.mean == pytest.approx(1000)
+    assert measured.said[0] == (
         "Measured with 4 S3 clients on 2 machines through 1 endpoint; the objects are in the pool 'data'."
     )
-    assert len(found.said) == 2
-    assert found.unplugged
+    assert len(measured.said) == 2
+    assert measured.unplugged
 
 
 @pytest.mark.parametrize(
@@ -265,8 +265,8 @@ def test_all_clients_fill_run_and_clean(phases: list[tuple[str, int]]) -> None:
 def test_other_protection_leaves_the_prediction_to_decide_and_no_bucket(
     phases: list[tuple[str, int]], cluster: Any, said: str
 ) -> None:
-    found, _ = run(cluster)
-    assert said in found
+    reason, _ = run(cluster)
+    assert said in reason
     assert phases == [(FILL, 4), (CLEAN, 4)]
 
 
@@ -276,9 +276,11 @@ def test_the_protection_of_a_code_is_read(phases: list[tuple[str, int]]) -> None
 
 
 def test_busy_machines_are_named(phases: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch) -> None:
-    found, _ = run(cluster_of(cpus=1))
-    assert found.rate.high == float("inf")
-    assert found.said[2].startswith("More than half of the CPU time of client0, client1 was used: the cluster may be")
+    measured, _ = run(cluster_of(cpus=1))
+    assert measured.rate.high == float("inf")
+    assert measured.said[2].startswith(
+        "More than half of the CPU time of client0, client1 was used: the cluster may be"
+    )
     monkeypatch.setattr(objects, "FULL_CPU", 0.4)
     assert run(cluster_of())[0].said[2].startswith("4 clients of 4 used more than half a CPU")
     monkeypatch.setattr(biased, "FULL_CPU", 0.1)
@@ -327,16 +329,16 @@ def test_a_fill_that_fails_is_no_load_and_its_bucket_is_removed(
 
 def test_emulated_clients_cannot_fail_a_cluster(phases: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Host, "emulated", True)
-    found, _ = run(cluster_of())
-    assert found.rate.high == float("inf")
-    assert found.said[2].startswith("The clients on client0, client1 are emulated: the cluster may be faster")
+    measured, _ = run(cluster_of())
+    assert measured.rate.high == float("inf")
+    assert measured.said[2].startswith("The clients on client0, client1 are emulated: the cluster may be faster")
     assert phases[-1] == (CLEAN, 4)
 
 
 def test_reads_from_memory_cannot_pass_disks(phases: list[tuple[str, int]]) -> None:
-    found, _ = run(cluster_of())
-    assert (found.rate.low, found.mean.high, found.p99.high) == (0.0, float("inf"), float("inf"))
-    assert found.said[-1].startswith("Up to 1 of the reads may come from the memory of the OSDs")
+    measured, _ = run(cluster_of())
+    assert (measured.rate.low, measured.mean.high, measured.p99.high) == (0.0, float("inf"), float("inf"))
+    assert measured.said[-1].startswith("Up to 1 of the reads may come from the memory of the OSDs")
     half = run(cluster_of(memory=500_000.0))[0]
     assert half.rate.low == pytest.approx(run(cluster_of(), hit_ratio=1.0)[0].rate.low / 2)
     assert run(cluster_of(), hit_ratio=1.0)[0].rate.low > 0

@@ -35,11 +35,11 @@ def test_the_steady_rate_is_without_the_beginning_and_the_end() -> None:
 
 
 def test_the_required_bytes_take_so_many_times_as_long() -> None:
-    found = seen_of(recovery(), 100e9, 1.0).interval
-    assert found is not None
-    assert found.mean == pytest.approx(100 / 0.05)
-    assert found.low == pytest.approx(100 / 0.05)
-    assert found.high == pytest.approx(100 * 23)
+    took_s = seen_of(recovery(), 100e9, 1.0).interval
+    assert took_s is not None
+    assert took_s.mean == pytest.approx(100 / 0.05)
+    assert took_s.low == pytest.approx(100 / 0.05)
+    assert took_s.high == pytest.approx(100 * 23)
     slow = seen_of(recovery(), 100e9, 2.0)
     assert slow.interval is not None
     assert slow.interval.high == pytest.approx(2 * 100 * 23)
@@ -56,8 +56,8 @@ def test_the_required_bytes_take_so_many_times_as_long() -> None:
     ],
 )
 def test_a_sample_that_shows_no_rate_is_inconclusive(sample: Sample, said: str) -> None:
-    found, reason, data = judged(NODE, seen_of(sample, 100e9, 1.0))
-    assert found is Outcome.INCONCLUSIVE
+    decided, reason, data = judged(NODE, seen_of(sample, 100e9, 1.0))
+    assert decided is Outcome.INCONCLUSIVE
     assert said in reason
     assert data["rows"][0]["measured"] == ""
 
@@ -67,8 +67,8 @@ def test_a_sample_that_shows_no_rate_is_inconclusive(sample: Sample, said: str) 
 )
 def test_a_measured_recovery_decides_by_its_interval(held: float, outcome: Outcome) -> None:
     """0.7 of 19.2 TB on the lost node; a sample of 13 GB in 23 s takes 6.6 h and 20 s of it steadily 5.6 h."""
-    found, _, data = judged(NODE, seen_of(recovery(held=held), on_each(NODE, find(ALTRA)), 1.0))
-    assert found is outcome
+    decided, _, data = judged(NODE, seen_of(recovery(held=held), on_each(NODE, find(ALTRA)), 1.0))
+    assert decided is outcome
     assert data["rows"][0]["measured"].endswith(" h)")
     assert len(data["measuring"]) == 2
 
@@ -109,7 +109,7 @@ def test_the_largest_machine_is_lost_and_is_back_afterwards(monkeypatch: pytest.
     monkeypatch.setattr(losing, "followed", lambda _cluster, _pool, _s: ([(2.0, 507), (4.0, 1007)], True))
     cluster = cluster_of(4, COPIED, did)
     stage = stage_of(cluster)
-    found = lost(stage, find(ALTRA), trust(), NODE)
+    seen = lost(stage, find(ALTRA), trust(), NODE)
     assert did == [
         "df",
         "osd in 3",
@@ -121,8 +121,8 @@ def test_the_largest_machine_is_lost_and_is_back_afterwards(monkeypatch: pytest.
         "osd in 3",
         "healthy",
     ]
-    assert isinstance(found, Seen)
-    assert "too soon for a steady rate" in found.why_not
+    assert isinstance(seen, Seen)
+    assert "too soon for a steady rate" in seen.why_not
     [kept] = [event.data for event in stage.recorder.events() if event.kind == "recovered"]
     assert (kept["held"], kept["to_copy"], kept["whole"]) == (1000, 1000, True)
 
