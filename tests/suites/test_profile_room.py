@@ -37,8 +37,8 @@ DF = {
 
 
 def test_osds_are_as_ceph_counts_them_and_metadata_is_beside_the_data() -> None:
-    found = placed(cluster_of(4, {"osd df": OSD_DF}, []), Counter({0: 2, 2: 1}))
-    assert found == {
+    osds = placed(cluster_of(4, {"osd df": OSD_DF}, []), Counter({0: 2, 2: 1}))
+    assert osds == {
         0: Placed("n0", 1000 * KIB, 60 * KIB, 2),
         1: Placed("n1", 2000 * KIB, 0, 0),
         2: Placed("n2", 3000 * KIB, 70 * KIB, 1),
@@ -70,7 +70,7 @@ def test_a_pool_is_made_and_what_it_shows_is_recorded(monkeypatch: pytest.Monkey
     monkeypatch.setattr(room, "data_pool", data_pool)
     monkeypatch.setattr(pools, "pgs_of", pgs_of)
     stage = stage_of(cluster)
-    found = room.room(stage, find(ALTRA), ROOM)
+    seen = room.room(stage, find(ALTRA), ROOM)
     assert did == ["make", "settle", "osd df", "df", "delete"]
     osds = [
         Placed("n0", 1000 * KIB, 60 * KIB, 2),
@@ -78,10 +78,10 @@ def test_a_pool_is_made_and_what_it_shows_is_recorded(monkeypatch: pytest.Monkey
         Placed("n2", 3000 * KIB, 70 * KIB, 1),
         Placed("n3", 4000 * KIB, 0, 0),
     ]
-    assert isinstance(found, Seen)
-    assert found.interval == usable(osds, 2, 0.85, Protection(2))
-    assert "the 2 PGs of a pool that was made for it" in found.said[0]
-    assert "MAX AVAIL for that pool is 1.9 TB" in found.said[1]
+    assert isinstance(seen, Seen)
+    assert seen.interval == usable(osds, 2, 0.85, Protection(2))
+    assert "the 2 PGs of a pool that was made for it" in seen.said[0]
+    assert "MAX AVAIL for that pool is 1.9 TB" in seen.said[1]
     witness, record = (event for event in stage.recorder.events())
     assert witness.kind == "witness"
     assert (witness.data["got"], witness.data["least"]) == (4, 4)
@@ -98,9 +98,9 @@ def test_a_pool_needs_a_machine_for_each_copy(monkeypatch: pytest.MonkeyPatch, c
     monkeypatch.setattr(pools, "pgs_of", lambda *_: (Pg("1.0", "", 1, (0, 1, 2, 3), 0),))
     stage = stage_of(cluster_of(4, {"osd df": OSD_DF, "df": DF}, []))
     wanted = ROOM.model_copy(update={"protection": Protection(copies)})
-    found = room.room(stage, find(ALTRA), wanted)
+    seen = room.room(stage, find(ALTRA), wanted)
     said = "replicated:5 on 4 machines: CRUSH's default rule leaves such a pool's PGs undersized"
-    assert isinstance(found, Seen) if fits else found == said
+    assert isinstance(seen, Seen) if fits else seen == said
 
 
 def osd(host: str, size: float, shards: int, beside: float = 0.0) -> Placed:

@@ -322,5 +322,5 @@ def test_a_bound_of_a_figure_is_the_profiles() -> None:
     bound = Bound("so", 80.0, None, ("how", "not known: so", "not known: or so"))
     other.recorder.figure("predicted throughput", 100.0, "ops/s", bound, interval=(50.0, 200.0))
     [(_, plain)] = told(other)
-    [(_, found)] = told(stage)
-    assert found == {**plain, "basis": "profile"}
+    [(_, of_profile)] = told(stage)
+    assert of_profile == {**plain, "basis": "profile"}

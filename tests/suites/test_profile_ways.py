@@ -137,8 +137,8 @@ def plugged(watts: float, bias: Bias = UNBIASED) -> Seen:
 @pytest.mark.parametrize(("watts", "outcome"), [(960, Outcome.PASS), (980, Outcome.INCONCLUSIVE), (1040, Outcome.FAIL)])
 def test_watts_at_the_plug_decide_whatever_the_profile_declares(watts: float, outcome: Outcome) -> None:
     """The profile declares 900 W, which would pass."""
-    found, _, data = judged(PLUG, plugged(watts))
-    assert found is outcome
+    decided, _, data = judged(PLUG, plugged(watts))
+    assert decided is outcome
     [row] = data["rows"]
     assert row["predicted"] == "900 W (declared watts, no interval)"
     assert row["measured"].startswith(f"{watts:,} W (")
@@ -148,8 +148,8 @@ def test_watts_at_the_plug_decide_whatever_the_profile_declares(watts: float, ou
 
 @pytest.mark.parametrize(("watts", "outcome"), [(100, Outcome.INCONCLUSIVE), (1040, Outcome.FAIL)])
 def test_machines_that_busy_clients_do_not_load_cannot_pass_by_their_watts(watts: float, outcome: Outcome) -> None:
-    found, _, data = judged(PLUG, plugged(watts, Bias("the clients were busy")))
-    assert found is outcome
+    decided, _, data = judged(PLUG, plugged(watts, Bias("the clients were busy")))
+    assert decided is outcome
     assert data["measuring"][-1].startswith("The clients were busy: fully loaded machines may take more")
     assert not any("cannot fail" in line for line in data["measuring"])
 
@@ -157,8 +157,8 @@ def test_machines_that_busy_clients_do_not_load_cannot_pass_by_their_watts(watts
 def test_a_plug_that_is_not_read_is_inconclusive_by_name() -> None:
     rate = Interval(150_000, 149_000, 151_000, 60)
     done = Measured(rate, rate, None, (), "nothing says the watts at the plug of n3")
-    found, reason, data = judged(PLUG, seen_at_the_plug(done, load(at_least="1 ops/s")))
-    assert found is Outcome.INCONCLUSIVE
+    decided, reason, data = judged(PLUG, seen_at_the_plug(done, load(at_least="1 ops/s")))
+    assert decided is Outcome.INCONCLUSIVE
     assert "power of all nodes under load as measured: nothing says the watts at the plug of n3" in reason
     assert data["rows"][0]["measured"] == ""
     assert "n3" in data["measuring"][0]
@@ -185,9 +185,9 @@ def test_power_is_measured_under_writes_from_every_client_machine(monkeypatch: p
         return Measured(rate, rate, None, (Energy("n0", Source.BMC, Scope.MACHINE, 60.0, 6000.0),))
 
     monkeypatch.setattr(plug, "measure", made)
-    found = plug.under_load(stage_of(cluster_of(4, {}, [])), find(ALTRA))
-    assert found.interval is not None
-    assert (found.interval.low, found.interval.mean, found.interval.high) == pytest.approx((97, 100, 103))
+    seen = plug.under_load(stage_of(cluster_of(4, {}, [])), find(ALTRA))
+    assert seen.interval is not None
+    assert (seen.interval.low, seen.interval.mean, seen.interval.high) == pytest.approx((97, 100, 103))
     [(load, pattern)] = loads
     assert (pattern, load.op, load.clients, load.depth, load.protection) == (
         "randwrite",
@@ -236,8 +236,8 @@ def test_a_machine_holds_one_shard_of_an_object(rooms: list[float], shards: int,
     [(20.1, 25.0, Outcome.PASS), (19.0, 21.0, Outcome.INCONCLUSIVE), (15.0, 19.9, Outcome.FAIL)],
 )
 def test_measured_room_decides_by_its_interval(low: float, high: float, outcome: Outcome) -> None:
-    found, _, data = judged(ROOM, Seen(Interval(low * TB, low * TB, high * TB, 12), ("By PGs.",)))
-    assert found is outcome
+    decided, _, data = judged(ROOM, Seen(Interval(low * TB, low * TB, high * TB, 12), ("By PGs.",)))
+    assert decided is outcome
     assert data["measuring"] == ["By PGs."]
     assert data["rows"][0]["measured"].startswith(f"{low:g} TB (")
 
@@ -315,13 +315,13 @@ def test_room_is_read_from_the_clusters_own_figures(monkeypatch: pytest.MonkeyPa
     known = {"osd df": OSD_DF, "df": {"pools": []}}
     cluster = cluster_of(4, known, [])
     cluster.settle = lambda: known.update(df=DF)
-    found = room.room(stage_of(cluster), find(ALTRA), ROOM)
-    assert isinstance(found, Seen)
-    assert found.interval is not None
+    seen = room.room(stage_of(cluster), find(ALTRA), ROOM)
+    assert isinstance(seen, Seen)
+    assert seen.interval is not None
     space = (0.85 * 1e9 - 2e7) * 1024
-    assert found.interval.low == pytest.approx(space * 3 / 2)
-    assert found.interval.high == pytest.approx(space * 4 / 2)
-    assert "MAX AVAIL for that pool is 1.9 TB" in found.said[1]
+    assert seen.interval.low == pytest.approx(space * 3 / 2)
+    assert seen.interval.high == pytest.approx(space * 4 / 2)
+    assert "MAX AVAIL for that pool is 1.9 TB" in seen.said[1]
 
 
 def test_a_pool_that_lacks_shards_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,9 @@ def test_every_fault_is_inflicted_by_a_scenario_that_needs_what_it_needs(kind: A
 
 
 def test_every_cluster_that_is_struck_is_mixed() -> None:
-    assert {one.name for one in SCENARIOS if set(one.topology.spec(DEFAULT_RELEASE).archs) != set(Arch)} == set()
+    assert {
+        scenario.name for scenario in SCENARIOS if set(scenario.topology.spec(DEFAULT_RELEASE).archs) != set(Arch)
+    } == set()
 
 
 def test_the_quick_tier_has_some_of_each() -> None:
@@ -99,6 +101,8 @@ def test_rounds_that_are_no_number_are_refused(text: str) -> None:
 
 def test_a_bad_block_is_expected_only_where_one_was_made() -> None:
     said = "_verify_csum bad crc32c/0x1000 checksum at blob offset 0x0, got 0x1, expected 0x2"
-    allowing = {one.name for one in SCENARIOS if any(re.search(pattern, said) for pattern in one.expects)}
+    allowing = {
+        scenario.name for scenario in SCENARIOS if any(re.search(pattern, said) for pattern in scenario.expects)
+    }
     damaging = {f"resilience.fault[{name}]" for name in ("bit-rot", "missing-object", "read-errors")}
     assert allowing == {*damaging, "resilience.thrash"}

@@ -98,7 +98,7 @@ def results(ending: str = "pass", case: str = "objects.copied") -> list[Result]:
 
 
 @pytest.mark.parametrize(
-    ("found", "outcome"),
+    ("cases", "outcome"),
     [
         (results(), Outcome.PASS),
         (results("fail"), Outcome.FAIL),
@@ -107,9 +107,9 @@ def results(ending: str = "pass", case: str = "objects.copied") -> list[Result]:
     ],
     ids=["all pass", "one fails", "known to fail", "one way only"],
 )
-def test_a_group_is_judged_case_by_case(found: list[Result], outcome: Outcome) -> None:
+def test_a_group_is_judged_case_by_case(cases: list[Result], outcome: Outcome) -> None:
     recorder = History().recorder("s3.objects")
-    record(recorder, found)
+    record(recorder, cases)
     assert CHECKS["gtest"](recorder.events()).outcome is outcome
 
 
@@ -213,7 +213,7 @@ def op(kind: str, code: str = "", phase: str = "run", version: int = 1) -> S3Ope
 
 
 @pytest.mark.parametrize(
-    ("found", "outcome"),
+    ("versions", "outcome"),
     [
         ({"put": 3, "delete": 1}, Outcome.PASS),
         ({"put": 2, "delete": 1}, Outcome.FAIL),
@@ -222,11 +222,11 @@ def op(kind: str, code: str = "", phase: str = "run", version: int = 1) -> S3Ope
     ],
     ids=["as many", "a version is lost", "a marker of nobody's", "more than were tried"],
 )
-def test_versions_that_were_lost_or_that_nobody_wrote_are_found(found: dict[str, int], outcome: Outcome) -> None:
+def test_versions_that_were_lost_or_that_nobody_wrote_are_found(versions: dict[str, int], outcome: Outcome) -> None:
     recorder = History().recorder("s3.topic")
     puts = [op("put", version=version) for version in (1, 2, 3)]
     operations = (*puts, op("put", "503", version=4), op("delete", version=5), op("get", version=5))
-    underload.counted(recorder, operations, found)
+    underload.counted(recorder, operations, versions)
     assert CHECKS["witnessed"](recorder.events()).outcome is outcome
 
 

@@ -60,9 +60,9 @@ def standing(
         mon=lambda command: said[command],
         pgs=lambda ids: [Pg(pgid, "active+clean", 1, acting, acting[0]) for pgid in ids],
     )
-    found = parse_status({**STATUS, **(status or {})})
+    reported = parse_status({**STATUS, **(status or {})})
     return SimpleNamespace(
-        client=client, daemons=daemons, daemon=daemons.__getitem__, host_of=host_of, status=lambda: found
+        client=client, daemons=daemons, daemon=daemons.__getitem__, host_of=host_of, status=lambda: reported
     )
 
 

@@ -25,7 +25,7 @@ ALIKE = {
 
 def reached(start: Any) -> set[FunctionType]:
     """All functions of WITHIN that a function may call, by the names in its code and what it was given."""
-    found: set[FunctionType] = set()
+    reachable: set[FunctionType] = set()
     left = [start]
     while left:
         value = left.pop()
@@ -35,10 +35,10 @@ def reached(start: Any) -> set[FunctionType]:
             left += [each for each in vars(value).values() if isinstance(each, FunctionType)]
         elif isinstance(value, FunctionType):
             function = inspect.unwrap(value)
-            if function not in found and function.__module__.startswith(WITHIN):
-                found.add(function)
+            if function not in reachable and function.__module__.startswith(WITHIN):
+                reachable.add(function)
                 left += named(function)
-    return found
+    return reachable
 
 
 def named(function: FunctionType) -> Iterator[Any]:

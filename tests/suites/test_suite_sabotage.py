@@ -129,22 +129,22 @@ DISK = 9000.0
 
 def measurement(seed: int, factor: float = 1.0, operations: int = 14_000) -> Measurement:
     """Fourteen batches whose replicas and disks took what a write has to move."""
-    found = test_compare.measured(seed, factor=factor)
+    measured = test_compare.measured(seed, factor=factor)
 
     def with_disk(costs: Mapping[Role, Mapping[Resource, float]]) -> dict[Role, dict[Resource, float]]:
         return {
-            role: {**one, **({Resource.DEVICE_WRITE_BYTES: DISK} if role is not Role.CLIENT else {})}
-            for role, one in costs.items()
+            role: {**by_resource, **({Resource.DEVICE_WRITE_BYTES: DISK} if role is not Role.CLIENT else {})}
+            for role, by_resource in costs.items()
         }
 
-    batches = tuple(replace(one, costs=with_disk(one.costs)) for one in found.batches)
-    demand = replace(found.demand, costs=intervals(batches))
-    conditions = {**found.conditions, "operations": str(operations), "harness_share": "0.01"}
-    return replace(found, demand=demand, batches=batches, conditions=conditions)
+    batches = tuple(replace(batch, costs=with_disk(batch.costs)) for batch in measured.batches)
+    demand = replace(measured.demand, costs=intervals(batches))
+    conditions = {**measured.conditions, "operations": str(operations), "harness_share": "0.01"}
+    return replace(measured, demand=demand, batches=batches, conditions=conditions)
 
 
-def cost(monkeypatch: pytest.MonkeyPatch, home: Path, found: Measurement) -> Verdict:
-    monkeypatch.setattr("cephlab.suites.block.costs.measure", lambda *_, **__: found)
+def cost(monkeypatch: pytest.MonkeyPatch, home: Path, measured: Measurement) -> Verdict:
+    monkeypatch.setattr("cephlab.suites.block.costs.measure", lambda *_, **__: measured)
     monkeypatch.setattr("cephlab.suites.block.costs.require_metered", lambda *_: None)
     monkeypatch.setattr("cephlab.suites.block.costs.image_key", lambda _: "key")
     monkeypatch.setattr("cephlab.suites.block.costs.machine", dict)
@@ -165,8 +165,8 @@ def test_a_cost_of_hardly_any_operations_is_doubt(tmp_path: Path, monkeypatch: p
 
 
 def test_a_harness_that_takes_too_much_itself_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = measurement(2)
-    greedy = replace(found, conditions={**found.conditions, "harness_share": "0.06"})
+    measured = measurement(2)
+    greedy = replace(measured, conditions={**measured.conditions, "harness_share": "0.06"})
     verdict = cost(monkeypatch, tmp_path, greedy)
     assert verdict.outcome is Outcome.FAIL
     assert verdict.reason.startswith("CPU of cephlab beside that of the cluster: 0.06")
@@ -223,15 +223,17 @@ def test_a_daemon_that_was_left_out_of_the_upgrade_is_found(monkeypatch: pytest.
 def placed(monkeypatch: pytest.MonkeyPatch, **elsewhere: Mapping[str, tuple[int, ...]]) -> Verdict:
     """Where each side's tool puts the PGs of the older map; `real`: where the cluster has them."""
     sides = {f"{age}_{arch.value}": BEFORE for age in ("older", "newer") for arch in Arch}
-    found: dict[str, Mapping[str, tuple[int, ...]]] = {**sides, "real": BEFORE, **elsewhere}
+    placements: dict[str, Mapping[str, tuple[int, ...]]] = {**sides, "real": BEFORE, **elsewhere}
 
     def replay_map(cluster: object, osdmap: bytes, host: Any) -> str:
         assert osdmap in {b"old", b"new"}
         return str(host.name if osdmap == b"old" else "now")
 
     monkeypatch.setattr("cephlab.suites.upgrade.rolling.replay_map", replay_map)
-    monkeypatch.setattr("cephlab.suites.upgrade.rolling.movement.parse_mappings", lambda dump: found.get(dump, BEFORE))
-    acting = [SimpleNamespace(pgid=pgid, acting=acting) for pgid, acting in found["real"].items()]
+    monkeypatch.setattr(
+        "cephlab.suites.upgrade.rolling.movement.parse_mappings", lambda dump: placements.get(dump, BEFORE)
+    )
+    acting = [SimpleNamespace(pgid=pgid, acting=acting) for pgid, acting in placements["real"].items()]
     monkeypatch.setattr("cephlab.suites.upgrade.rolling.pools.pgs_of", lambda *_: acting)
     monkeypatch.setattr("cephlab.suites.upgrade.rolling.PG_NUM", 1)
     client = SimpleNamespace(command=lambda *_: b"new")
@@ -280,8 +282,8 @@ def ran(*results: tuple[str, str], code: int = 0, known: tuple[Known, ...] = ())
 def test_a_case_that_fails_does_not_finish_or_never_begins_is_found() -> None:
     assert ran(("Lock.A", "pass"), ("Lock.B", "skip")).outcome is Outcome.PASS
     for result in ("fail", "unfinished", "missing"):
-        found = ran(("Lock.A", "pass"), ("Lock.B", result), code=1)
-        assert found.outcome is Outcome.FAIL
-        assert found.reason == "ceph_test_rados_api_lock: Lock.B: expected 0, got -95"
+        verdict = ran(("Lock.A", "pass"), ("Lock.B", result), code=1)
+        assert verdict.outcome is Outcome.FAIL
+        assert verdict.reason == "ceph_test_rados_api_lock: Lock.B: expected 0, got -95"
     assert ran(("Lock.A", "pass"), code=139).outcome is Outcome.FAIL
     assert ran(("Lock.A", "missing")).outcome is Outcome.INCONCLUSIVE

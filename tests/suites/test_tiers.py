@@ -132,11 +132,11 @@ def test_a_release_without_tiers_is_a_named_skip_and_a_wrong_use_is_not(
     code: int, status: str, raised: type[LabError]
 ) -> None:
     fake = FakeCluster(error=CephCommandFailed("mon", {"prefix": "osd tier add"}, code, status))
-    with pytest.raises(raised) as found:
+    with pytest.raises(raised) as refused:
         tiers.attach(as_cluster(fake), PAIR, TierSettings())
     if raised is Unavailable:
-        assert found.value.what == f"{DEFAULT_RELEASE} has no cache tiers"
-        assert "deprecated since Reef" in found.value.hint
+        assert refused.value.what == f"{DEFAULT_RELEASE} has no cache tiers"
+        assert "deprecated since Reef" in refused.value.hint
 
 
 def test_a_drain_goes_on_until_only_watched_objects_are_left() -> None:

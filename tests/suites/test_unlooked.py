@@ -72,9 +72,9 @@ def test_a_clock_that_answered_a_few_times_is_not_known_well(
 
 @pytest.mark.parametrize(("read", "outcome"), [((40, 50), Outcome.PASS), ((40, 49), Outcome.FAIL)])
 def test_objects_that_rados_bench_did_not_read_back_are_found(read: tuple[int, int], outcome: Outcome) -> None:
-    written, found = ([BenchResult(count, 1.0, 4096, 0.1, 1.0) for count in counts] for counts in ((40, 50), read))
+    written, read_back = ([BenchResult(count, 1.0, 4096, 0.1, 1.0) for count in counts] for counts in ((40, 50), read))
     recorder = History().recorder("block.rados-bench")
-    radosbench.all_read(recorder, 2, written, found)
+    radosbench.all_read(recorder, 2, written, read_back)
     assert observations(recorder.events()).outcome is outcome
 
 
@@ -151,7 +151,7 @@ def test_content_that_is_plain_behind_the_header_is_found(
     monkeypatch.setattr(pools, "pool", lambda *_, **__: nullcontext("locked"))
     stage = stage_of(Images(flaw))
     rbd.luks(stage, Arch.X86_64, "luks1")
-    [check] = {one.check for one in rbd.SCENARIOS if "luks" in one.name}
+    [check] = {scenario.check for scenario in rbd.SCENARIOS if "luks" in scenario.name}
     assert CHECKS[check](stage.recorder.events()).outcome is outcome
 
 

@@ -36,7 +36,7 @@ class FakeCluster:
     def wait(self, ready: Callable[[Status], bool], *, what: str, timeout_s: float) -> Status:
         assert "keys" in what
         assert timeout_s > 0
-        return next(one for one in self.statuses if ready(one))
+        return next(status for status in self.statuses if ready(status))
 
     @property
     def client(self) -> Any:
