@@ -49,8 +49,8 @@ def test_an_attempt_is_flaky_that_did_not_pass_where_others_did() -> None:
 
 def test_the_most_flaky_come_first_and_equal_ones_by_name() -> None:
     endings = ({"demo.b": "pass", "demo.a": "pass", "demo.c": ending} for ending in ("pass", "fail"))
-    found = rates([replace(RUN, name=f"r{number}", endings=each) for number, each in enumerate(endings)])
-    assert [rate.scenario for rate in found] == ["demo.c", "demo.a", "demo.b"]
+    ordered = rates([replace(RUN, name=f"r{number}", endings=each) for number, each in enumerate(endings)])
+    assert [rate.scenario for rate in ordered] == ["demo.c", "demo.a", "demo.b"]
 
 
 def test_a_scenario_that_never_passes_at_a_commit_is_broken_and_not_flaky() -> None:

@@ -41,8 +41,8 @@ def test_a_machine_may_have_a_hyphen_and_a_dot_in_its_name() -> None:
     hosts = {name: {"arch": arch, "emulated": False} for name, arch in archs.items()}
     figures = (figure("a.b", "rate of rack-1.x", 9), figure("a.b", "rate of rack-2", 10))
     of_run = run({"a.b": Ending.PASS}, figures, clusters=[{"provider": "ssh", "hosts": hosts, "images": {}}])
-    (found,) = parity(of_run)
-    assert (found.metric, found.before, found.after) == ("rate of x86_64", 9, 10)
+    (pair,) = parity(of_run)
+    assert (pair.metric, pair.before, pair.after) == ("rate of x86_64", 9, 10)
     other = run({"a.b": Ending.PASS}, (figure("a.b", "rate of rack-10", 9),), clusters=of_run.manifest["clusters"])
     assert parity(other) == ()
 

@@ -125,26 +125,26 @@ def test_a_wire_that_carries_more_is_found() -> None:
     assert "sent by" in verdict.reason
 
 
-def reading(found: Measurement, each: float) -> Measurement:
+def reading(measurement: Measurement, each: float) -> Measurement:
     """The same, with a primary that reads from its device this often for an operation, more or less."""
     rng = random.Random(4)
     batches = tuple(
         replace(
-            one,
+            batch,
             costs={
-                **one.costs,
-                Role.PRIMARY: {**one.costs[Role.PRIMARY], Resource.DEVICE_READS: each * rng.gauss(1, 0.01)},
+                **batch.costs,
+                Role.PRIMARY: {**batch.costs[Role.PRIMARY], Resource.DEVICE_READS: each * rng.gauss(1, 0.01)},
             },
         )
-        for one in found.batches
+        for batch in measurement.batches
     )
-    return replace(found, batches=batches, demand=replace(found.demand, costs=intervals(batches)))
+    return replace(measurement, batches=batches, demand=replace(measurement.demand, costs=intervals(batches)))
 
 
 def test_a_cost_that_begins_is_found() -> None:
-    (found,) = compare([reading(measured(1), 0.0)], [reading(measured(2), 2.0)])
-    assert found.verdict.outcome is Outcome.FAIL
-    assert "device reads by osd.primary, less than 0.05 counted as that: 0.05 -> 2, +3" in found.verdict.reason
+    (comparison,) = compare([reading(measured(1), 0.0)], [reading(measured(2), 2.0)])
+    assert comparison.verdict.outcome is Outcome.FAIL
+    assert "device reads by osd.primary, less than 0.05 counted as that: 0.05 -> 2, +3" in comparison.verdict.reason
 
 
 @pytest.mark.parametrize(("before", "after"), [(0.01, 0.04), (0.04, 0.051), (2.0, 0.0)])

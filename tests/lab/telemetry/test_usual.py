@@ -174,11 +174,11 @@ def test_a_wire_that_carries_more_than_in_every_hour_is_found() -> None:
 
 def test_little_traffic_is_that_of_heartbeats_and_is_not_looked_at() -> None:
     least = LEAST_AMOUNT[Resource.WIRE_SENT_BYTES]
-    usual = [replace(one, measured=exactly(one.measured, least / 2)) for one in runs(STEADY)]
+    usual = [replace(earlier, measured=exactly(earlier.measured, least / 2)) for earlier in runs(STEADY)]
     for after, count in ((2 * least, 2), (least, 1), (least - 1, 1)):
-        found = since(usual, exactly(measured(50), after))
-        assert found is not None
-        assert len(found.changes) == count
+        difference = since(usual, exactly(measured(50), after))
+        assert difference is not None
+        assert len(difference.changes) == count
 
 
 def exactly(measurement: Measurement, sent: float) -> Measurement:
@@ -190,10 +190,10 @@ def exactly(measurement: Measurement, sent: float) -> Measurement:
 
 def test_a_cost_that_begins_is_a_rise_from_the_least_amount() -> None:
     least = LEAST_AMOUNT[Resource.WIRE_SENT_BYTES]
-    idle = [replace(one, measured=sending(one.measured, 0.0)) for one in runs(STEADY)]
-    found = since(idle, measured(50))
-    assert found is not None
-    _, sent = found.changes
+    idle = [replace(earlier, measured=sending(earlier.measured, 0.0)) for earlier in runs(STEADY)]
+    difference = since(idle, measured(50))
+    assert difference is not None
+    _, sent = difference.changes
     assert (sent.what, sent.outcome) == ("sent by osd.primary, less than 1024 B counted as that", Outcome.FAIL)
     assert sent.ratio.value == pytest.approx(12_000 / least, rel=0.01)
 
@@ -201,17 +201,17 @@ def test_a_cost_that_begins_is_a_rise_from_the_least_amount() -> None:
 def test_a_cost_that_was_not_measured_did_not_rise() -> None:
     costs = {role: dict(of_role) for role, of_role in measured(50).demand.costs.items()}
     costs[Role.PRIMARY][Resource.INSTRUCTIONS] = Interval(5e5, 5e5, 5e5, 6)
-    found = since(runs(STEADY), replace(measured(50), demand=replace(measured(50).demand, costs=costs)))
-    assert found is not None
-    assert [change.what for change in found.changes] == ["CPU of OSDs"]
+    difference = since(runs(STEADY), replace(measured(50), demand=replace(measured(50).demand, costs=costs)))
+    assert difference is not None
+    assert [change.what for change in difference.changes] == ["CPU of OSDs"]
 
 
 def test_a_cpu_cost_of_nothing_has_no_ratio() -> None:
     still = measured(50)
     costs = {role: {Resource.CPU_USER_S: Interval(0, 0, 0, 6)} for role in still.demand.costs}
-    found = since(runs(STEADY), replace(still, demand=replace(still.demand, costs=costs)))
-    assert found is not None
-    assert found.changes == ()
+    difference = since(runs(STEADY), replace(still, demand=replace(still.demand, costs=costs)))
+    assert difference is not None
+    assert difference.changes == ()
 
 
 def test_the_interval_is_that_of_one_more_hour() -> None:
