@@ -57,16 +57,16 @@ def test_help_lists_every_command_with_a_sentence() -> None:
 
 def leaves(command: Any) -> list[Any]:
     return (
-        [leaf for one in command.commands.values() for leaf in leaves(one)]
+        [leaf for subcommand in command.commands.values() for leaf in leaves(subcommand)]
         if hasattr(command, "commands")
         else [command]
     )
 
 
 def test_every_command_has_json() -> None:
-    found = leaves(typer.main.get_command(app))
-    assert len(found) >= len(COMMANDS.split())
-    assert [leaf.name for leaf in found if "--json" not in {name for p in leaf.params for name in p.opts}] == []
+    leaf_commands = leaves(typer.main.get_command(app))
+    assert len(leaf_commands) >= len(COMMANDS.split())
+    assert [leaf.name for leaf in leaf_commands if "--json" not in {name for p in leaf.params for name in p.opts}] == []
 
 
 def test_version() -> None:
@@ -345,8 +345,8 @@ def test_survey_tells_of_a_provider_that_cannot_be_asked(world: World) -> None:
             raise Unavailable("the engine is mute")
 
     abandoned_run(world.home, "lost")
-    found, errors = survey(world.home, providers(Mute()))
-    assert [finding.fate for finding in found] == [Fate.ABANDONED]
+    findings, errors = survey(world.home, providers(Mute()))
+    assert [finding.fate for finding in findings] == [Fate.ABANDONED]
     assert errors == ["provider local was not checked: the engine is mute"]
 
 
