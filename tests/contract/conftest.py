@@ -71,20 +71,20 @@ def images(home: Home) -> Images:
 def ssh_machines(kind: Kind, home: Home, images: Images, folder: Path) -> Iterator[Yard]:
     """Machines for the provider `ssh`, which has none of its own."""
     spots = [Spot(f"m{number}") for number in range(SSH_MACHINES)]
-    with machines(kind, folder, spots, home, images) as found:
-        yield found
+    with machines(kind, folder, spots, home, images) as bare_machines:
+        yield bare_machines
 
 
 @pytest.fixture(scope="session")
 def ssh_loopback(home: Home, images: Images, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    with ssh_machines(Kind.LOOPBACK, home, images, tmp_path_factory.mktemp("yard")) as found:
-        yield found
+    with ssh_machines(Kind.LOOPBACK, home, images, tmp_path_factory.mktemp("yard")) as bare_machines:
+        yield bare_machines
 
 
 @pytest.fixture(scope="session")
 def ssh_containers(home: Home, images: Images, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    with ssh_machines(Kind.CONTAINERS, home, images, tmp_path_factory.mktemp("yard")) as found:
-        yield found
+    with ssh_machines(Kind.CONTAINERS, home, images, tmp_path_factory.mktemp("yard")) as bare_machines:
+        yield bare_machines
 
 
 @pytest.fixture(scope="module", params=[*(name for name in PROVIDERS if name != "ssh"), *SSH_KINDS])
@@ -94,11 +94,11 @@ def provider(request: pytest.FixtureRequest) -> Iterator[Provider]:
         if request.param in SSH_KINDS:
             yard: Yard = request.getfixturevalue(request.param.replace("-", "_"))
             patch.setenv(INVENTORY_VARIABLE, str(yard.inventory))
-        found = PROVIDERS["ssh" if request.param in SSH_KINDS else request.param]()
-        reason = found.unavailable()
+        chosen = PROVIDERS["ssh" if request.param in SSH_KINDS else request.param]()
+        reason = chosen.unavailable()
         if reason is not None:
             pytest.skip(str(reason))
-        yield found
+        yield chosen
 
 
 def has(provider: Provider, capability: Capability) -> None:
@@ -129,8 +129,8 @@ def place(launch: Callable[..., AbstractContextManager[Place]], provider: Provid
     nodes = [node("n0", None, "d0", "d1"), node("n1", None, "e0")]
     if Capability.FOREIGN_ARCH in provider.capabilities():
         nodes.append(node("n2", FOREIGN, "f0"))
-    with launch(*nodes) as found:
-        yield found
+    with launch(*nodes) as launched:
+        yield launched
 
 
 @pytest.fixture(params=["native", "foreign"])
@@ -149,5 +149,5 @@ def stands(
     """A cluster that was there before, on machines of either kind."""
     if os.environ.get(SSH_VARIABLE) != "1":
         pytest.skip(f"attaching is tried where {SSH_VARIABLE}=1, as `tox -e lab` has it: minutes")
-    with standing(request.param, home, images, tmp_path_factory.mktemp("standing")) as found:
-        yield found
+    with standing(request.param, home, images, tmp_path_factory.mktemp("standing")) as stand:
+        yield stand

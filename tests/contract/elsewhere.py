@@ -43,5 +43,5 @@ def _link(source: str, target: str) -> None:
 
 def give(path: Path, user: int) -> None:
     """Make a user the owner of a tree, of its links but not of what they lead to."""
-    for found in (path, *path.rglob("*")):
-        os.chown(found, user, user, follow_symlinks=False)
+    for entry in (path, *path.rglob("*")):
+        os.chown(entry, user, user, follow_symlinks=False)

@@ -65,13 +65,13 @@ def processes_with(host: Host, word: str) -> list[str]:
 
     An emulated program may see an empty /proc; the processes of a host elsewhere are not in ours.
     """
-    here = [str(found.pid) for found in psutil.process_iter() if word in _command_of(found)]
+    here = [str(process.pid) for process in psutil.process_iter() if word in _command_of(process)]
     return here + host.run(("python3", "-c", _FIND, word)).stdout.split()
 
 
-def _command_of(found: psutil.Process) -> list[str]:
+def _command_of(process: psutil.Process) -> list[str]:
     try:
-        return found.cmdline()
+        return process.cmdline()
     except (psutil.NoSuchProcess, psutil.AccessDenied):
         return []
 

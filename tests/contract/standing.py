@@ -160,12 +160,12 @@ def standing(kind: Kind, home: Home, images: Images, folder: Path, topology: Top
             access = {"conf": str(conf), "keyring": str(keys)}
             if kind is Kind.LOOPBACK:
                 spots = [_with_programs(_spot(cluster, name), server, images, folder) for name in cluster.hosts]
-                found = undo.enter_context(yard(folder / "yard", spots, access))
+                bare_machines = undo.enter_context(yard(folder / "yard", spots, access))
             else:
                 spots = [_with_systemctl(_spot(cluster, name), server, cluster.hosts[name]) for name in cluster.hosts]
                 ground = containers(cluster.hosts, home, images)
-                found = undo.enter_context(yard(folder / "yard", spots, access, ground))
-            yield Standing(cluster, found, told)
+                bare_machines = undo.enter_context(yard(folder / "yard", spots, access, ground))
+            yield Standing(cluster, bare_machines, told)
     finally:
         runs.forget(run)
 
@@ -211,8 +211,8 @@ def attached(
     run = runs.create("ssh")
     try:
         inventory = load_inventory(path or stands.inventory)
-        with attach_cluster(inventory, Permit(**permit), run, progress=print) as found:  # type: ignore[arg-type]
-            yield found
+        with attach_cluster(inventory, Permit(**permit), run, progress=print) as cluster:  # type: ignore[arg-type]
+            yield cluster
     finally:
         runs.forget(run)
 

@@ -255,7 +255,7 @@ def gate(
     )
     said = done.stdout + done.stderr
     assert (folder / "manifest.json").exists(), said
-    return done.returncode, {one.scenario: one.ending.value for one in read_archive(folder).records}, said
+    return done.returncode, {record.scenario: record.ending.value for record in read_archive(folder).records}, said
 
 
 def test_a_gate_looks_at_it_without_a_list(stands: Standing, home: Home, tmp_path: Path) -> None:
@@ -282,7 +282,11 @@ def test_a_gate_does_what_the_list_allows(stands: Standing, home: Home, tmp_path
     assert len([name for name in ran if name.startswith("interop.rbd[")]) == 2, said
     assert "standing.load" in ran, said
     archive = read_archive(tmp_path / "archive")
-    stopped = {one.scenario: one.reason for one in archive.records if one.scenario.startswith("interop.scrub-clean")}
+    stopped = {
+        record.scenario: record.reason
+        for record in archive.records
+        if record.scenario.startswith("interop.scrub-clean")
+    }
     assert stopped
     assert all("pool 'scrubbed' is not on the list" in reason for reason in stopped.values())
     loads = [event for event in archive.events if event.kind == "load"]

@@ -30,8 +30,8 @@ def alike(request: pytest.FixtureRequest, home: Home, tmp_path_factory: pytest.T
     if os.environ.get(SSH_VARIABLE) != "1":
         pytest.skip(f"attaching is tried where {SSH_VARIABLE}=1, as `tox -e lab` has it: minutes")
     images = {host_arch(): ImageStore(home).get(DEFAULT_RELEASE, host_arch())}
-    with standing(request.param, home, images, tmp_path_factory.mktemp("alike"), ALIKE) as found:
-        yield found
+    with standing(request.param, home, images, tmp_path_factory.mktemp("alike"), ALIKE) as stand:
+        yield stand
 
 
 def may_break(path: Path, *daemons: str) -> str:

@@ -33,8 +33,8 @@ def stands(home: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sta
     if os.environ.get(SSH_VARIABLE) != "1":
         pytest.skip(f"attaching is tried where {SSH_VARIABLE}=1, as `tox -e lab` has it: minutes")
     images = {host_arch(): ImageStore(home).get(DEFAULT_RELEASE, host_arch(), ROLE_SETS)}
-    with standing(Kind.CONTAINERS, home, images, tmp_path_factory.mktemp("guests"), TWO_AND_CLIENT) as found:
-        yield found
+    with standing(Kind.CONTAINERS, home, images, tmp_path_factory.mktemp("guests"), TWO_AND_CLIENT) as stand:
+        yield stand
 
 
 def ran(stands: Standing, home: Home, folder: Path, which: str, allowed: str) -> tuple[int, Archive, str]:
@@ -58,10 +58,10 @@ def test_guests_run_there_and_nothing_of_them_stays(stands: Standing, home: Home
     before = everything(stands)
     which = "(power-cut and writeback) or (hci.writeback and write]) or (krbd and img and 4K)"
     code, archive, said = ran(stands, home, tmp_path / "archive", which, f"pool:{POOL},host:c0")
-    endings = {one.scenario: one.ending.value for one in archive.records}
+    endings = {record.scenario: record.ending.value for record in archive.records}
     assert code == 0, said
     assert {name for name, ending in endings.items() if ending == "pass"} == {CUT, WRITES}, said
-    krbd = [one.reason for one in archive.records if "krbd" in one.scenario]
+    krbd = [record.reason for record in archive.records if "krbd" in record.scenario]
     assert len(krbd) == 2, said
     assert all(reason.startswith("not on the attached cluster: it has no own-kernel") for reason in krbd), krbd
     [drawn] = [event.data for event in archive.events if event.kind == "series" and "64 writes" in event.data["title"]]

@@ -41,15 +41,15 @@ class Forgetful(Line):
 
 @pytest.fixture(scope="module")
 def cluster(home: Home) -> Iterator[Cluster]:
-    with raised(LocalProvider(), PAIR, home) as found:
-        yield found
+    with raised(LocalProvider(), PAIR, home) as raised_cluster:
+        yield raised_cluster
 
 
 def judged(cluster: Cluster, sides: dict[str, Line], scratch: Path) -> tuple[Outcome, list[str]]:
     """How `renames` and `links` end, and which of them went wrong."""
     recorder = History().recorder("cephfs.across")
-    one, other = sides
-    across.take_topics(Stage(cluster, recorder, Random(6), scratch), sides, one, other)
+    first, second = sides
+    across.take_topics(Stage(cluster, recorder, Random(6), scratch), sides, first, second)
     observed = [event.data for event in recorder.events() if event.kind == "observation"]
     wrong = [name for name in ("links", "renames") if any(name in each["what"] and each["got"] for each in observed)]
     return CHECKS["observations"](recorder.events()).outcome, wrong

@@ -49,14 +49,14 @@ def start_up(provider: str, name: str, until: str) -> subprocess.Popen[str]:
 
 def marked(name: str) -> list[str]:
     """Command lines of the processes that carry a run's mark."""
-    found = []
+    command_lines = []
     for process in psutil.process_iter():
         try:
             if process.environ().get("CEPHLAB_RUN") == name:
-                found.append(" ".join(process.cmdline()))
+                command_lines.append(" ".join(process.cmdline()))
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
-    return found
+    return command_lines
 
 
 def directories(home: Home, name: str) -> list[str]:
@@ -75,16 +75,16 @@ def provider(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def name(home: Home) -> Iterator[str]:
     """A cluster's name; what a failing test leaves under it is removed."""
-    found = f"t{secrets.token_hex(4)}"
-    yield found
-    if directories(home, found):
-        cephlab("down", found)
+    cluster_name = f"t{secrets.token_hex(4)}"
+    yield cluster_name
+    if directories(home, cluster_name):
+        cephlab("down", cluster_name)
 
 
 def test_the_life_of_a_cluster(provider: str, name: str, home: Home) -> None:
     raised = cephlab("up", "--lab", provider, "--nodes", HERE, "--name", name, "--json")
-    found: dict[str, Any] = json.loads(raised.stdout)
-    assert sorted(found) == [
+    description: dict[str, Any] = json.loads(raised.stdout)
+    assert sorted(description) == [
         "conf",
         "fsid",
         "image",
@@ -99,16 +99,16 @@ def test_the_life_of_a_cluster(provider: str, name: str, home: Home) -> None:
         "seconds",
     ]
     emulated = provider == "qemu" and not known_kvm(home)
-    assert [(n["name"], n["arch"], n["emulated"], n["daemons"]) for n in found["nodes"]] == [
+    assert [(n["name"], n["arch"], n["emulated"], n["daemons"]) for n in description["nodes"]] == [
         ("n0", host_arch().value, emulated, ["mgr.n0", "mon.n0", "osd.0"])
     ]
-    assert Path(found["keyring"]).stat().st_mode & 0o777 == 0o600
+    assert Path(description["keyring"]).stat().st_mode & 0o777 == 0o600
     assert "HEALTH_OK" in cephlab("status", name).stdout
-    assert cephlab("ceph", name, "fsid").stdout.strip() == found["fsid"]
+    assert cephlab("ceph", name, "fsid").stdout.strip() == description["fsid"]
     assert cephlab("ceph", name, "nonsense", code=22).stderr != ""
     cephlab("ceph", name, "config-key", "set", "greeting", "-i", "-", stdin="hello")
     assert cephlab("ceph", name, "config-key", "get", "greeting").stdout.strip() == "hello"
-    assert found["fsid"] in cephlab("shell", name, "n0", "--", "bash", "-c", "ceph fsid").stdout
+    assert description["fsid"] in cephlab("shell", name, "n0", "--", "bash", "-c", "ceph fsid").stdout
     assert cephlab("up", "--lab", provider, "--nodes", HERE, "--name", name, code=2).stdout == ""
     assert {row["name"]: row["state"] for row in json.loads(cephlab("ls", "--json").stdout)["clusters"]}[
         name
@@ -175,17 +175,17 @@ def test_an_interrupted_up_leaves_nothing(provider: str, name: str, home: Home, 
 def test_two_at_once(provider: str, home: Home) -> None:
     names = [f"t{secrets.token_hex(4)}" for _ in range(2)]
     arguments = ["up", "--lab", provider, "--nodes", HERE, "--name"]
-    children = [subprocess.Popen([*COMMAND, *arguments, one], stderr=subprocess.PIPE, text=True) for one in names]
+    children = [subprocess.Popen([*COMMAND, *arguments, name], stderr=subprocess.PIPE, text=True) for name in names]
     results = [(child.communicate(timeout=500)[1], child.returncode) for child in children]
-    for one in names:
-        if directories(home, one):
-            cephlab("down", one)
+    for name in names:
+        if directories(home, name):
+            cephlab("down", name)
     assert [code for _, code in results] == [0, 0], results
 
 
 def test_a_mixed_cluster_by_default(provider: str, name: str) -> None:
-    found = json.loads(cephlab("up", "--lab", provider, "--name", name, "--json").stdout)
-    assert [node["arch"] for node in found["nodes"]] == [host_arch().value] * 2 + [FOREIGN.value]
+    description = json.loads(cephlab("up", "--lab", provider, "--name", name, "--json").stdout)
+    assert [node["arch"] for node in description["nodes"]] == [host_arch().value] * 2 + [FOREIGN.value]
     tree = json.loads(cephlab("ceph", "--json", name, "osd", "metadata").stdout)
     assert [osd["arch"] for osd in tree] == [host_arch().value] * 2 + [FOREIGN.value]
     cephlab("down", name)

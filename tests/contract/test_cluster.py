@@ -34,9 +34,9 @@ def cluster(provider: Provider, home: Home) -> Iterator[OwnCluster]:
 
 
 def test_every_daemon_runs_as_its_nodes_architecture(cluster: OwnCluster) -> None:
-    found = {f"osd.{osd['id']}": osd["arch"] for osd in cluster.client.mon("osd metadata")}
+    arches = {f"osd.{osd['id']}": osd["arch"] for osd in cluster.client.mon("osd metadata")}
     wanted = {name: daemon.host.arch.value for name, daemon in cluster.daemons.items() if daemon.kind == "osd"}
-    assert found == wanted
+    assert arches == wanted
 
 
 def test_secrets_are_for_the_owner_only(cluster: OwnCluster) -> None:
@@ -145,12 +145,12 @@ def next_manager(cluster: OwnCluster, begun: Sequence[int]) -> int:
 
 
 def test_another_process_finds_the_cluster(cluster: OwnCluster, provider: Provider) -> None:
-    found = load_cluster(provider, cluster.run)
+    loaded = load_cluster(provider, cluster.run)
     try:
-        assert found.status().osds == len(cluster.osd_ids())
-        assert {name: daemon.alive() for name, daemon in found.daemons.items()} == dict.fromkeys(cluster.daemons, True)
+        assert loaded.status().osds == len(cluster.osd_ids())
+        assert {name: daemon.alive() for name, daemon in loaded.daemons.items()} == dict.fromkeys(cluster.daemons, True)
     finally:
-        found.close_clients()
+        loaded.close_clients()
 
 
 def test_an_osd_moves_to_a_node_of_the_other_architecture(cluster: OwnCluster) -> None:

@@ -146,10 +146,10 @@ def test_a_second_process_finds_and_ends_a_daemon(place: Place, host: Host) -> N
 def test_a_reference_to_what_has_ended_is_dead(host: Host) -> None:
     daemon = host.spawn(("true",), log=scratch(host))
     assert daemon.wait(30)
-    found = host.find(json.loads(json.dumps(daemon.ref)))
-    assert not found.alive()
-    assert found.wait(1)
-    found.signal(SIGTERM)
+    same_daemon = host.find(json.loads(json.dumps(daemon.ref)))
+    assert not same_daemon.alive()
+    assert same_daemon.wait(1)
+    same_daemon.signal(SIGTERM)
 
 
 def test_a_channel_answers_line_by_line(host: Host) -> None:

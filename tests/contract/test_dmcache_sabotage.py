@@ -39,8 +39,8 @@ def test_a_cache_that_is_dropped_without_a_flush(
     assert "the image, without its cache" in verdict.reason, verdict
 
 
-def _claims_clean(found: CacheStatus) -> CacheStatus:
-    return CacheStatus(**{**vars(found), "dirty": 0})
+def _claims_clean(status: CacheStatus) -> CacheStatus:
+    return CacheStatus(**{**vars(status), "dirty": 0})
 
 
 def test_commits_that_are_acknowledged_before_they_are_written(

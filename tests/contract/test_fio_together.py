@@ -115,8 +115,8 @@ def test_clients_of_both_architectures_load_together(stands: Standing, home: Hom
         done = fioserver.run([(cluster.hosts[node], job(cluster, node)) for node in nodes], timeout_s=TIMEOUT_S)
         results = done.require()
         assert done.everyone is not None
-        assert done.everyone.operations == sum(found.operations for found in results)
-        assert all(found.operations > 0 for found in results)
+        assert done.everyone.operations == sum(result.operations for result in results)
+        assert all(result.operations > 0 for result in results)
 
 
 def test_a_client_that_fails_is_named_and_the_others_count(stands: Standing, home: Home) -> None:

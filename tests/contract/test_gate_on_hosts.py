@@ -48,8 +48,8 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
         for number, name in enumerate(NAMES)
     ]
     try:
-        with yard(tmp_path_factory.mktemp("yard") / "hosts", spots) as found:
-            yield found
+        with yard(tmp_path_factory.mktemp("yard") / "hosts", spots) as bare_machines:
+            yield bare_machines
     finally:
         shutil.rmtree(below, ignore_errors=True)
 

@@ -38,9 +38,9 @@ def answered(running: RunningS3) -> None:
     clock.wait(running.words, lambda said: "answered" in said, what="the first answer to S3", timeout_s=60)
 
 
-def stopped(host: Host, found: Gateway, operation: str) -> tuple[RunningS3, Done]:
+def stopped(host: Host, endpoint: Gateway, operation: str) -> tuple[RunningS3, Done]:
     """A load that is stopped after a while, and what it did."""
-    running = s3.start(host, found, replace(JOB, operation=operation))
+    running = s3.start(host, endpoint, replace(JOB, operation=operation))
     answered(running)
     Deadline.after(LOAD_S).pause(LOAD_S)
     running.process.signal(signal.SIGINT)
@@ -50,26 +50,26 @@ def stopped(host: Host, found: Gateway, operation: str) -> tuple[RunningS3, Done
 def test_objects_are_put_and_got_and_nothing_stays(cluster: Cluster) -> None:
     before = set(cluster.client.mon("osd pool ls"))
     host = cluster.client.host
-    with gateway(cluster, host.name, EC_2_1) as found:
-        s3.fill(host, found, JOB, patience=cluster.patience)
+    with gateway(cluster, host.name, EC_2_1) as endpoint:
+        s3.fill(host, endpoint, JOB, patience=cluster.patience)
         assert cluster.client.list_objects(DATA_POOL)
         for operation in (s3.LIST, "get", "put"):  # a list counts what was filled in, before puts add to it
-            running, done = stopped(host, found, operation)
+            running, done = stopped(host, endpoint, operation)
             assert done.operations == len(running.progress().times_s) > 0
             if operation != s3.LIST:
                 assert done.bytes == done.operations * JOB.object_bytes
         with pytest.raises(CephTrouble, match="does not accept objects") as refused:
-            s3.fill(host, replace(found, secret_key="another"), JOB, patience=cluster.patience)
+            s3.fill(host, replace(endpoint, secret_key="another"), JOB, patience=cluster.patience)
         assert "403" in refused.value.detail
         # Other than what is asked for is an error of the load, and not a fast answer.
-        larger = s3.start(host, found, replace(JOB, operation="get", object_bytes=JOB.object_bytes + 1))
+        larger = s3.start(host, endpoint, replace(JOB, operation="get", object_bytes=JOB.object_bytes + 1))
         with pytest.raises(CephTrouble, match="of the S3 load") as wrong:
             larger.finish()
         assert "another size" in wrong.value.detail
         # Each put is of a new object.
         assert len(cluster.client.list_objects(DATA_POOL)) > JOB.objects
         # A load of deletes does nothing more when nothing is left of what it was told of.
-        _, deleted = stopped(host, found, s3.DELETE)
+        _, deleted = stopped(host, endpoint, s3.DELETE)
         assert deleted.operations == JOB.objects
         emptied(cluster, host.name)
         assert cluster.client.list_objects(DATA_POOL) == []

@@ -35,8 +35,8 @@ SPIN = "while True: pass"
 @pytest.fixture(scope="module")
 def pair(launch: Callable[..., AbstractContextManager[Place]], provider: Provider) -> Iterator[Place]:
     has(provider, Capability.POWER_CUT)
-    with launch(node("n0"), replace(node("n1"), memory_bytes=MEMORY_BYTES)) as found:
-        yield found
+    with launch(node("n0"), replace(node("n1"), memory_bytes=MEMORY_BYTES)) as launched:
+        yield launched
 
 
 def test_the_kernel_and_its_memory_are_the_guests_own(pair: Place) -> None:

@@ -79,11 +79,11 @@ def bench(request: pytest.FixtureRequest, home: Home, tmp_path: Path) -> Bench:
     if shutil.which(qemu.program(arch)) is None or not all(path.exists() for path in FIRMWARE[arch]):
         pytest.skip(f"{qemu.program(arch)} or {FIRMWARE[arch][0]} is not installed")
     made = machineimage.get(home, ImageStore(home).get(DEFAULT_RELEASE, arch), print)
-    found = Bench(tmp_path, arch, made)
-    with found.disk.open("wb") as file:
+    new_bench = Bench(tmp_path, arch, made)
+    with new_bench.disk.open("wb") as file:
         file.truncate(DISK_BYTES)
-    fill_share(found.share)
-    return found
+    fill_share(new_bench.share)
+    return new_bench
 
 
 def fill_share(share: Path) -> None:

@@ -75,14 +75,14 @@ class Ordinary:
 
 def marked(name: str) -> list[psutil.Process]:
     """Processes that carry a run's mark; this test is root and sees them all."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         try:
             if process.environ().get(RUN_VARIABLE) == name:
-                found.append(process)
+                processes.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
-    return found
+    return processes
 
 
 def status_fields(process: psutil.Process) -> dict[str, list[str]]:

@@ -42,7 +42,7 @@ def test_a_planted_defect_is_found(defect: Planted, name: str, home: Home, tmp_p
     """In a cluster of its own: what one scenario leaves of a broken one says nothing of the next."""
     try:
         with planted(defect, tmp_path), raised(LocalProvider(), PLAIN, home) as cluster:
-            found = outcome(KNOWN[name], cluster, tmp_path)
+            verdict = outcome(KNOWN[name], cluster, tmp_path)
     except Unavailable as error:
         pytest.skip(str(error))
-    assert found.outcome is Outcome.FAIL, found
+    assert verdict.outcome is Outcome.FAIL, verdict

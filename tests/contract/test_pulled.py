@@ -65,8 +65,8 @@ def cluster(provider: Provider, reference: str, home: Home) -> Iterator[OwnClust
 
 
 def test_every_node_runs_its_architecture_of_the_image(cluster: OwnCluster) -> None:
-    found = {entry["arch"] for entry in cluster.client.mon("osd metadata")}
-    assert found == {host_arch().value, FOREIGN.value}
+    arches = {entry["arch"] for entry in cluster.client.mon("osd metadata")}
+    assert arches == {host_arch().value, FOREIGN.value}
 
 
 def test_the_image_says_what_it_is(cluster: OwnCluster, reference: str) -> None:
@@ -76,14 +76,14 @@ def test_the_image_says_what_it_is(cluster: OwnCluster, reference: str) -> None:
     assert told is not None
     assert told["reference"] == reference
     assert set(told["ids"]) == {host_arch().value, FOREIGN.value}
-    assert all(one.startswith("sha256:") for one in told["ids"].values())
+    assert all(image_id.startswith("sha256:") for image_id in told["ids"].values())
     assert any("@sha256:" in digest for digest in told["digests"])
 
 
 def test_its_digest_names_the_same_images(cluster: OwnCluster, reference: str, home: Home) -> None:
     told = described(cluster)
     assert told is not None
-    listed = next(one for one in told["digests"] if one.startswith(reference.removesuffix(":test")))
+    listed = next(digest for digest in told["digests"] if digest.startswith(reference.removesuffix(":test")))
     engine = find_engine()
 
     def export(image: Image) -> Path:

@@ -21,9 +21,9 @@ ENVIRONMENT = Path(sys.executable).parents[1]
 def commands() -> list[str]:
     """The lines of the block under `A cluster of your own`."""
     section = README.read_text().split("## A cluster of your own\n")[1]
-    found = re.search(r"```bash\n(.*?)```", section, re.DOTALL)
-    assert found is not None
-    return found.group(1).splitlines()
+    block = re.search(r"```bash\n(.*?)```", section, re.DOTALL)
+    assert block is not None
+    return block.group(1).splitlines()
 
 
 @pytest.mark.usefixtures("images")

@@ -57,6 +57,6 @@ def test_a_client_that_acknowledges_before_the_write_is_found_out(cluster: Clust
     """By a read that overtakes a write: of a few seconds on a slow machine there may be none, of several times are."""
     liar = Load(pool="live", nodes=CLIENTS, seed=2, keys=FEW_KEYS, acknowledge_early=True)
     verdicts = (judged(cluster, replace(liar, seed=seed, name=f"liar{seed}")) for seed in range(2, 7))
-    found = next((verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL), None)
-    assert found is not None
-    assert "stale read" in found.reason or "lost" in found.reason
+    failure = next((verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL), None)
+    assert failure is not None
+    assert "stale read" in failure.reason or "lost" in failure.reason

@@ -29,13 +29,13 @@ RANGES = "figure => figure.plots.map(plot => [plot.scales.x.min, plot.scales.x.m
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
+    executable = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if executable is None:
         pytest.skip(f"no browser: none of {', '.join(BROWSERS)} is installed")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        running = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         yield running
         running.close()
 
@@ -148,9 +148,9 @@ def test_an_accessibility_checker_finds_nothing(page: Any, scheme: str, size: di
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size(size)
     page.get_by_role("button", name="open all").click()
-    found = Axe().run(page)
-    assert found.response["violations"] == [], found.generate_report()
-    assert len(found.response["passes"]) > 20
+    axe_report = Axe().run(page)
+    assert axe_report.response["violations"] == [], axe_report.generate_report()
+    assert len(axe_report.response["passes"]) > 20
 
 
 def test_the_checker_would_find_something(page: Any) -> None:

@@ -89,15 +89,15 @@ def crashed_with_its_clients(stage: Stage, *, acknowledge_early: bool) -> Verdic
 
 def test_an_honest_client_that_is_killed_lies_not(stage: Stage) -> None:
     """First: Ceph itself may lose a write of a crash to the next one, see docs/resilience.md."""
-    found = crashed_with_its_clients(stage, acknowledge_early=False)
-    assert found.outcome is not Outcome.FAIL, found
-    assert "cut short" in found.reason  # its clients were killed, which alone leaves a load undecided
+    judgement = crashed_with_its_clients(stage, acknowledge_early=False)
+    assert judgement.outcome is not Outcome.FAIL, judgement
+    assert "cut short" in judgement.reason  # its clients were killed, which alone leaves a load undecided
 
 
 def test_a_client_that_acknowledges_before_the_write_is_found_out(stage: Stage) -> None:
-    found = crashed_with_its_clients(stage, acknowledge_early=True)
-    assert found.outcome is Outcome.FAIL
-    assert "lost" in found.reason
+    judgement = crashed_with_its_clients(stage, acknowledge_early=True)
+    assert judgement.outcome is Outcome.FAIL
+    assert "lost" in judgement.reason
 
 
 def test_a_repair_that_is_skipped_is_found_out(stage: Stage) -> None:
@@ -109,9 +109,9 @@ def test_a_repair_that_is_skipped_is_found_out(stage: Stage) -> None:
         cluster.client.command(daemon.name, "flush_store_cache")
         flip_bit(daemon.host, daemon.disks[0], [content[:NEEDLE_BYTES]])
         agreed(stage, pool)
-    found = CHECKS["observations"](stage.recorder.events())
-    assert found.outcome is Outcome.FAIL
-    assert "PGs whose copies differ" in found.reason
+    judgement = CHECKS["observations"](stage.recorder.events())
+    assert judgement.outcome is Outcome.FAIL
+    assert "PGs whose copies differ" in judgement.reason
 
 
 @pytest.mark.parametrize("kind", ["mgr", "mon", "osd"])
@@ -136,9 +136,9 @@ def test_a_fault_whose_repair_is_skipped_turns_its_own_scenario_red(
     """The scenario as it is, its fault as it is, and Ceph is never told to mend anything."""
     scenario = next(known for known in SCENARIOS if known.name == f"resilience.fault[{name}]")
     monkeypatch.setattr(copies, "repair", lambda *_arguments: None)
-    found = verdict_of(scenario, cluster, tmp_path, seed=SEED)
-    assert found.outcome is Outcome.FAIL, found
-    assert f"{name}: PGs of canary whose copies still differ" in found.reason
+    judgement = verdict_of(scenario, cluster, tmp_path, seed=SEED)
+    assert judgement.outcome is Outcome.FAIL, judgement
+    assert f"{name}: PGs of canary whose copies still differ" in judgement.reason
 
 
 def test_min_size_1_with_a_lost_replica_is_found_out(stage: Stage) -> None:
@@ -166,6 +166,6 @@ def test_min_size_1_with_a_lost_replica_is_found_out(stage: Stage) -> None:
         )
         linger(stage.rng, *WORK_S)
     load.verify()
-    found = verdict(stage)
-    assert found.outcome is Outcome.FAIL
-    assert "lost" in found.reason or "stale" in found.reason
+    judgement = verdict(stage)
+    assert judgement.outcome is Outcome.FAIL
+    assert "lost" in judgement.reason or "stale" in judgement.reason

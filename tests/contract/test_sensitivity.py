@@ -41,13 +41,13 @@ def test_a_rule_that_puts_two_replicas_on_one_host_is_found(cluster: Cluster, tm
     rule = client.mon("osd crush rule dump", name="flat")["rule_id"]
     client.mon("config set", who="mon", name="osd_pool_default_crush_rule", value=str(rule))
     try:
-        found = verdict_of(FAILURE_DOMAIN, cluster, tmp_path)
+        verdict = verdict_of(FAILURE_DOMAIN, cluster, tmp_path)
     finally:
         client.mon("config rm", who="mon", name="osd_pool_default_crush_rule")
         client.mon("osd crush rule rm", name="flat")
-    assert found.outcome is Outcome.FAIL
-    assert "PGs with two replicas on one host" in found.reason
-    assert any("twice on host n" in line for line in found.derivation), found
+    assert verdict.outcome is Outcome.FAIL
+    assert "PGs with two replicas on one host" in verdict.reason
+    assert any("twice on host n" in line for line in verdict.derivation), verdict
 
 
 def test_an_object_changed_behind_cephs_back_is_found(cluster: Cluster, tmp_path: Path) -> None:
@@ -60,9 +60,9 @@ def test_an_object_changed_behind_cephs_back_is_found(cluster: Cluster, tmp_path
         ObjectStore(cluster.daemon(f"osd.{victim}"), cluster.patience).set_bytes(pgid, "precious", b"b" * OBJECT_BYTES)
         cluster.start(f"osd.{victim}")
         pools.wait_clean(cluster)
-        found = verdict_of(restart_scenario(host_arch()), cluster, tmp_path)
-    assert found.outcome is Outcome.FAIL
-    assert f"precious on osd.{victim} ({host_arch()}): data_digest_mismatch" in found.reason, found
+        verdict = verdict_of(restart_scenario(host_arch()), cluster, tmp_path)
+    assert verdict.outcome is Outcome.FAIL
+    assert f"precious on osd.{victim} ({host_arch()}): data_digest_mismatch" in verdict.reason, verdict
 
 
 def test_an_emulated_daemon_that_lies_about_checksums_is_found(cluster: Cluster, tmp_path: Path) -> None:
@@ -75,8 +75,8 @@ def test_an_emulated_daemon_that_lies_about_checksums_is_found(cluster: Cluster,
         # From its next start on, which is the one that the scenario causes.
         daemon.preload = (*daemon.preload, target)
         daemon.env = {**daemon.env, "CEPHLAB_CRC_ZERO_FROM": LIES_FROM}
-    found = verdict_of(restart_scenario(FOREIGN), cluster, tmp_path)
+    verdict = verdict_of(restart_scenario(FOREIGN), cluster, tmp_path)
     said = [daemon.name for daemon in liars if b"crc32c answers 0 from" in daemon.host.read(daemon.output)]
     assert len(said) == 1, "the lie was not told"
-    assert found.outcome is Outcome.FAIL
-    assert f"on {said[0]} ({FOREIGN}): data_digest_mismatch" in found.reason, found
+    assert verdict.outcome is Outcome.FAIL
+    assert f"on {said[0]} ({FOREIGN}): data_digest_mismatch" in verdict.reason, verdict

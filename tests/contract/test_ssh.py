@@ -46,13 +46,13 @@ def quirks(
         Spot("chatty", more='ForceCommand echo welcome; eval "$SSH_ORIGINAL_COMMAND"'),
         Spot("old"),
     ]
-    with machines(request.param, tmp_path_factory.mktemp("yard"), spots, home, images, first=101) as found:
-        yield found
+    with machines(request.param, tmp_path_factory.mktemp("yard"), spots, home, images, first=101) as bare_machines:
+        yield bare_machines
 
 
 def launch_on(machine: str, inventory: Inventory, home: Home, **changes: object) -> str:
     """Raise one node on one machine of the inventory, changed as said; what a program there printed."""
-    chosen = next(one for one in inventory.machines if one.name == machine)
+    chosen = next(entry for entry in inventory.machines if entry.name == machine)
     only = replace(inventory, machines=(replace(chosen, **changes),))  # type: ignore[arg-type]
     runs = Runs(home)
     run = runs.create("ssh")
@@ -185,11 +185,14 @@ def test_a_lost_connection_is_made_again(inventory: Inventory, tmp_path: Path) -
     lab = SshLab(run, inventory.machines)
     host = lab.add_node(node("good"))
     daemon = host.spawn(("sleep", "300"), log=host.directory / "log")
-    masters = [found for found in psutil.Process().children() if is_master(found)]
+    masters = [child for child in psutil.Process().children() if is_master(child)]
     for master in masters:
         master.kill()
     clock.wait(
-        lambda: [one for one in masters if is_master(one)], lambda left: not left, what="the end of ssh", timeout_s=30
+        lambda: [master for master in masters if is_master(master)],
+        lambda left: not left,
+        what="the end of ssh",
+        timeout_s=30,
     )
     assert masters
     assert daemon.alive()

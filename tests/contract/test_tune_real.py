@@ -63,20 +63,24 @@ def namespace() -> Iterator[Namespace]:
 
 def test_sysctls_are_really_set_and_every_byte_comes_back(namespace: Namespace, tmp_path: Path) -> None:
     machine = Machine("namespace", namespace)
-    settings = [one for one in load("altra-host").settings if one.kind is Kind.SYSCTL and one.scope is Scope.NETWORK]
-    paths = [path for one in settings for path in patterns(one)]
+    settings = [
+        setting
+        for setting in load("altra-host").settings
+        if setting.kind is Kind.SYSCTL and setting.scope is Scope.NETWORK
+    ]
+    paths = [path for setting in settings for path in patterns(setting)]
     before = machine.read(paths)
     target = Target("namespace", (Site(machine),), None, Records(tmp_path))
     outside = Machine("outside", ThisMachine()).read(paths)
 
     changes = apply(target, "altra-host", settings)
-    done = [one for one in changes if one.outcome is SettingOutcome.DONE]
+    done = [change for change in changes if change.outcome is SettingOutcome.DONE]
     assert len(done) >= LEAST_SET, changes
     after = machine.read(paths)
     assert sum(after[path] != before[path] for path in paths) == len(done)
-    set_now = {one.setting.key for one in check(target, settings) if one.state is State.SET}
+    set_now = {checked.setting.key for checked in check(target, settings) if checked.state is State.SET}
     assert set_now == {
-        one.setting.key for one in changes if one.outcome in (SettingOutcome.DONE, SettingOutcome.ALREADY)
+        change.setting.key for change in changes if change.outcome in (SettingOutcome.DONE, SettingOutcome.ALREADY)
     }
 
     revert(target, "altra-host")
@@ -98,7 +102,7 @@ def test_a_lab_changes_only_what_its_hosts_have_to_themselves(place: Place, tmp_
         assert change.why or change.outcome in (SettingOutcome.DONE, SettingOutcome.ALREADY), change
         if change.setting.scope not in own:
             assert change.outcome not in (SettingOutcome.DONE, SettingOutcome.REFUSED), change
-    limits = [one.outcome for one in changes if one.setting.kind is Kind.LIMITS]
+    limits = [change.outcome for change in changes if change.setting.kind is Kind.LIMITS]
     assert set(limits) == ({SettingOutcome.DONE} if Scope.FILES in own else {SettingOutcome.SHARED})
     revert(target, "altra-host")
     assert below.read(watched) == before

@@ -27,10 +27,10 @@ def test_a_machine_is_looked_at_and_what_is_set_there_is_left_alone(
     now = Path("/proc/sys", *KEY.split(".")).read_text().strip()
     setting = f'[[settings]]\nkind = "sysctl"\nkey = "{KEY}"\nvalue = "{now}"\nsource = "s"\n'
     (tmp_path / "mine.toml").write_text('title = "t"\npaper = "p"\n' + setting)
-    with machines(kind, tmp_path / "yard", [Spot("m0")], home, images, first=180) as found:
+    with machines(kind, tmp_path / "yard", [Spot("m0")], home, images, first=180) as yard:
 
         def tune(verb: str, *more: str) -> Result:
-            given = ["tune", verb, str(tmp_path / "mine.toml"), "--inventory", str(found.inventory), *more, "--json"]
+            given = ["tune", verb, str(tmp_path / "mine.toml"), "--inventory", str(yard.inventory), *more, "--json"]
             return CliRunner().invoke(app, given, obj=world)
 
         looked = tune("check")

@@ -38,8 +38,8 @@ class Forgetful(Line):
 @pytest.fixture(scope="module")
 def cluster(home: Home) -> Iterator[Cluster]:
     """Within one architecture, which is quicker: the scenarios themselves go through both."""
-    with raised(LocalProvider(), Topology(native=2, foreign=0), home) as found:
-        yield found
+    with raised(LocalProvider(), Topology(native=2, foreign=0), home) as raised_cluster:
+        yield raised_cluster
 
 
 def test_a_forgetful_side_is_found_and_the_printed_program_clears_the_cluster(cluster: Cluster, tmp_path: Path) -> None:

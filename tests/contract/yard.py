@@ -259,8 +259,8 @@ def machines(
     skip_without(kind, [spot.arch for spot in spots])
     if kind is Kind.LOOPBACK:
         placed = [replace(spot, address=f"{Loopback.network}.{first + number}") for number, spot in enumerate(spots)]
-        with yard(folder, placed) as found:
-            yield found
+        with yard(folder, placed) as bare_machines:
+            yield bare_machines
         return
     runs = Runs(home)
     run = runs.create("container")
@@ -268,8 +268,8 @@ def machines(
     try:
         with ContainerProvider().launch(ClusterSpec((_head(head), *rest)), images, run) as lab:
             placed = [replace(spot, address=lab.hosts[spot.name].address) for spot in spots]
-            with yard(folder, placed, ground=containers(lab.hosts, home, images)) as found:
-                yield found
+            with yard(folder, placed, ground=containers(lab.hosts, home, images)) as bare_machines:
+                yield bare_machines
     finally:
         runs.forget(run)
 
