@@ -53,8 +53,8 @@ def _cephlab(world: World, *arguments: str) -> Result:
 
 
 def _json(world: World, *arguments: str) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(_cephlab(world, *arguments, "--json").stdout)
-    return answer
+    reply: dict[str, Any] = json.loads(_cephlab(world, *arguments, "--json").stdout)
+    return reply
 
 
 def test_predict_works_before_anything_was_measured(world: World) -> None:
@@ -70,27 +70,25 @@ def test_predict_works_before_anything_was_measured(world: World) -> None:
 
 def test_predict_shows_what_the_paper_published_beside(world: World) -> None:
     shown = _cephlab(world, "predict", *ALTRA)
-    answer = _json(world, "predict", *ALTRA)
+    reply = _json(world, "predict", *ALTRA)
 
     assert "compared with figures published" in shown.stdout
-    assert {figure["name"]: figure["published"] for figure in answer["published"]}[
-        "random read, many clients"
-    ] == 970_000
+    assert {row["name"]: row["published"] for row in reply["published"]}["random read, many clients"] == 970_000
     assert _json(world, "predict", "--profile", "ci-hosted-x86")["published"] == []
 
 
 def test_the_newest_measured_demand_comes_first(world: World) -> None:
     demandfile.save(world.home.demands / "mine.json", [demand(primary_s=0.01, replicas_s=0.02, core_speed=4.0)])
-    answer = _json(world, "predict", *ALTRA, "--op", "randwrite")
+    reply = _json(world, "predict", *ALTRA, "--op", "randwrite")
 
     origin = "measured here less than a minute ago: mine.json; delete, get, list, put, randread"
-    assert answer["demands"].startswith(origin)
+    assert reply["demands"].startswith(origin)
     # 4 nodes x 64 cores x 3.56 points; 30 ms on CPUs of 4 points, by the model's constants for speed and cost.
     known = current()
     ceiling = 4 * 64 * speed(3.56, known) / (0.03 * speed(4.0, known))
     size = 4096 / (4096 + LARGE_BYTES)
     wanted = ceiling / (known.osd_cpu * known.byte_cpu**size)
-    assert answer["predictions"][0]["ceilings"][0]["ops_s"] == pytest.approx(wanted)
+    assert reply["predictions"][0]["ceilings"][0]["ops_s"] == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize(("age_s", "said"), [(130, "2 minutes ago"), (3700, "1 hour ago"), (200_000, "2 days ago")])
@@ -102,8 +100,8 @@ def test_how_old_the_costs_are_is_said(world: World, age_s: int, said: str) -> N
 
 
 def test_a_sweep_shows_latency_against_depth(world: World) -> None:
-    answer = _json(world, "predict", *ALTRA, "--op", "randread", "--clients", "1", "--depth", "12", "--sweep", "depth")
-    points = answer["sweep"][0]
+    reply = _json(world, "predict", *ALTRA, "--op", "randread", "--clients", "1", "--depth", "12", "--sweep", "depth")
+    points = reply["sweep"][0]
 
     assert [point["shape"]["depth"] for point in points] == [1, 2, 4, 8, 12]
     assert [point["ops_s"] for point in points] == sorted(point["ops_s"] for point in points)
@@ -114,11 +112,11 @@ def test_a_sweep_shows_latency_against_depth(world: World) -> None:
 def test_a_sweep_over_machines_is_drawn_and_says_which_requirements_are_met(world: World) -> None:
     example = str(PAGE.parents[1] / "examples" / "storage-3n.toml")
     asked = ("predict", "--profile", example, "--op", "randwrite", "--clients", "60", "--sweep", "nodes.count=3..5")
-    answer = _json(world, *asked)
-    rates = [point["ops_s"] for point in answer["sweep"][0]]
+    reply = _json(world, *asked)
+    rates = [point["ops_s"] for point in reply["sweep"][0]]
     assert len(rates) == 3
     assert rates == sorted(rates)
-    assert [row["plug"] for row in answer["requirements"]] == ["pass", "fail", "fail"]
+    assert [row["plug"] for row in reply["requirements"]] == ["pass", "fail", "fail"]
     shown = _cephlab(world, *asked).stdout
     bars = [line.count("█") for line in shown.splitlines() if "█" in line]
     assert bars == sorted(bars)
@@ -145,18 +143,18 @@ def test_explain_shows_formulas_and_sources(world: World) -> None:
 @pytest.mark.slow
 def test_validate_model_compares_and_says_what_it_cannot(world: World) -> None:
     shown = _cephlab(world, "validate-model", *PAPERS)
-    answer = _json(world, "validate-model", *PAPERS)
+    reply = _json(world, "validate-model", *PAPERS)
 
     assert shown.exit_code == (1 if ": missed" in shown.stdout else 0)
     assert "geometric mean error" in shown.stdout
     assert "beyond the model:" in shown.stdout
     assert "only in graphs, which the text copies do not have" in shown.stdout
-    assert {figure["source"] for figure in answer["figures"]} >= {"ampere-altra", "rhcs-10b", "pve-epyc"}
-    assert all(figure["why"] for figure in answer["figures"] if figure["predicted"] is None)
-    assert answer["throughput_error"] >= 1
+    assert {figure["source"] for figure in reply["figures"]} >= {"ampere-altra", "rhcs-10b", "pve-epyc"}
+    assert all(figure["why"] for figure in reply["figures"] if figure["predicted"] is None)
+    assert reply["throughput_error"] >= 1
     assert "each test bed left out of the fit" in shown.stdout
-    assert {"mako-epyc", "rhcs-p4500"} < set(answer["left_out"]["by_test_bed"])
-    assert answer["left_out"]["by_kind"]["small reads"]["factor"] > 1
+    assert {"mako-epyc", "rhcs-p4500"} < set(reply["left_out"]["by_test_bed"])
+    assert reply["left_out"]["by_kind"]["small reads"]["factor"] > 1
 
 
 @pytest.mark.slow
@@ -215,11 +213,9 @@ def test_a_span_and_a_hit_ratio_can_be_given(world: World) -> None:
 
 
 def test_a_load_without_measure_is_answered_at_once(world: World) -> None:
-    answer = _json(world, "predict", *ALTRA, "--op", "randread", "--clients", "100000", "--depth", "100000")
+    reply = _json(world, "predict", *ALTRA, "--op", "randread", "--clients", "100000", "--depth", "100000")
 
-    assert answer["predictions"][0]["ops_s"] == pytest.approx(
-        answer["predictions"][0]["ceilings"][0]["ops_s"], rel=1e-3
-    )
+    assert reply["predictions"][0]["ops_s"] == pytest.approx(reply["predictions"][0]["ceilings"][0]["ops_s"], rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -394,12 +390,10 @@ def test_a_publication_that_is_not_shipped_is_compared_too(world: World, tmp_pat
     """As the page of the model shows one."""
     text = PAGE.read_text()
     paper = tmp_path / "paper.toml"
-    paper.write_text(
-        next(block for block in re.findall(r"```toml\n(.*?)```", text, re.DOTALL) if "[[figures]]" in block)
-    )
-    answer = _json(world, "validate-model", "--reference", str(paper))
-    assert {figure["source"] for figure in answer["figures"]} == {"paper"}
-    assert [figure["predicted"] is None for figure in answer["figures"]] == [False, False, True, False]
+    paper.write_text(next(toml for toml in re.findall(r"```toml\n(.*?)```", text, re.DOTALL) if "[[figures]]" in toml))
+    reply = _json(world, "validate-model", "--reference", str(paper))
+    assert {figure["source"] for figure in reply["figures"]} == {"paper"}
+    assert [figure["predicted"] is None for figure in reply["figures"]] == [False, False, True, False]
     refused = _cephlab(world, "validate-model", "--reference", str(tmp_path / "none.toml"))
     assert refused.exit_code == 2
     assert "none.toml" in refused.stderr
