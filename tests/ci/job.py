@@ -40,9 +40,9 @@ class Job:
             known = {
                 **{f"inputs.{name}": value for name, value in inputs.items()},
                 **{
-                    f"steps.{one}.outputs.{name}": text
-                    for one, found in outputs.items()
-                    for name, text in found.items()
+                    f"steps.{step_id}.outputs.{name}": text
+                    for step_id, own in outputs.items()
+                    for name, text in own.items()
                 },
                 "runner.temp": str(self.temp),
                 "runner.environment": "self-hosted",
@@ -91,14 +91,14 @@ class Job:
         action = yaml.safe_load((folder / "action.yml").read_text())
         given = {name: filled(_text(value), known) for name, value in step.get("with", {}).items()}
         assert given.keys() <= action["inputs"].keys(), "GitHub only warns of an unknown input"
-        inputs = {name: given.get(name, one["default"]) for name, one in action["inputs"].items()}
-        found = self._steps(action["runs"]["steps"], inputs, folder)
-        return {name: filled(one["value"], _outputs(found)) for name, one in action["outputs"].items()}
+        inputs = {name: given.get(name, declared["default"]) for name, declared in action["inputs"].items()}
+        outputs = self._steps(action["runs"]["steps"], inputs, folder)
+        return {name: filled(declared["value"], _outputs(outputs)) for name, declared in action["outputs"].items()}
 
 
-def _outputs(found: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+def _outputs(outputs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """Expression -> value, for what steps have set."""
-    return {f"steps.{step}.outputs.{name}": text for step, own in found.items() for name, text in own.items()}
+    return {f"steps.{step}.outputs.{name}": text for step, own in outputs.items() for name, text in own.items()}
 
 
 def _text(value: object) -> str:

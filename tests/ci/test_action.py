@@ -91,10 +91,10 @@ def world(tmp_path: Path) -> World:
     temp = tmp_path / "temp"
     temp.mkdir()
     env = {"PATH": "/usr/bin:/bin", "CEPHLAB": str(command)}
-    found = World(tmp_path, Job(temp, env, {"up": actions, "down": actions / "down"}))
-    found.says("up", made(tmp_path))
-    found.says("ls", {"clusters": [{"name": "other"}, {"name": "action"}]})
-    return found
+    world = World(tmp_path, Job(temp, env, {"up": actions, "down": actions / "down"}))
+    world.says("up", made(tmp_path))
+    world.says("ls", {"clusters": [{"name": "other"}, {"name": "action"}]})
+    return world
 
 
 def inputs_of(path: Path) -> dict[str, Any]:
@@ -148,9 +148,9 @@ def test_every_output_that_the_action_names_is_set(world: World) -> None:
 
 def test_what_a_cluster_does_not_have_is_an_empty_output(world: World) -> None:
     world.says("up", made(world.folder, s3=None, metrics=None))
-    found = world.use()
-    assert (found["s3"], found["s3-endpoint"], found["metrics"]) == ("", "", "")
-    assert found["fsid"] == "1b4e"
+    outputs = world.use()
+    assert (outputs["s3"], outputs["s3-endpoint"], outputs["metrics"]) == ("", "", "")
+    assert outputs["fsid"] == "1b4e"
 
 
 def test_a_load_balancer_is_the_endpoint_before_its_gateways(world: World) -> None:
@@ -220,10 +220,10 @@ def test_a_value_that_cannot_be_meant_is_refused_before_anything_is_installed(
 def test_what_the_command_refuses_is_an_annotation_and_ends_the_job(world: World) -> None:
     error = {"what": "unknown release 'ref'", "detail": "known: reef\nsquid", "hint": "did you mean reef?"}
     world.says("up", {"error": error}, code=2)
-    found = world.use(release="ref")
+    outputs = world.use(release="ref")
     assert world.job.failed
     assert "::error title=cephlab::unknown release 'ref'. known: reef%0Asquid. did you mean reef?\n" in world.job.said
-    assert set(found.values()) == {""}
+    assert set(outputs.values()) == {""}
 
 
 @pytest.mark.parametrize("code", [0, 2, 3])
@@ -303,8 +303,8 @@ def test_a_cluster_that_cannot_be_removed_fails_the_step(world: World) -> None:
 
 def test_the_folder_of_logs_and_the_name_can_be_chosen(world: World) -> None:
     logs = world.folder / "kept"
-    found = world.job.run([{"id": "down", "uses": "down", "with": {"name": "other", "logs": str(logs)}}])
-    assert found["down"] == {"logs": str(logs)}
+    outputs = world.job.run([{"id": "down", "uses": "down", "with": {"name": "other", "logs": str(logs)}}])
+    assert outputs["down"] == {"logs": str(logs)}
     assert (logs / "daemons").is_dir()
     assert world.calls[-2:] == ["down", "other"]
 

@@ -95,9 +95,9 @@ def bench(tmp_path: Path) -> Bench:
     (root / "ci" / "packages.txt").write_text(PACKAGES)
     (tmp_path / "bin").mkdir()
     for name in NEEDED:
-        found = shutil.which(name)
-        assert found is not None
-        (tmp_path / "bin" / name).symlink_to(found)
+        program = shutil.which(name)
+        assert program is not None
+        (tmp_path / "bin" / name).symlink_to(program)
     made = Bench(root, tmp_path / "bin")
     made.program("id", 'if [ "$1" = -u ]; then echo 1000; else echo ana; fi')
     return made

@@ -102,12 +102,12 @@ def _gate() -> Any:
 
 def scenarios() -> list[Scenario]:
     """Every scenario of every suite whose scenarios need no file of the user's."""
-    found: dict[str, Scenario] = {}
+    by_name: dict[str, Scenario] = {}
     for path in sorted((ROOT / "suites").glob("*/test_*.py")):
         module = importlib.import_module(f"cephlab.suites.{path.parent.name}.{path.stem}")
         listed: Any = getattr(module, "SCENARIOS", None) or getattr(getattr(module, "cephtests", None), "SCENARIOS", ())
-        found |= {scenario.name: scenario for scenario in listed}
-    return list(found.values())
+        by_name |= {scenario.name: scenario for scenario in listed}
+    return list(by_name.values())
 
 
 def homeless(known: list[Scenario], jobs: list[Lane]) -> list[str]:
@@ -129,10 +129,12 @@ def test_a_job_of_several_parts_runs_all_of_them() -> None:
 def test_each_recorded_duration_is_of_a_scenario_and_stands_on_its_page() -> None:
     names = [scenario.name for scenario in scenarios()]
     entries = tomllib.loads((ROOT / "suites/durations.toml").read_text())["duration"]
-    assert [one["scenario"] for one in entries if not any(fnmatchcase(name, one["scenario"]) for name in names)] == []
-    for one in entries:
-        text = (ROOT / "docs/measured" / one["measured"]).read_text()
-        assert any(f" {took}" in text for took in (f"{one['seconds']} s", f"{one['seconds'] / 60:g} min")), one
+    assert [
+        entry["scenario"] for entry in entries if not any(fnmatchcase(name, entry["scenario"]) for name in names)
+    ] == []
+    for entry in entries:
+        text = (ROOT / "docs/measured" / entry["measured"]).read_text()
+        assert any(f" {took}" in text for took in (f"{entry['seconds']} s", f"{entry['seconds'] / 60:g} min")), entry
 
 
 @pytest.mark.slow
@@ -199,8 +201,8 @@ LABS = [name for name in PROVIDERS if name != "ssh"]  # ssh raises nothing: "the
 def wanting(lab: str, *, root: bool) -> tuple[tuple[Scenario, Record], ...]:
     """Every scenario that is skipped with a lab for want of a capability, with its skip."""
     providers = {name: partial(Stub, name, able(name, root=root)) for name in LABS}
-    found = ((scenario, skipped(scenario, lab, providers)) for scenario in scenarios())
-    return tuple((scenario, skip) for scenario, skip in found if skip is not None)
+    skips = ((scenario, skipped(scenario, lab, providers)) for scenario in scenarios())
+    return tuple((scenario, skip) for scenario, skip in skips if skip is not None)
 
 
 @pytest.mark.slow
@@ -209,10 +211,10 @@ def wanting(lab: str, *, root: bool) -> tuple[tuple[Scenario, Record], ...]:
 def test_each_skip_for_want_of_a_capability_is_expected(lab: str, root: bool) -> None:
     """A gate with `--lab local` ended red: it cuts no links of a gateway, and only some suites were listed."""
     expected = read_expected_skips(SKIPS)
-    found = wanting(lab, root=root)
-    assert found
+    skips = wanting(lab, root=root)
+    assert skips
     for tier in Tier:
-        there = [skip for scenario, skip in found if in_tier(scenario, tier)]
+        there = [skip for scenario, skip in skips if in_tier(scenario, tier)]
         assert [skip.scenario for skip in unexpected_skips(there, expected, tier)] == []
 
 

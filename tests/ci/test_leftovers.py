@@ -12,7 +12,7 @@ HOME = Path("/srv/lab")
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "named"),
     [
         ("overlay /srv/lab/runs/r1/merged overlay rw", True),
         ("CEPHLAB_RUN_HOME=/srv/lab\0PATH=/bin", True),
@@ -22,8 +22,8 @@ HOME = Path("/srv/lab")
         ("x /srv/other", False),
     ],
 )
-def test_what_names_a_home(text: str, found: bool) -> None:
-    assert names(text, HOME) is found
+def test_what_names_a_home(text: str, named: bool) -> None:
+    assert names(text, HOME) is named
 
 
 def process(proc: Path, pid: int, environment: str, command: str) -> None:
@@ -48,8 +48,8 @@ def test_loops_over_files_of_ours(tmp_path: Path) -> None:
     ):
         (tmp_path / f"loop{number}/loop").mkdir(parents=True)
         (tmp_path / f"loop{number}/loop/backing_file").write_text(file + "\n")
-    found = [line.split()[0] for line in loops(HOME, ("cephlab-r2.disks",), tmp_path)]
-    assert found == ["loop0", "loop1", "loop2"]
+    devices = [line.split()[0] for line in loops(HOME, ("cephlab-r2.disks",), tmp_path)]
+    assert devices == ["loop0", "loop1", "loop2"]
 
 
 def test_files_but_for_what_is_to_stay(tmp_path: Path) -> None:
@@ -59,8 +59,8 @@ def test_files_but_for_what_is_to_stay(tmp_path: Path) -> None:
     (home / "runs/.subnets.lock").touch()
     (home / "runs/r1/disks/d").touch()
     (temporary / "cephlab-0-r1").touch()
-    found = [Path(line).relative_to(tmp_path).as_posix() for line in files(home, temporary)]
-    assert found == ["home/runs/r1", "home/runs/r1/disks", "home/runs/r1/disks/d", "tmp/cephlab-0-r1"]
+    paths = [Path(line).relative_to(tmp_path).as_posix() for line in files(home, temporary)]
+    assert paths == ["home/runs/r1", "home/runs/r1/disks", "home/runs/r1/disks/d", "tmp/cephlab-0-r1"]
 
 
 def test_the_figure_tells_what_was_left_and_of_which_run() -> None:
