@@ -69,8 +69,8 @@ class PlainBringUp:
         clock.wait(ready, bool, what=what, timeout_s=_STEP_S * self.deployer.patience, interval_s=0.2)
 
     def _json(self, *args: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self._ceph(*args, "--format", "json"))
-        return found
+        answer: dict[str, Any] = json.loads(self._ceph(*args, "--format", "json"))
+        return answer
 
     def _ceph(self, *args: str) -> str:
         host = self.deployer.client_host()

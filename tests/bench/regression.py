@@ -45,14 +45,14 @@ def main(arguments: Sequence[str]) -> None:
     for _ in range(count):
         for operation in arguments[1:] or _OPERATIONS:
             trials.make(home, operation, print)
-    found = trials.known(home)
-    for operation in sorted({trial.operation for trial in found}):
-        console.print(table(operation, [trial for trial in found if trial.operation == operation]))
+    known_trials = trials.known(home)
+    for operation in sorted({trial.operation for trial in known_trials}):
+        console.print(table(operation, [trial for trial in known_trials if trial.operation == operation]))
 
 
-def table(operation: str, found: Sequence[Trial]) -> Table:
+def table(operation: str, operation_trials: Sequence[Trial]) -> Table:
     """Verdicts of disjoint runs of starts as a user's measurement would have taken them, and of random ones."""
-    pairs = len({trial.pair for trial in found})
+    pairs = len({trial.pair for trial in operation_trials})
     made = Table(title=f"{operation}: {pairs} pairs of clusters")
     columns = (
         "after",
@@ -70,11 +70,11 @@ def table(operation: str, found: Sequence[Trial]) -> Table:
         made.add_column(column)
     for slower in (False, True):
         for busy in (False, True):
-            alike = [trial for trial in found if (trial.slower, trial.neighbours) == (slower, busy)]
+            alike = [trial for trial in operation_trials if (trial.slower, trial.neighbours) == (slower, busy)]
             logs = [value for trial in alike for value in steps(trial.before, trial.after)]
             if len(logs) < 2:
                 continue
-            counted = Counter(verdict(one, two) for trial in alike for one, two in cut(trial))
+            counted = Counter(verdict(before, after) for trial in alike for before, after in cut(trial))
             made.add_row(
                 f"{trials.SLOWER_PERCENT} % slower" if slower else "the same",
                 "busy" if busy else "quiet",
@@ -91,10 +91,10 @@ def table(operation: str, found: Sequence[Trial]) -> Table:
 def steps(before: Measurement, after: Measurement) -> list[float]:
     """Logarithm of after / before of the OSDs' CPU beside the client's, start by start."""
     sides = [
-        [cost_of(one.costs, OSD_ROLES, CPU) / cost_of(one.costs, (Role.CLIENT,), CPU) for one in side.batches]
+        [cost_of(batch.costs, OSD_ROLES, CPU) / cost_of(batch.costs, (Role.CLIENT,), CPU) for batch in side.batches]
         for side in (before, after)
     ]
-    return [math.log(two / one) for one, two in zip(*sides, strict=True)]
+    return [math.log(cost_after / cost_before) for cost_before, cost_after in zip(*sides, strict=True)]
 
 
 def cut(trial: Trial) -> Iterator[tuple[Measurement, Measurement]]:
@@ -113,7 +113,7 @@ def taken(
 ) -> tuple[Measurement, Measurement]:
     """What a measurement would have been that met these batches in turn."""
     for count in range(1, len(batches) + 1):
-        numbered = [(replace(one, start=n), replace(two, start=n)) for n, (one, two) in enumerate(batches[:count])]
+        numbered = [(replace(old, start=n), replace(new, start=n)) for n, (old, new) in enumerate(batches[:count])]
         before, after = zip(*numbered, strict=True)
         if enough(starts, count, settled(before, after, True)):
             break
@@ -132,7 +132,7 @@ def drawn(alike: Sequence[Trial]) -> float:
     for _ in range(_DRAWS):
         chosen = rng.choices(batches, k=USUAL.most)
         if not alike[0].slower:
-            chosen = [(two, one) if rng.random() < 0.5 else (one, two) for one, two in chosen]
+            chosen = [(new, old) if rng.random() < 0.5 else (old, new) for old, new in chosen]
         failed += verdict(*taken(alike[0], chosen)) is Outcome.FAIL
     return failed / _DRAWS
 

@@ -93,7 +93,7 @@ def make(home: Home, operation: str, say: Say, *, starts: int = STARTS) -> None:
         targets = [undo.enter_context(prepared(cluster, plan, say)) for cluster in clusters]
         undo.enter_context(kept_awake())
         reference = undo.enter_context(Reference())
-        found: dict[tuple[bool, bool], tuple[list[Loaded], list[Loaded]]] = {way: ([], []) for way in CONDITIONS}
+        loads_by_way: dict[tuple[bool, bool], tuple[list[Loaded], list[Loaded]]] = {way: ([], []) for way in CONDITIONS}
         rest = None
         for start in range(starts):
             beside.start_anew(clusters)
@@ -107,9 +107,9 @@ def make(home: Home, operation: str, say: Say, *, starts: int = STARTS) -> None:
                     say(f"start {start + 1} of {starts}: slower {way[0]}, neighbours {way[1]}")
                     with slower(burners[1], percent=SLOWER_PERCENT * way[0]), neighbours(NEIGHBOURS * way[1]):
                         loads = beside.load_both(benches, plan, Starts().load_s, rest)
-                    for own, loaded in zip(found[way], loads, strict=True):
+                    for own, loaded in zip(loads_by_way[way], loads, strict=True):
                         own.append(beside.numbered(loaded, start))
-            save(home, operation, sides, plan, found)
+            save(home, operation, sides, plan, loads_by_way)
 
 
 def save(
@@ -117,11 +117,11 @@ def save(
     operation: str,
     sides: Sequence[Side],
     plan: Plan,
-    found: Mapping[tuple[bool, bool], tuple[list[Loaded], list[Loaded]]],
+    loads_by_way: Mapping[tuple[bool, bool], tuple[list[Loaded], list[Loaded]]],
 ) -> None:
     """Everything so far; a run that is cut short loses one start at most."""
     names = [side.cluster.name for side in sides]
-    for (slow, busy), loads in found.items():
+    for (slow, busy), loads in loads_by_way.items():
         given = {
             PAIR: " and ".join(names),
             CALIBRATED: "yes",
@@ -196,6 +196,6 @@ def neighbours(count: int) -> Iterator[None]:
     try:
         yield
     finally:
-        for one in running:
-            os.kill(one.pid, signal.SIGKILL)
-            one.wait()
+        for process in running:
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
