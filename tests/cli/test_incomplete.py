@@ -95,7 +95,7 @@ def test_a_line_that_is_half_written_is_followed_as_one(
     world: World, fake: FakeProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake.lab = kept_cluster(world.home)
-    parts = iter((b"first\nsec", b"ond\n"))
+    parts = iter((b"first\nse", b"cond\n"))
 
     def sleep(_seconds: float) -> None:
         part = next(parts, None)
