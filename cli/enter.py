@@ -122,6 +122,12 @@ class LogSource:
     host: Host
     path: PurePosixPath
 
+    def tail(self, lines: int) -> list[str]:
+        """The last lines; none if the file does not exist."""
+        from cephlab.lab.ceph.offline import last_lines
+
+        return list(last_lines(self.host, self.path, lines))
+
     def content(self) -> bytes:
         """All of it; nothing if the file does not exist."""
         return self.host.read(self.path) if self.host.exists(self.path) else b""
@@ -178,8 +184,10 @@ def logs(
         out.result(f"{how_many(len(written), 'file')} in {options.save}", value)
         return
     sources = log_sources(chosen)
-    contents = {source.name: source.content() for source in sources}
+    # To follow a log, all of it is read; without that, only its end.
+    contents = {source.name: source.content() for source in sources} if options.follow else {}
     tails = {name: _lines(content.strip())[-options.lines :] for name, content in contents.items()}
+    tails = tails or {source.name: source.tail(options.lines) for source in sources}
     shown = {label: tail for label, tail in tails.items() if tail or not label.endswith(_OUTPUT)}
     heads = len(shown) > 1
     text = "\n".join("\n".join([f"==> {label} <==", *tail] if heads else tail) for label, tail in shown.items())

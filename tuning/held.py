@@ -27,7 +27,7 @@ from cephlab.tuning.requirements import (
     Requirement,
 )
 from cephlab.tuning.trust import trust_in as trusted_load
-from cephlab.tuning.units import Measure, show
+from cephlab.tuning.units import Measure, digits, show, terabytes
 from cephlab.tuning.watts import watts_under
 from cephlab.tuning.workload import OPERATIONS, Shape
 
@@ -101,15 +101,10 @@ def words(value: float, kind: Measure) -> str:
     if math.isinf(value):
         return "infinity"
     if kind is Measure.BYTES:
-        return f"{_digits(value / 1e12, 4)} TB"
+        return terabytes(value)
     if kind is Measure.TIME and value >= 120:
-        return f"{_digits(value / 3600, 3)} h" if value >= 7200 else f"{value / 60:,.3g} min"
+        return f"{digits(value / 3600, 3)} h" if value >= 7200 else f"{value / 60:,.3g} min"
     return show(value, kind)
-
-
-def _digits(value: float, digits: int) -> str:
-    """So many digits, and every one before the point rather than an exponent."""
-    return f"{value:,.{digits}g}" if value < 10**digits - 0.5 else f"{value:,.0f}"
 
 
 def _least(answer: Answer, limit: Amount) -> Answer:

@@ -11,7 +11,7 @@ from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.spec.specfile import Count, TomlTable
 from cephlab.tuning.profile import BytesFigure, Name
-from cephlab.tuning.units import UNITS, Measure, parse, show
+from cephlab.tuning.units import UNITS, Measure, parse, show, terabytes
 from cephlab.tuning.workload import FLOWS, Shape, parse_block, parse_ec
 
 
@@ -229,7 +229,7 @@ def words_of(requirement: Requirement) -> str:
             mix = ", ".join(f"{share:.0%} {op}" for op, share in requirement.mix.items())
             return str(first) if not mix else str(first).replace(first.operation, mix, 1)
         case RecoveryRequirement():
-            held = f"{requirement.bytes.value / 1e12:,.4g} TB" if requirement.bytes else f"{requirement.fill:.0%} full"
+            held = terabytes(requirement.bytes.value) if requirement.bytes else f"{requirement.fill:.0%} full"
             nodes = how_many(requirement.nodes_lost, "replaced node" if requirement.replaced else "node")
             return f"recovery of {nodes}, {held}, {requirement.protection}"
         case CapacityRequirement():

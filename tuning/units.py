@@ -100,7 +100,16 @@ def show(value: float, kind: Measure) -> str:
     """The figure for a reader: three significant digits and the largest unit that fits."""
     for unit, size in _STEPS[kind]:
         if abs(value) >= size:
-            # From 999.5 on, three digits would need an exponent.
-            return f"{value / size:.3g} {unit}" if abs(value / size) < 999.5 else f"{value / size:,.0f} {unit}"
+            return f"{digits(value / size, 3)} {unit}"
     unit, size = _STEPS[kind][-1]
     return f"{value / size:.3g} {unit}"
+
+
+def digits(value: float, count: int) -> str:
+    """So many significant digits, and every one before the point rather than an exponent."""
+    return f"{value:,.{count}g}" if abs(value) < 10**count - 0.5 else f"{value:,.0f}"
+
+
+def terabytes(size_bytes: float) -> str:
+    """A size in the unit of disks, whatever its size: `12.5 TB`."""
+    return f"{digits(size_bytes / 1e12, 4)} TB"

@@ -14,6 +14,7 @@ from cephlab.suites.profile.measured import Seen, data_pool, shards_of
 from cephlab.suites.profile.plug import unlike
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.requirements import CapacityRequirement, Protection
+from cephlab.tuning.units import terabytes
 
 KB = 1024
 
@@ -49,7 +50,7 @@ def room(stage: Stage, profile: Profile, requirement: CapacityRequirement) -> Se
         f"Capacity follows from the sizes of the OSDs and the {len(pgs)} PGs of a pool that was made for it: from what "
         "the fullest OSD allows with the PGs as they are placed, to what an even placement would allow. Fewer PGs are "
         "placed less evenly.",
-        f"It assumes an empty cluster. Ceph's own MAX AVAIL for that pool is {spare / 1e12:,.4g} TB: by CRUSH weights, "
+        f"It assumes an empty cluster. Ceph's own MAX AVAIL for that pool is {terabytes(spare)}: by CRUSH weights, "
         "up to full_ratio, and without what is stored already.",
     )
     return Seen(capacity, sentences)

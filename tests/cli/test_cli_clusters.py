@@ -35,16 +35,6 @@ def call(world: World, *arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments), obj=world)
 
 
-@pytest.fixture
-def fake() -> FakeProvider:
-    return FakeProvider()
-
-
-@pytest.fixture
-def world(tmp_path: Path, fake: FakeProvider) -> World:
-    return World(Home(tmp_path / "home").ensure(), providers(fake))
-
-
 @pytest.mark.slow
 def test_help_lists_every_command_with_a_sentence() -> None:
     group: Any = typer.main.get_command(app)

@@ -1,7 +1,6 @@
 """What a command did or knows is shown also where it did not succeed in all of it."""
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,23 +11,12 @@ from cephlab.cli.output import Output
 from cephlab.cli.world import World
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import LabBroken
-from cephlab.lab.base.home import Home
 from cephlab.lab.ceph.client import RadosError
 from cephlab.lab.images.image import Image
 from cephlab.lab.images.store import ImageStore
 from cephlab.lab.spec.arch import Arch
 from tests.cli.test_cli_clusters import call
-from tests.fake_provider import FakeProvider, abandoned_run, kept_cluster, providers
-
-
-@pytest.fixture
-def fake() -> FakeProvider:
-    return FakeProvider()
-
-
-@pytest.fixture
-def world(tmp_path: Path, fake: FakeProvider) -> World:
-    return World(Home(tmp_path / "home").ensure(), providers(fake))
+from tests.fake_provider import FakeProvider, abandoned_run, kept_cluster
 
 
 def test_what_was_pruned_before_an_error_is_in_the_same_json(world: World, fake: FakeProvider) -> None:

@@ -23,11 +23,6 @@ ACCESS, SECRET_KEY = "K3J5H7G9F1D3S5A7P9O1", "madeup/madeup/madeup/madeup/madeup
 
 
 @pytest.fixture
-def fake() -> FakeProvider:
-    return FakeProvider()
-
-
-@pytest.fixture
 def world(tmp_path: Path, fake: FakeProvider) -> World:
     made = World(Home(tmp_path / "home").ensure(), providers(fake))
     fake.lab = kept_cluster(made.home)

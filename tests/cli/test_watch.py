@@ -2,25 +2,13 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
 from cephlab.cli.world import World
 from cephlab.lab.base.clock import SYSTEM
-from cephlab.lab.base.home import Home
 from tests.cli.test_cli_clusters import call
-from tests.fake_provider import FakeProvider, kept_cluster, providers
-
-
-@pytest.fixture
-def fake() -> FakeProvider:
-    return FakeProvider()
-
-
-@pytest.fixture
-def world(tmp_path: Path, fake: FakeProvider) -> World:
-    return World(Home(tmp_path / "home").ensure(), providers(fake))
+from tests.fake_provider import FakeProvider, kept_cluster
 
 
 def health(world: World) -> str:
