@@ -131,13 +131,9 @@ class RecordedLoad:
     def start(self) -> None:
         """Start every client and wait until each has done an operation."""
         self._runs += 1
-        try:
-            self._spawn_all("run")
+        with self._spawned("run"):
             for client in self._clients:
                 self._wait_for_operation(client)
-        except BaseException:
-            self._abandon()
-            raise
         self.recorder.record("load_began", load=self.load.name, run=self._runs)
 
     def stop(self) -> None:
@@ -157,11 +153,8 @@ class RecordedLoad:
 
     def verify(self) -> None:
         """Read everything back on the node of every client, and record this as final reads."""
-        try:
-            self._spawn_all("verify")
-        except BaseException:
-            self._abandon()
-            raise
+        with self._spawned("verify"):
+            pass
         self._finish(_VERIFY_S)
 
     def clean(self) -> None:
@@ -170,17 +163,20 @@ class RecordedLoad:
             for image in self._images():
                 self.cluster.client.rbd_remove(self.load.pool, image)
 
-    def _spawn_all(self, mode: str) -> None:
+    @contextmanager
+    def _spawned(self, mode: str) -> Iterator[None]:
+        """Start a client on every node. If that or the block fails, kill them: nobody would stop them."""
         self._clients = []
-        for index in range(len(self.load.nodes)):
-            self._clients.append(self._spawn(index, mode))
-
-    def _abandon(self) -> None:
-        """Kill the clients of a start that failed: nobody would stop them."""
-        for client in self._clients:
-            with suppress(LabError):  # its host may be why the start failed
-                client.process.signal(signal.SIGKILL)
-        self._clients = []
+        try:
+            for index in range(len(self.load.nodes)):
+                self._clients.append(self._spawn(index, mode))
+            yield
+        except BaseException:
+            for client in self._clients:
+                with suppress(LabError):  # its host may be why the start failed
+                    client.process.signal(signal.SIGKILL)
+            self._clients = []
+            raise
 
     def _images(self) -> list[str]:
         return [f"{self.load.name}.c{index}" for index in range(len(self.load.nodes))]
