@@ -51,7 +51,9 @@ def test_no_signal_but_kill_is_sent_twice(tmp_path: Path) -> None:
     """A second SIGINT ends fio at once."""
     token, heard = new_token(), tmp_path / "heard"
     script = f"trap 'echo signal >>{heard}' INT; echo ready >>{heard}; while :; do sleep 0.02; done"
-    counting = start_detached(["bash", "-c", script], log=tmp_path / "log", env={TOKEN_VARIABLE: token})
+    # A shell cannot trap a signal that whoever started it ignores, as for a job in the background of a script.
+    argv = ["env", "--default-signal=INT", "bash", "-c", script]
+    counting = start_detached(argv, log=tmp_path / "log", env={TOKEN_VARIABLE: token})
     clock.wait(heard.exists, bool, what="a program that counts signals", timeout_s=ENDS_S)
     send(token, SIGINT)
     clock.wait(heard.read_text, lambda text: "signal" in text, what="a signal", timeout_s=ENDS_S)
