@@ -54,10 +54,12 @@ def test_no_signal_but_kill_is_sent_twice(tmp_path: Path) -> None:
     # A shell cannot trap a signal that whoever started it ignores, as for a job in the background of a script.
     argv = ["env", "--default-signal=INT", "bash", "-c", script]
     counting = start_detached(argv, log=tmp_path / "log", env={TOKEN_VARIABLE: token})
-    clock.wait(heard.exists, bool, what="a program that counts signals", timeout_s=ENDS_S)
-    send(token, SIGINT)
-    clock.wait(heard.read_text, lambda text: "signal" in text, what="a signal", timeout_s=ENDS_S)
-    counting.kill()
+    try:
+        clock.wait(heard.exists, bool, what="a program that counts signals", timeout_s=ENDS_S)
+        send(token, SIGINT)
+        clock.wait(heard.read_text, lambda text: "signal" in text, what="a signal", timeout_s=ENDS_S)
+    finally:
+        counting.kill()
     assert heard.read_text().split() == ["ready", "signal"]
 
 
