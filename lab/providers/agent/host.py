@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from signal import Signals
 from typing import IO, Any
+from uuid import uuid4
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import CommandTimedOut, LabBroken
@@ -89,7 +90,8 @@ class AgentHost:
                 try:
                     return self._control.request(operation, self._silence_s, **arguments)
                 except ConnectionError:
-                    # The machine was down meanwhile; these requests may be repeated.
+                    # The machine was down meanwhile, or ssh lost it. A request that was served before its answer was
+                    # lost may be repeated: the agent recognises a `spawn` by its id.
                     self.hang_up()
             self._control = self.link()
             # Nobody closes a lab that was only looked up.
@@ -183,12 +185,12 @@ class AgentHost:
             raise LabBroken(f"{argv[0]} could not be started on {self.name}", error.detail) from error
 
     def spawn(self, argv: Sequence[str], *, log: PurePosixPath, env: Mapping[str, str] | None = None) -> AgentProcess:
-        boot = self.boot()
+        boot = self.boot()  # an agent of an earlier version does not tell it
         try:
-            started = self.ask("spawn", argv=list(argv), log=str(log), env=dict(env or {}))
+            started = self.ask("spawn", id=uuid4().hex, argv=list(argv), log=str(log), env=dict(env or {}))
         except Refused as error:
             raise LabBroken(f"{argv[0]} could not be started on {self.name}", error.detail) from error
-        return AgentProcess(self, {**started, "boot": boot})
+        return AgentProcess(self, {"boot": boot, **started})
 
     def find(self, ref: Mapping[str, Any]) -> AgentProcess:
         return AgentProcess(self, ref)

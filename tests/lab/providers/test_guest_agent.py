@@ -149,6 +149,28 @@ def test_a_daemon_is_found_again_and_tells_how_it_ended(host: GuestHost, path: P
     assert not stale.alive()
 
 
+def test_a_daemon_whose_answer_was_lost_is_started_once(
+    host: GuestHost, path: PurePosixPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = Link.answer
+    lost: list[dict[str, Any]] = []
+
+    def losing(link: Link, operation: str) -> Any:
+        told = answer(link, operation)
+        if operation == "spawn" and not lost:
+            lost.append(told)
+            raise ConnectionResetError
+        return told
+
+    assert host.exists(path)  # over a connection that is there to be lost
+    monkeypatch.setattr(Link, "answer", losing)
+    daemon, other = (host.spawn(("true",), log=path / "log") for _ in range(2))
+    assert lost == [daemon.ref]
+    assert other.ref != daemon.ref
+    monkeypatch.setattr(host, "_boot", "the one before")
+    assert host.spawn(("true",), log=path / "log").ref["boot"] == other.ref["boot"], "the boot that started it"
+
+
 def test_a_channel_answers_line_by_line_and_says_why_it_ended(host: GuestHost) -> None:
     channel = host.channel(("sh", "-c", 'while read -r line; do echo "$line!"; done; echo because >&2; exit 3'))
     assert channel.ask(b"x" * 300_000, timeout_s=5) == b"x" * 300_000 + b"!"

@@ -21,6 +21,8 @@ from programs import CHILDREN, Program, end_session
 DISKS = "/dev/cephlab"
 PATIENCE_S = 45.0
 LOCK_NOW = 1  # MCL_CURRENT
+SPAWNED = {}  # id of a request -> its answer
+SPAWNING = threading.Lock()
 
 
 def favour():
@@ -33,15 +35,18 @@ def favour():
         pass
 
 
+def boot_id():
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+
+
 def op_hello(request):
     """Facts about the machine. A guest's clock is first set to the lab's (seconds since the epoch), roughly."""
     own = os.getpid() == 1
     if own:
         time.clock_settime(time.CLOCK_REALTIME, request["now"])
-    with open("/proc/sys/kernel/random/boot_id") as file:
-        boot = file.read().strip()
     return {
-        "boot": boot,
+        "boot": boot_id(),
         "own_clock": own,
         "kernel": os.uname().release,
         "cores": len(os.sched_getaffinity(0)),
@@ -58,6 +63,14 @@ def op_clock(request):
 
 
 def op_spawn(request):
+    """Start a daemon. The lab repeats a request whose answer was lost; it gets the first answer again."""
+    with SPAWNING:
+        if request["id"] not in SPAWNED:
+            SPAWNED[request["id"]] = spawn(request)
+        return SPAWNED[request["id"]]
+
+
+def spawn(request):
     log = request["log"]
     os.makedirs(os.path.dirname(log), exist_ok=True)
     actions = [
@@ -66,7 +79,7 @@ def op_spawn(request):
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
     pid = CHILDREN.start(request["argv"], request["env"], None, actions)
-    return {"pid": pid, "birth": CHILDREN.births[pid]}
+    return {"pid": pid, "birth": CHILDREN.births[pid], "boot": boot_id()}
 
 
 def op_state(request):
