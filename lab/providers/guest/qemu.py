@@ -3,10 +3,10 @@
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from qemu.qmp import QMPError
 from qemu.qmp.legacy import QEMUMonitorProtocol
@@ -19,6 +19,8 @@ from cephlab.lab.base.runs import write_json
 from cephlab.lab.images.kernels import Kernel
 from cephlab.lab.providers.guest.machine import Boot, Parts, RunningGuest
 from cephlab.lab.spec.arch import Arch, host_arch
+
+T = TypeVar("T")
 
 _EMULATED_CORES = 2
 _SOCKET = "qmp"
@@ -151,15 +153,21 @@ def _disk(slot: int) -> dict[str, Any]:
     return {"driver": "scsi-hd", "id": f"disk{slot}", "drive": f"slot{slot}", "bus": "scsi.0", "lun": slot}
 
 
+class Monitor(QEMUMonitorProtocol):
+    """A session in which nothing waits longer than for an answer: the package has no limit for connecting."""
+
+    def _sync(self, future: Awaitable[T], timeout: float | None = None) -> T:
+        return super()._sync(future, timeout or _ANSWER_S)
+
+
 @contextmanager
-def monitor(folder: Path) -> Iterator[QEMUMonitorProtocol]:
+def monitor(folder: Path) -> Iterator[Monitor]:
     """A session with a guest's monitor; LabBroken when the monitor fails or does not answer."""
     holder = os.open(folder, os.O_RDONLY)  # a socket's path has at most 107 bytes
     try:
-        qmp = QEMUMonitorProtocol(f"/proc/self/fd/{holder}/{_SOCKET}")
+        qmp = Monitor(f"/proc/self/fd/{holder}/{_SOCKET}")
         try:
             qmp.connect()
-            qmp.settimeout(_ANSWER_S)
             yield qmp
         finally:
             qmp.close()  # EOFError if QEMU has ended
@@ -169,7 +177,7 @@ def monitor(folder: Path) -> Iterator[QEMUMonitorProtocol]:
         os.close(holder)
 
 
-def ask(qmp: QEMUMonitorProtocol, command: str, arguments: dict[str, Any]) -> Any:
+def ask(qmp: Monitor, command: str, arguments: dict[str, Any]) -> Any:
     """Run one command; LabBroken with QEMU's own message when it is refused."""
     answer = qmp.cmd_raw(command, arguments)
     if "error" in answer:

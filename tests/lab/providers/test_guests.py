@@ -174,6 +174,16 @@ def test_a_machine_that_ends_while_its_monitor_is_asked_is_a_broken_lab(tmp_path
     assert folders == []
 
 
+@pytest.mark.slow
+def test_a_monitor_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qemu, "_ANSWER_S", 0.1)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "qmp"))
+        server.listen()
+        with pytest.raises(LabBroken, match="monitor failed"), qemu.monitor(tmp_path):
+            pytest.fail("it never greeted")
+
+
 def test_runs_of_a_home_have_subnets_of_their_own(tmp_path: Path) -> None:
     runs = Runs(Home(tmp_path))
     first, second = runs.create("uml"), runs.create("uml")
