@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections import Counter
@@ -18,7 +17,7 @@ from cephlab.lab.archive.schemas import VERSION, WITH_SCHEMA, validate
 from cephlab.lab.archive.signature import sign, signer
 from cephlab.lab.archive.sums import MODE, SIGNATURE, SUMS, altered, files, read_sums, sums_now, write_sums
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.base.given import is_file, legible, parse_json, read_text
+from cephlab.lab.base.given import is_file, json_text, legible, parse_json, read_text
 from cephlab.lab.base.redaction import without_secrets
 from cephlab.lab.base.runs import make_empty, write_private
 from cephlab.lab.checks import Verdict
@@ -119,7 +118,7 @@ class ArchiveWriter:
         """Write manifest and verdicts as they are now, without secrets; LabBroken if the disk is full."""
         rows = [asdict(record) for record in self.records]
         for name, value in ((MANIFEST, self.manifest), (VERDICTS, {"verdicts": rows})):
-            text = json.dumps({"schema": VERSION, **value}, indent=2, sort_keys=True) + "\n"
+            text = json_text({"schema": VERSION, **value}, indent=2, sort_keys=True) + "\n"
             write_private(self.directory / name, without_secrets(text.encode()), mode=MODE)
 
     def cut_short(self, scenario: str) -> tuple[Event, ...]:

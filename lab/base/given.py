@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,9 @@ MOST_DEEP = 40
 
 _KINDS = {stat.S_ISFIFO: "a pipe", stat.S_ISCHR: "a device", stat.S_ISBLK: "a device", stat.S_ISSOCK: "a socket"}
 _BITS_64 = 1 << 63
+_HALF = re.compile(r"\\ud[89ab]..\\ud[c-f]..|\\(ud[89a-f]..)|\\.")
+"""Escapes of JSON: of a character that takes two, of half of one, and any other."""
+
 _EDITED = "check whether the file was edited"
 
 
@@ -89,6 +93,14 @@ def parse_json(text: str, source: object, hint: str = _EDITED) -> Any:
     except ValueError as error:
         raise SpecError(f"{source} is not JSON", str(error), hint) from error
     return value
+
+
+def json_text(value: Any, **form: Any) -> str:
+    """The JSON text of a value, as `parse_json` takes it. form: for `json.dumps`.
+
+    A byte that is not UTF-8 is half of a character in Python's text, as in a file's name. It is written as its escape.
+    """
+    return _HALF.sub(lambda escape: rf"\\{escape[1]}" if escape[1] else escape[0], json.dumps(value, **form))
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import Any
 
 from cephlab.lab.base.clock import SYSTEM, Clock
 from cephlab.lab.base.errors import SpecError, unwritable
-from cephlab.lab.base.given import read_text
+from cephlab.lab.base.given import json_text, read_text
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.base.redaction import without_secrets
 from cephlab.lab.history.sources import refuse_same_source
@@ -34,9 +34,7 @@ class Event:
     data: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        return json.dumps(
-            {"scenario": self.scenario, "at_s": round(self.at_s, 6), "kind": self.kind, "data": self.data}
-        )
+        return json_text({"scenario": self.scenario, "at_s": round(self.at_s, 6), "kind": self.kind, "data": self.data})
 
 
 class History:

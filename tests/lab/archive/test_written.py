@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 from cephlab.lab.archive import archive as names
-from cephlab.lab.archive.archive import HISTORY, Archive, Ending, Record, file_name, read_archive, read_whole
+from cephlab.lab.archive.archive import HISTORY, Archive, Ending, Record, file_name, judge, read_archive, read_whole
 from cephlab.lab.archive.sums import SIGNATURE, SUMS, altered
 from cephlab.lab.ceph.keyring import new_key
 from cephlab.lab.report.page import render_report
-from tests.lab.archive.test_archive import GOOD, SAMPLES, add, write
+from tests.lab.archive.test_archive import ENDED, GOOD, SAMPLES, add, began, saw, write
 
 
 def test_what_is_kept_of_a_scenario_is_read_back(tmp_path: Path) -> None:
@@ -51,6 +51,16 @@ def test_everybody_may_read_an_archive_and_its_files_are_in_order(tmp_path: Path
         "report.html",
         "verdicts.json",
     ]
+
+
+def test_an_archive_with_a_file_name_that_is_not_utf8_is_read(tmp_path: Path) -> None:
+    name = b"caf\xe9".decode("utf-8", "surrogateescape")
+    writer = write(tmp_path / "a", (Ending.FAIL, (began(), saw(name, "cafe"), ENDED)), manifest={"argv": [name]})
+    writer.seal(render_report)
+    archive = read_archive(tmp_path / "a")
+    assert (archive.altered, archive.manifest["argv"]) == ((), ["caf\\udce9"])
+    assert [again.reason for again in judge(archive)] == [r"x: got 'caf\\udce9', wanted 'cafe'"]
+    assert archive.events == writer.history.events()
 
 
 def test_a_scenario_without_logs_has_no_folder(tmp_path: Path) -> None:

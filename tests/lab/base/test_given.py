@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.base.given import MOST_DEEP, is_file, legible, outsize, parse_json, read_bytes, read_text
+from cephlab.lab.base.given import MOST_DEEP, is_file, json_text, legible, outsize, parse_json, read_bytes, read_text
 from cephlab.lab.spec.specfile import load_toml
 
 
@@ -115,6 +115,16 @@ def test_what_is_no_json_is_refused_with_its_source(text: str, why: str) -> None
 
 def test_a_character_that_takes_two_halves_is_read() -> None:
     assert parse_json('"\\ud83d\\ude00"', "x") == "\U0001f600"
+
+
+def test_bytes_that_are_not_utf8_are_written_as_words() -> None:
+    name = b"caf\xe9 \\ud8 ".decode("utf-8", "surrogateescape")
+    written = json_text({"name": name + "é\U0001f600", "half": "\ud83d", "word": r"\udcff"})
+    assert parse_json(written, "x") == {
+        "name": "caf\\udce9 \\ud8 é\U0001f600",
+        "half": "\\ud83d",
+        "word": "\\udcff",
+    }
 
 
 def test_an_event_that_cannot_be_read_may_be_of_any_archive_or_a_defect_of_cephlab() -> None:
