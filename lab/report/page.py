@@ -11,7 +11,7 @@ from typing import Any
 
 import jinja2
 
-from cephlab.lab.archive.archive import JUNIT, Archive, Ending, Record, counted, deciding
+from cephlab.lab.archive.archive import JUNIT, Archive, Ending, Record, counted, deciding, file_name
 from cephlab.lab.base.numbers import how_many, si
 from cephlab.lab.history.history import Event
 from cephlab.lab.providers.base import LeavesUnsaid
@@ -71,7 +71,7 @@ class ScenarioRow:
 
     @property
     def anchor(self) -> str:
-        return _anchor(self.record.scenario)
+        return file_name(self.record.scenario)
 
 
 class Agreement(StrEnum):
@@ -170,7 +170,8 @@ def template(name: str) -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"seconds": seconds_text, "anchor": _anchor, "mark": MARKS.get, "si": si}
+    environment.filters |= {"anchor": _anchor, "file_name": file_name, "mark": MARKS.get}
+    environment.filters |= {"seconds": seconds_text, "si": si}
     environment.globals["how_many"] = how_many
     return environment.get_template(name)
 

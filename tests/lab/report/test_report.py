@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import re
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -188,6 +189,13 @@ def test_every_inner_link_has_its_target(tmp_path: Path) -> None:
     inner = [link for link in parsed.links if link.startswith("#")]
     assert len(inner) >= 3
     assert [link for link in inner if f'id="{link[1:]}"' not in html] == []
+
+
+def test_names_that_differ_in_a_sign_or_in_case_have_links_of_their_own(tmp_path: Path) -> None:
+    names = ("demo.a[n=1]", "demo.a[n=-1]", "demo.A[n=1]")
+    page(tmp_path, *(replace(PASSED, scenario=name) for name in names))
+    html = render_report(read_archive(tmp_path / "a"))
+    assert re.findall(r'<details[^>]*id="(demo[^"]*)"', html) == ["demo.a_n_1", "demo.a_n_-1", "demo.A_n_1"]
 
 
 def test_the_matrix_puts_each_variant_in_its_place(tmp_path: Path) -> None:
