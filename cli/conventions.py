@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from cephlab.lab.base.errors import SpecError
 DEFAULT_COPIES = 3
 _WORDS = {int: "N", float: "NUMBER"}
 EMPTY = "cephlab.empty"
-"""Key of a context's `meta` for the names of what was given empty."""
+REPEATED = "cephlab.repeated"
+"""Keys of a context's `meta` for the names of what was given empty, and of options given again that take one value."""
 
 
 def placeholder(option: TyperOption) -> str:
@@ -76,6 +78,11 @@ def _unfilled(param: object, given: object) -> str:
     return ""
 
 
+def _takes_one(param: object) -> bool:
+    """Whether it is an option with one value. A flag means the same however often it is given."""
+    return isinstance(param, TyperOption) and not (param.is_flag or param.multiple or param.count)
+
+
 def _no_type(**_: Any) -> None:
     """An argument's name says what it is."""
 
@@ -93,9 +100,10 @@ class Command(TyperCommand):
         return all_plainly(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Also note what was given empty: afterwards an empty path is the current folder."""
-        given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        """Also note what was given empty or again: later an empty path is the current folder, and one value is left."""
+        given, _, order = self.make_parser(ctx).parse_args(args=list(args))
         ctx.meta[EMPTY] = [shown for param in self.params if (shown := _unfilled(param, given.get(param.name)))]
+        ctx.meta[REPEATED] = [each.opts[-1] for each, times in Counter(order).items() if times > 1 and _takes_one(each)]
         return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 
 import typer
 
-from cephlab.cli.conventions import EMPTY
+from cephlab.cli.conventions import EMPTY, REPEATED
 from cephlab.cli.output import JsonOption, Output, reporting
 from cephlab.cli.world import World, world_of
 from cephlab.lab.base.errors import SpecError
@@ -41,7 +41,7 @@ def framed(command: Callable[..., int | None]) -> Callable[..., None]:
         for name, group in groups.items():
             given[name] = group(**{option.name: given.pop(option.name) for option in fields(group)})
         with reporting(given["as_json"] if own_json else given.pop("as_json")) as out:
-            _refuse_empty(ctx)
+            _refuse_unmeant(ctx)
             given |= {name: out for name, kind in hints.items() if kind is Output}
             for name in (name for name, kind in hints.items() if kind is World):
                 given[name] = world_of(ctx)
@@ -55,13 +55,15 @@ def framed(command: Callable[..., int | None]) -> Callable[..., None]:
     return called
 
 
-def _refuse_empty(ctx: typer.Context) -> None:
-    """SpecError for an option or path that was given empty, as from a variable of a shell that is not set.
+def _refuse_unmeant(ctx: typer.Context) -> None:
+    """SpecError for an option or path that was given empty, as from a variable of a shell that is not set, or twice.
 
-    Read as if it had not been given, the command would do less than was asked for.
+    Read as if it had not been given, or had been given once, the command would do less than was asked for.
     """
     for name in ctx.meta.get(EMPTY, ()):
         raise SpecError(f"{name} is empty", "got '', wanted: a value", "leave it out, or fill it")
+    for name in ctx.meta.get(REPEATED, ()):
+        raise SpecError(f"{name} was given more than once", "it takes one value", "run the command once for each")
 
 
 def _options(group: Any) -> list[Parameter]:

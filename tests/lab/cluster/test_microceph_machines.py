@@ -167,7 +167,6 @@ def test_devices_are_given_to_the_machines_that_have_them(
         (["--device=n9:/dev/sdb"], "n9"),
         (["--release=pacific"], "MicroCeph has no pacific"),
         (["--snap=/nowhere.snap"], "/nowhere.snap"),
-        (["--deploy=ansible"], "ansible"),
     ],
 )
 def test_wrong_input_is_named_and_nothing_is_installed(
@@ -178,6 +177,12 @@ def test_wrong_input_is_named_and_nothing_is_installed(
     assert words in said(done)["error"]["what"]
     assert not any("install" in line for machine in known.values() for line in machine.ran)
     assert list(world.runs.all()) == []
+
+
+def test_a_deployer_that_is_not_known_is_refused(world: World) -> None:
+    done = CliRunner().invoke(app, ["up", "--deploy=ansible", "--json"], obj=world)
+    assert done.exit_code == 2, done.output
+    assert "ansible" in said(done)["error"]["what"]
 
 
 def test_a_machine_without_snap_is_named(world: World, known: dict[str, Machine], tmp_path: Path) -> None:
