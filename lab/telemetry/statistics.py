@@ -98,13 +98,13 @@ def linearity(low: Sequence[float], high: Sequence[float], *, low_load: str, hig
     """
     from scipy import stats  # takes a second to import, so other commands should not wait for it
 
-    low_mean, high_mean = interval(low), interval(high)
+    low_mean, high_mean = interval(low).mean, interval(high).mean
+    shown = f"{low_mean * 1e6:.0f} us at {low_load}, {high_mean * 1e6:.0f} us at {high_load}"
+    if min(len(low), len(high)) < LEAST_OF_A_MEAN:
+        return f"cannot tell whether it is linear in load: {shown}, and a single batch has no spread"
     bounds = stats.ttest_ind(np.log(high), np.log(low), equal_var=False).confidence_interval(CONFIDENCE)
     least, most = math.exp(bounds.low) - 1, math.exp(bounds.high) - 1
-    shown = (
-        f"{low_mean.mean * 1e6:.0f} us at {low_load}, {high_mean.mean * 1e6:.0f} us at {high_load}: "
-        f"{high_mean.mean / low_mean.mean - 1:+.0%} [{least:+.0%} .. {most:+.0%}]"
-    )
+    shown += f": {high_mean / low_mean - 1:+.0%} [{least:+.0%} .. {most:+.0%}]"
     if least > -LINEAR and most < LINEAR:
         return f"linear in load within {LINEAR:.0%}: {shown}"
     if least > 0 or most < 0:

@@ -177,6 +177,13 @@ def test_linearity_is_told_by_the_interval_of_the_ratio(low: list[float], high: 
 
 
 @pytest.mark.slow
+def test_a_single_batch_says_nothing_about_linearity() -> None:
+    shown = "100 us at depth 1, 150 us at depth 8, and a single batch has no spread"
+    for low, high in (([1e-4], [1.4e-4, 1.6e-4]), ([0.9e-4, 1.1e-4], [1.5e-4])):
+        assert linearity(low, high, low_load="depth 1", high_load="depth 8").endswith(f"in load: {shown}")
+
+
+@pytest.mark.slow
 def test_linearity_is_told_with_welchs_interval() -> None:
     """The two spreads differ a hundredfold; pooled, the interval would be a third as wide."""
     low, high = ([math.exp(value) for value in values] for values in ((-0.001, 0.001), (0.3, 0.5)))
