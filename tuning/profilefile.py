@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.nearest import did_you_mean
 from cephlab.lab.spec.specfile import Count, Text, TomlTable, as_model, load_toml, refuse_twice
-from cephlab.lab.spec.written import Flag
+from cephlab.lab.spec.written import Flag, names_file
 from cephlab.tuning.changes import changed
 from cephlab.tuning.profile import DiskRole, Figure, MachineClass, Name, Profile, RateFigure, Threads, TimeFigure
 from cephlab.tuning.requirements import RecoveryRequirement, Requirement
@@ -110,11 +110,6 @@ def load_profile(path: Path) -> Profile:
 def profile_files(own: Path) -> dict[str, Path]:
     """Name -> file of every profile. A profile of the user's own folder hides a shipped one of the same name."""
     return {path.stem: path for folder in (SHIPPED, own) for path in sorted(folder.glob("*.toml"))}
-
-
-def names_file(name: str) -> bool:
-    """Whether this is the path of a profile's file, not a profile's name."""
-    return "/" in name or name.endswith(".toml")
 
 
 def find_hardware(name: str, own: Path, changes: Sequence[str] = ()) -> Hardware:

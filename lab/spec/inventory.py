@@ -14,7 +14,7 @@ from cephlab.lab.base.given import is_file, read_text
 from cephlab.lab.spec.arch import Arch, parse_arch
 from cephlab.lab.spec.clusterspec import MAX_NODE_NAME
 from cephlab.lab.spec.specfile import Text, TomlTable, load_model
-from cephlab.lab.spec.written import Flag
+from cephlab.lab.spec.written import Flag, names_file
 
 INVENTORY_VARIABLE = "CEPHLAB_INVENTORY"
 """Environment variable with the path of the inventory, unless `--inventory` gives it."""
@@ -101,7 +101,7 @@ class NvmeofAccess:
 
 @dataclass(frozen=True)
 class Inventory:
-    """The content of an inventory file. profile: name or file of a hardware profile."""
+    """The content of an inventory file. profile: name, or path of the file, of a hardware profile."""
 
     source: Path
     machines: tuple[Machine, ...]
@@ -254,7 +254,8 @@ def _inventory(path: Path, written: _InventoryFile) -> Inventory:
     ceph = written.ceph
     access = CephAccess(here(ceph.conf), here(ceph.keyring), ceph.name) if ceph else None
     s3 = S3Access(written.s3.endpoints, here(written.s3.keys)) if written.s3 else None
-    return Inventory(path, machines, access, written.profile, s3, _nvmeof(written.nvmeof, here))
+    profile = str(here(written.profile)) if written.profile and names_file(written.profile) else written.profile
+    return Inventory(path, machines, access, profile, s3, _nvmeof(written.nvmeof, here))
 
 
 def _nvmeof(written: _Nvmeof | None, here: Callable[[str], Path]) -> NvmeofAccess | None:
@@ -287,6 +288,8 @@ def _refuse(inventory: Inventory) -> None:
     files: list[tuple[str, str | Path | None]] = []
     for machine in inventory.machines:
         files += [(f"key of {machine.name}", machine.key), (f"known_hosts of {machine.name}", machine.known_hosts)]
+    if inventory.profile and names_file(inventory.profile):
+        files += [("profile", inventory.profile)]
     if inventory.ceph is not None:
         files += [("ceph.conf", inventory.ceph.conf), ("ceph.keyring", inventory.ceph.keyring)]
     if inventory.s3 is not None:

@@ -25,6 +25,11 @@ def size_text(number_bytes: int) -> str:
     return str(number_bytes)
 
 
+def names_file(profile: str) -> bool:
+    """Whether this is the path of a profile's file, not a profile's name."""
+    return "/" in profile or profile.endswith(".toml")
+
+
 def _size(given: Any) -> int:
     if isinstance(given, str):
         size = size_bytes(given)

@@ -93,6 +93,12 @@ def test_what_is_written_is_read(folder: Path) -> None:
     assert inventory.with_role(Role.NVMEOF) == (first,)
 
 
+@pytest.mark.parametrize("written", ["mine.toml", "./mine.toml"])
+def test_the_file_of_a_profile_is_looked_for_beside_the_inventory(folder: Path, written: str) -> None:
+    (folder / "mine.toml").touch()
+    assert load(folder, GOOD.replace("ampere-altra-4n", written)).profile == str(folder / "mine.toml")
+
+
 def test_a_machine_goes_through_json(folder: Path) -> None:
     for machine in load(folder, GOOD).machines:
         assert machine_from_json(json.loads(json.dumps(machine_to_json(machine)))) == machine
@@ -114,6 +120,7 @@ def test_a_machine_goes_through_json(folder: Path) -> None:
         ('key = "id"', f'key = "{"x" * 999}"', "key of one: got"),
         ('key = "id"', 'sudo = "true"', "sudo: got 'true', wanted: true or false"),
         ('"192.0.2.1:7480"', '"192.0.2.1:70000"', "s3.endpoints.0: got '192.0.2.1:70000', wanted: ADDRESS:PORT, with"),
+        ('"ampere-altra-4n"', '"gone.toml"', "profile: got"),
         ('keyring = "keyring"', 'keyring = "gone"', "ceph.keyring: got"),
         ('keyring = "keyring"', "", "ceph.keyring: missing"),
         ("[ceph]", "[cehp]", "cehp: unknown key"),
