@@ -195,14 +195,19 @@ class S3Result:
 
 
 def merged(results: Sequence[S3Result]) -> S3Result:
-    """The operations of several clients as one result, so that percentiles cover all of them and are never averaged."""
+    """The operations of several clients as one result, so that percentiles cover all of them and are never averaged.
+
+    Windows stay those of each client, in order of time: their percentiles cannot be added.
+    """
     operations = sorted((op for result in results for op in result.operations), key=lambda op: op.ended_s)
+    windows = sorted((each for result in results for each in result.windows), key=lambda each: each.began_s)
     return S3Result(
         tuple(operations),
         tuple(line for result in results for line in result.wrong),
         sum(result.wrongs for result in results),
         max(result.seconds for result in results),
         max(result.cpu_s for result in results),
+        tuple(windows),
     )
 
 

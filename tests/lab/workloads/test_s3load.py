@@ -217,6 +217,13 @@ def test_times_of_several_clients_are_put_together_and_not_averaged() -> None:
     assert len(both.operations) == 100
 
 
+def test_windows_of_several_clients_are_all_kept() -> None:
+    early, late = (
+        parse(REPORT, "".join(f"window,{at},{at + 1},5,0.1,0.2\n" for at in times)) for times in ([1, 9], [2])
+    )
+    assert [window.began_s for window in merged([early, late]).windows] == [1, 2, 9]
+
+
 def test_nothing_done_has_no_percentile() -> None:
     with pytest.raises(LabBroken, match="no such operation"):
         parse(REPORT, "").percentile_s(50)
