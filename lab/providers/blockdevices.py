@@ -22,6 +22,7 @@ class BlockDevices:
 
     sys: Path = _SYS
     dev: Path = Path("/dev")
+    mounts: Path = Path("/proc/self/mounts")
 
     def below(self, directory: Path) -> Path:
         """The whole disk that holds a directory; Unavailable when its file system is not on a block device."""
@@ -59,6 +60,11 @@ class BlockDevices:
 
     def free_loops(self) -> int:
         return sum(not (entry / "loop").exists() for entry in (self.sys / "block").glob("loop*"))
+
+    def makes_loops(self) -> bool:
+        """Whether a loop device is made when none is free. Only in a devtmpfs does its file appear by itself."""
+        kinds = [line.split()[1:3] for line in self.mounts.read_text(errors="replace").splitlines()]
+        return (self.dev / "loop-control").exists() and [str(self.dev), "devtmpfs"] in kinds
 
 
 def _path_in(attribute: Path) -> Path:

@@ -108,7 +108,7 @@ def loop_obstacle(disks: Sequence[Disk], devices: BlockDevices, *, local: bool) 
         return Unavailable(f"limits on {names} need loop devices, and the engine is on another machine", hint=hint)
     if os.geteuid() != 0:
         return Unavailable(f"limits on {names} need loop devices, which only root can make", hint=hint)
-    if devices.free_loops() < needed:
+    if devices.free_loops() < needed and not devices.makes_loops():
         return Unavailable(
             f"limits on {names} need {needed} loop devices",
             f"free: {devices.free_loops()}",

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -123,8 +124,23 @@ def test_loop_devices_of_others_do_not_stop_a_clean_up(tmp_path: Path) -> None:
     assert devices.loops_below(ours) == [Path("/dev/loop2")]
 
 
+def mounted(devices: BlockDevices, tmp_path: Path, kind: str) -> BlockDevices:
+    """The same devices, with a /dev of that kind."""
+    (tmp_path / "mounts").write_text(f"proc /proc proc rw 0 0\nudev {tmp_path} {kind} rw 0 0\n")
+    return replace(devices, dev=tmp_path, mounts=tmp_path / "mounts")
+
+
+def test_loop_devices_that_the_kernel_makes_need_not_be_there(tmp_path: Path) -> None:
+    devices = loop_tree(tmp_path, used={}, free=())
+    assert not mounted(devices, tmp_path, "devtmpfs").makes_loops()
+    (tmp_path / "loop-control").touch()
+    assert not mounted(devices, tmp_path, "tmpfs").makes_loops()
+    reason = limits.loop_obstacle((SLOW, SLOWER), mounted(devices, tmp_path, "devtmpfs"), local=True)
+    assert (reason is None) == (os.geteuid() == 0)
+
+
 def test_too_few_loop_devices_are_counted(tmp_path: Path) -> None:
-    devices = loop_tree(tmp_path, used={}, free=("loop0",))
+    devices = mounted(loop_tree(tmp_path, used={}, free=("loop0",)), tmp_path, "tmpfs")
     reason = limits.loop_obstacle((SLOW, FREE, SLOWER), devices, local=True)
     assert reason is not None
     if os.geteuid() == 0:
