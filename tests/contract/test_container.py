@@ -114,6 +114,18 @@ def test_a_container_beside_a_node_has_its_address_directory_and_disks(launch: L
             lab.with_image("n0", replace(images[host_arch()], arch=other))
 
 
+def test_a_container_beside_a_node_loses_and_regains_power_with_it(launch: Launch, images: Images) -> None:
+    with launch(machine("n0")) as place:
+        lab = place.lab
+        assert isinstance(lab, ContainerLab)
+        beside = lab.with_image("n0", images[host_arch()])
+        daemon = beside.spawn(("sleep", "300"), log=scratch(beside))
+        lab.kill_node("n0")
+        assert (lab.hosts["n0"].up(), beside.up(), daemon.alive()) == (False, False, False)
+        lab.start_node("n0")
+        assert "eth0" in beside.run(("cat", "/proc/net/dev")).stdout
+
+
 def test_the_system_call_that_bluestore_waits_with_is_allowed(place: Place) -> None:
     """An engine's filter answers EPERM; the kernel itself finds that there is no such context, EINVAL."""
     number = {Arch.X86_64: 333, Arch.AARCH64: 292}[host_arch()]

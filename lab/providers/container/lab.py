@@ -16,7 +16,7 @@ from cephlab.lab.providers.base import refuse_foreign
 from cephlab.lab.providers.container import execs, imported, names, nodes, strain
 from cephlab.lab.providers.container.engine import Engine, engine_errors
 from cephlab.lab.providers.container.host import ContainerHost
-from cephlab.lab.providers.container.removal import ContainerRemoval
+from cephlab.lab.providers.container.removal import ContainerRemoval, labelled
 from cephlab.lab.providers.engine.lab import EngineLab, node_from, node_state
 from cephlab.lab.providers.engine.provider import exporter
 from cephlab.lab.providers.host import Host
@@ -106,13 +106,12 @@ class ContainerLab(EngineLab[ContainerHost]):
 
     def kill_node(self, name: str) -> None:
         host = self.host(name)
-        if not host.up():
-            return
         with engine_errors(f"killing {name}"):
-            self._engine.client.api.kill(host.container, "SIGKILL")
+            for container in self._running(host):
+                self._engine.client.api.kill(container, "SIGKILL")
         clock.wait(
-            host.up,
-            lambda up: not up,
+            lambda: self._running(host),
+            lambda running: not running,
             what=f"the shutdown of {name}",
             timeout_s=_DOWN_S,
             interval_s=0.02,
@@ -123,10 +122,22 @@ class ContainerLab(EngineLab[ContainerHost]):
         host = self.host(name)
         if self._exists(host):
             with engine_errors(f"starting {name}"):
-                self._engine.client.api.start(host.container)
+                # Its own comes first: containers of other images use its network.
+                for container in sorted(self._states(host), key=len):
+                    self._engine.client.api.start(container)
         else:
             self._raise(host)
         return host
+
+    def _states(self, host: ContainerHost) -> dict[str, str]:
+        """Names of a node's containers, its own and one for each other image, and the state of each."""
+        labels = {**names.labels(self._run.id, self._home), names.NODE_LABEL: host.name}
+        with engine_errors(f"looking for {host.name}"):
+            listed = labelled(self._engine.client.api.containers, labels, all=True)
+        return {str(container["Names"][0]).lstrip("/"): str(container["State"]) for container in listed}
+
+    def _running(self, host: ContainerHost) -> list[str]:
+        return [name for name, state in self._states(host).items() if state == "running"]
 
     def _exists(self, host: ContainerHost) -> bool:
         with engine_errors(f"looking for {host.name}"):

@@ -15,6 +15,7 @@ from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import Run, Runs
 from cephlab.lab.images.image import Image
 from cephlab.lab.providers.container import lab as containers
+from cephlab.lab.providers.container import names
 from cephlab.lab.providers.container.engine import Engine
 from cephlab.lab.providers.engine import lab as engines
 from cephlab.lab.providers.guest import network
@@ -95,10 +96,12 @@ def test_links_are_mended_on_every_node_although_one_fails(monkeypatch: pytest.M
 
 def test_a_container_that_does_not_end_is_a_broken_lab(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(containers, "_DOWN_S", 0.01)
-    client = SimpleNamespace(api=SimpleNamespace(kill=lambda _name, _signal: None))
+    labels = {**names.labels(run.id, run.home), names.NODE_LABEL: "n0"}
+    running = [{"Names": ["/c0"], "State": "running", "Labels": labels}]
+    client = SimpleNamespace(api=SimpleNamespace(kill=lambda _name, _signal: None, containers=lambda **_: running))
     engine = Engine("unix:///fake.sock", {}, cast("docker.DockerClient", client))
     lab = containers.ContainerLab(engine, run, "10.0.0.0/24", {})
-    lab._hosts["n0"] = cast("Any", SimpleNamespace(container="c0", up=lambda: True))
+    lab._hosts["n0"] = cast("Any", SimpleNamespace(name="n0"))
     with pytest.raises(LabBroken, match="the shutdown of n0 took more than"):
         lab.kill_node("n0")
 
