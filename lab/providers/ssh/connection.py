@@ -25,6 +25,8 @@ CONNECT_S = 15
 _GREETING_S = CONNECT_S + 15.0
 _SHORT_S = 60.0
 _WORD = b"cephlab"
+_SSH_FAILED = 255
+"""Status of ssh after an error of its own; else it is that of the program (ssh(1))."""
 
 _NOBODY_ASKED = ("-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes")
 # With either, ssh would add to known_hosts: further keys of a known machine, or its address.
@@ -38,6 +40,10 @@ _ALONE = (
     "RequestTTY=no",
 )
 _WATCHED = (f"ConnectTimeout={CONNECT_S}", "ServerAliveInterval=5", "ServerAliveCountMax=6", "LogLevel=ERROR")
+
+
+class ConnectionLost(LabBroken):
+    """ssh lost a machine while a program ran there. What the program did is not known."""
 
 
 class Unreachable(LabBroken):
@@ -129,7 +135,7 @@ class SshConnection:
                 return False
 
     def python(self, source: Path, *arguments: str, stdin: bytes = b"") -> Any:
-        """Run one of the programs in `remote/` there; returns its answer."""
+        """Run one of the programs in `remote/` there; returns its answer. ConnectionLost if there will be none."""
         self.ensure()
         command = shlex.join([self.machine.python, "-I", "-c", source.read_text(), *arguments])
         started = self._command(*ssh_words(self.machine), *self._control, self.machine.address, f"exec {command}")
@@ -138,6 +144,9 @@ class SshConnection:
         try:
             answer = json.loads(done.stdout)
         except json.JSONDecodeError:
+            if done.code == _SSH_FAILED:
+                what = f"the connection to {self.machine.name} was lost while {source.name} ran on it"
+                raise ConnectionLost(what, done.stderr.strip(), "check its network and power") from None
             raise LabBroken(
                 f"{self.machine.python} on {self.machine.name} cannot run {source.name}",
                 f"status {done.code}\n{done.stdout}{done.stderr}".strip(),

@@ -9,12 +9,12 @@ from typing import Any
 
 import filelock
 
-from cephlab.lab.base.errors import CleanupFailed, LabError, Unavailable
+from cephlab.lab.base.errors import CleanupFailed, CommandTimedOut, LabError, Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, Run, write_json
 from cephlab.lab.providers.base import LabNodes
 from cephlab.lab.providers.host import Host
-from cephlab.lab.providers.ssh.connection import SshConnection, forget_folders
+from cephlab.lab.providers.ssh.connection import ConnectionLost, SshConnection, forget_folders
 from cephlab.lab.providers.ssh.host import SWEEP, SshHost
 from cephlab.lab.spec.clusterspec import Node
 from cephlab.lab.spec.inventory import Machine, machine_from_json, machine_to_json
@@ -62,12 +62,17 @@ class SshLab(LabNodes[SshHost]):
 
     def _begin(self, name: str, machine: Machine) -> SshHost:
         host = self._open(name, machine, [])
+        reached = False
         try:
+            host.connection.ensure()
+            reached = True
             host.begin()
-        except BaseException:
-            # Nothing was left there, so nothing must be removed at the end.
-            host.connection.close()
-            del self._hosts[name]
+        except BaseException as error:
+            refused = isinstance(error, LabError) and not isinstance(error, CommandTimedOut | ConnectionLost)
+            if refused or not reached:
+                # Nothing was left there, so nothing must be removed at the end. Otherwise that is not known.
+                host.connection.close()
+                del self._hosts[name]
             raise
         host.check()
         return host

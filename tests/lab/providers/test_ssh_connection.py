@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from cephlab.lab.base import process
-from cephlab.lab.providers.ssh.connection import SshConnection, ssh_words, unreachable
+from cephlab.lab.base.errors import CommandTimedOut, LabBroken
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.process import Result
+from cephlab.lab.base.runs import Runs
+from cephlab.lab.providers.ssh.connection import ConnectionLost, SshConnection, Unreachable, ssh_words, unreachable
+from cephlab.lab.providers.ssh.host import START, SshHost
+from cephlab.lab.providers.ssh.lab import SshLab
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.inventory import Machine
 
@@ -103,3 +109,50 @@ def test_what_is_told_of_a_machine_has_the_port_that_ssh_took(port: int | None, 
 def test_a_place_in_known_hosts_has_the_port_that_ssh_took() -> None:
     said = "No ED25519 host key is known for [node]:2222\nHost key verification failed."
     assert "`ssh-keyscan -p 2222 node`" in unreachable(machine_of(), said).hint
+
+
+# A program whose answer did not come back may have done its work.
+
+
+@pytest.mark.parametrize(("code", "lost"), [(255, True), (127, False)])
+def test_a_connection_that_was_lost_is_no_missing_python(
+    code: int, lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SshConnection, "ensure", lambda _connection: None)
+    monkeypatch.setattr(process, "run_command", lambda *_arguments, **_given: Result((), code, b"", b"said"))
+    with pytest.raises(LabBroken, match="said") as caught:
+        SshConnection(machine_of(), {}, "cephlab-test-").python(START)
+    assert isinstance(caught.value, ConnectionLost) is lost
+    assert ("Python 3.9" in caught.value.hint) is not lost
+
+
+@pytest.mark.parametrize(
+    ("where", "error", "removed"),
+    [
+        (SshHost, ConnectionLost("gone"), ["m"]),
+        (SshHost, CommandTimedOut(("python3",), 60.0, "", "", "m"), ["m"]),
+        (SshHost, KeyboardInterrupt(), ["m"]),
+        (SshHost, LabBroken("it refused"), []),
+        (SshConnection, Unreachable("nobody answers"), []),
+        (SshConnection, KeyboardInterrupt(), []),
+    ],
+)
+def test_what_may_have_been_left_on_a_machine_is_removed_at_the_end(
+    where: type,
+    error: BaseException,
+    removed: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failing(_self: object) -> None:
+        raise error
+
+    ended: list[str] = []
+    monkeypatch.setattr(SshConnection, "ensure", lambda _connection: None)
+    monkeypatch.setattr(where, "begin" if where is SshHost else "ensure", failing)
+    monkeypatch.setattr(SshHost, "remove_all", lambda host: ended.append(host.name))
+    lab = SshLab(Runs(Home(tmp_path)).create("ssh"), [machine_of()])
+    with pytest.raises(type(error)):
+        lab.add_machine(machine_of())
+    lab.close()
+    assert ended == removed
