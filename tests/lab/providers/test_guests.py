@@ -137,8 +137,11 @@ def test_without_a_kvm_that_boots_there_is_none(
     kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = Parts(kernel, tmp_path / "initramfs", tmp_path / "root")
-    monkeypatch.setattr("os.access", lambda *_arguments: True)
     home = Home(tmp_path / "home").ensure()
+    monkeypatch.setattr("os.access", lambda *_arguments: False)
+    assert not qemu.kvm_boots(home, parts)
+    assert qemu.known_kvm(home) is None, "who may not open it yet has not tried it"
+    monkeypatch.setattr("os.access", lambda *_arguments: True)
     said = ["nothing"]
     monkeypatch.setattr(
         "cephlab.lab.base.process.run", lambda argv, **_rest: subprocess.CompletedProcess(argv, 0, said[0], "")
