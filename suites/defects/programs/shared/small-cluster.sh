@@ -76,7 +76,7 @@ CONF
   export CEPH_CONF=$dir/ceph.conf
   make_key mon. --create-keyring --cap mon "allow *"
   make_key client.admin --cap mon "allow *" --cap osd "allow *"
-  make_key osd.0 --cap mon "allow profile osd" --cap osd "allow *"
+  for name in osd.0 osd.1; do make_key $name --cap mon "allow profile osd" --cap osd "allow *"; done
   monmaptool --create --fsid 00000000-0000-4000-8000-000000004711 "${add[@]}" "$dir/monmap" >"$dir/monmap.out"
   for name in "$@"; do
     ceph-mon --mkfs -i "$name" --monmap "$dir/monmap" --keyring "$dir/keyring" >"$dir/mkfs.out" 2>&1 || fail "mkfs"
@@ -94,12 +94,12 @@ start() {
   pid[$1]=$!
 }
 
-# make_osd: creates osd.0, whose disk is a file.
+# make_osd [NUMBER]: creates osd.0 or osd.1, whose disk is a file.
 make_osd() {
-  local uuid=00000000-0000-4000-8000-000000004712
-  mkdir "$dir/osd.0"
-  ceph osd new $uuid 0 >"$dir/new.out" 2>&1 || fail "osd new"
-  ceph-osd --mkfs -i 0 --osd-uuid $uuid >"$dir/mkfs.out" 2>&1 || fail "mkfs"
+  local number=${1:-0} uuid=00000000-0000-4000-8000-00000000472${1:-0}
+  mkdir "$dir/osd.$number"
+  ceph osd new "$uuid" "$number" >"$dir/new.out" 2>&1 || fail "osd new"
+  ceph-osd --mkfs -i "$number" --osd-uuid "$uuid" >"$dir/mkfs.out" 2>&1 || fail "mkfs"
 }
 
 # within SECONDS COMMAND...: repeats a command until it succeeds, and fails after that time.
