@@ -3,6 +3,7 @@
 import pytest
 
 from cephlab.lab.archive.archive import Ending
+from tests.fixtures import test_plugin
 from tests.fixtures.test_plugin import Bench
 
 pytest_plugins = ["pytester"]
@@ -34,6 +35,42 @@ def test_a_scenario_in_quarantine_runs_and_is_shown_and_does_not_decide(bench: B
     assert ran.record("demo.x").quarantined == "2 of 40 attempts; a race that is looked into"
     assert ran.record("demo.x").reason.startswith("quarantined, does not decide: ")
     ran.result.stdout.fnmatch_lines(["*2 quarantined*"])
+
+
+CASES = """
+from cephlab.fixtures.outcomes import report_cases, require
+from cephlab.lab.scenario.scenario import run_scenario
+from tests import fake_raising as fake
+from tests.fake_raising import scenario
+import pytest
+
+def failing(stage):
+    case = dict(program="p", case="c", result="fail", seconds=0.1, message="wrong", known=None)
+    stage.recorder.record("gtest_case", **case)
+    fake.wrong(stage)
+
+SCENARIOS = (scenario("NAME", failing), scenario("demo.y", fake.good))
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
+def test_program(scenario, stage, request):
+    try:
+        verdict = run_scenario(scenario, stage)
+    finally:
+        report_cases(request.node, stage.recorder.events())
+    require(verdict)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "code", "shown"), [("demo.x", 0, "*2 quarantined*"), ("demo.w", 1, "*2 failed*")])
+def test_cases_of_a_scenario_in_quarantine_do_not_decide_either(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, name: str, code: int, shown: str
+) -> None:
+    monkeypatch.setattr(test_plugin, "SUITE", CASES.replace("NAME", name))
+    ran = bench.run()
+    assert int(ran.result.ret) == code
+    assert ran.endings == {name: Ending.FAIL, "demo.y": Ending.PASS}
+    ran.result.stdout.fnmatch_lines([shown])
 
 
 @pytest.mark.slow
