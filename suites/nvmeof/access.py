@@ -15,18 +15,13 @@ def strangers(stage: Stage) -> None:
     recorder, cluster = stage.recorder, stage.cluster
     with served(stage, from_first(host_arch())) as pair:
         stranger = Initiator(cluster, INITIATOR, known_as=host_nqn("stranger"))
-        let_in = [gateway.name for gateway in pair.gateways if not stranger.refused(pair.volume, gateway)]
-        recorder.observe("gateways that accept an unlisted host", got=let_in, wanted=[], of=len(pair.gateways))
+        refused_by_both(stage, pair, stranger, "on an unlisted host", who="an unlisted host")
         seen = [offered(stranger, gateway) for gateway in pair.gateways]
         recorder.observe(
             "subsystems that an unlisted host discovers",
             got=[subsystem for of_gateway in seen for subsystem in of_gateway],
             wanted=[],
             of=len(seen),
-        )
-        device, paths = stranger.look(pair.volume)
-        recorder.observe(
-            "device and paths of the volume on an unlisted host", got=[device, *map(str, paths)], wanted=[""]
         )
         known = Initiator(cluster, INITIATOR)
         for gateway in pair.gateways:
@@ -63,10 +58,15 @@ def proven(stage: Stage) -> None:
             known.disconnect(pair.volume)
 
 
-def refused_by_both(stage: Stage, pair: Pair, asking: Initiator, what: str) -> None:
-    """Observe that both gateways refuse a host, and that it gets no device and no path. what: how it connects."""
+def refused_by_both(stage: Stage, pair: Pair, asking: Initiator, what: str, *, who: str = "") -> None:
+    """Observe that both gateways refuse a host, and that it gets no device and no path.
+
+    what: how it connects; who: the host, by default one that connects like that.
+    """
     let_in = [gateway.name for gateway in pair.gateways if not asking.refused(pair.volume, gateway)]
-    stage.recorder.observe(f"gateways that accept a host {what}", got=let_in, wanted=[], of=len(pair.gateways))
+    stage.recorder.observe(
+        f"gateways that accept {who or f'a host {what}'}", got=let_in, wanted=[], of=len(pair.gateways)
+    )
     device, paths = asking.look(pair.volume)
     stage.recorder.observe(f"device and paths of the volume {what}", got=[device, *map(str, paths)], wanted=[""])
 
