@@ -1,8 +1,13 @@
 """Recovery bandwidth with osd_max_backfills from 1 to 16, compared with what two of the settings predict."""
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.base.errors import LabError
+from cephlab.lab.base.workers import repeated
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Basis, Bound, Recorder
@@ -13,7 +18,7 @@ from cephlab.suites.interop.mirror import Mirror
 from cephlab.suites.migration import movement
 from cephlab.suites.migration.copied import Copied, note_copied, placed
 from cephlab.suites.migration.swap import NATIVE_3, PAIRS, scenario_of_migration
-from cephlab.suites.migration.trial import SHORT_LOGS, STILL
+from cephlab.suites.migration.trial import SHORT_LOGS, STILL, statistics
 from cephlab.tuning.limits import trusted_factor
 
 SWEEP = (1, 2, 4, 8, 16)
@@ -21,7 +26,13 @@ PG_NUM = 64
 """Enough that every OSD receives more PGs than the largest number of backfills at once."""
 OBJECTS = 128
 OBJECT_BYTES = 1 << 20
+WRITES = 6
+"""Of each object, all but the last of one byte: more than a log keeps, see SHORT_LOGS. Otherwise a PG's log would reach
+back to its beginning, and log recovery would fill a new store. It takes turns like a backfill, but is none."""
 HEALTHY_S = 300.0
+LOOK_S = 0.05
+RESERVATIONS = ("local_reservations", "remote_reservations")
+"""An OSD holds one for each PG that it backfills as the PG's primary, or receives."""
 
 TOPOLOGY = replace(
     NATIVE_3,
@@ -32,11 +43,15 @@ TOPOLOGY = replace(
 
 @dataclass(frozen=True)
 class Move:
-    """All data moves off an OSD, or back. moved: bytes that OSDs copied; least: bytes that any cluster must move."""
+    """All data moves off an OSD, or back. moved: bytes that OSDs copied; least: bytes that any cluster must move.
+
+    at_once: most PGs that one OSD was seen to backfill at the same time.
+    """
 
     moved: float
     least: float
     seconds: float
+    at_once: int
 
     @property
     def rate(self) -> float:
@@ -65,6 +80,35 @@ class Leg:
     @property
     def least(self) -> float:
         return sum(move.least for move in self.moves)
+
+    @property
+    def at_once(self) -> int:
+        return max(move.at_once for move in self.moves)
+
+
+@dataclass
+class Reserved:
+    """The most PGs that one OSD backfilled at once, as a source or as a target, over many looks."""
+
+    cluster: Cluster
+    most: int = 0
+    trouble: LabError | None = None
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Look again and again during the block. Raises what a look raised."""
+        with repeated(self.look, LOOK_S, "reservations"):
+            yield
+        if self.trouble is not None:
+            raise self.trouble
+
+    def look(self) -> None:
+        try:
+            for osd in self.cluster.osd_ids():
+                held = self.cluster.client.tell(f"osd.{osd}", "dump_recovery_reservations")
+                self.most = max(self.most, *(len(held[side]["in_progress"]) for side in RESERVATIONS))
+        except LabError as error:
+            self.trouble = error
 
 
 def predicted(slowest: Leg, fastest: Leg, backfills: int) -> float:
@@ -98,17 +142,36 @@ def note_leg(recorder: Recorder, leg: Leg, slowest: Leg, fastest: Leg) -> None:
     recorder.figure(name, round(leg.rate), "B/s", bound, interval=interval)
 
 
+def note_at_once(recorder: Recorder, leg: Leg) -> None:
+    """Record how many backfills ran at once. If the setting had no effect, all bandwidths would agree with the law."""
+    least = min(leg.backfills, 2)
+    why = "OSDs keep to the setting, and one above 1 lets more than one backfill run"
+    bound = Bound(why, least=least, most=leg.backfills, basis=Basis.CORRECTNESS)
+    recorder.figure(f"backfills at once with osd_max_backfills={leg.backfills}", leg.at_once, "PGs", bound)
+
+
+def note_cut_logs(recorder: Recorder, pgs: Sequence[Mapping[str, Any]]) -> None:
+    """Observe that a backfill must fill every new store of a PG with objects. pgs: as `pg ls-by-pool` reports them."""
+    holding = [pg for pg in pgs if pg["stat_sum"]["num_objects"]]
+    whole = sorted(pg["pgid"] for pg in holding if pg["log_start"] == "0'0")
+    recorder.observe("PGs whose log could replace a backfill", got=whole, wanted=[], of=len(holding))
+
+
 def run(stage: Stage) -> None:
     """Take an OSD out and in with each setting, and time both moves until all PGs are clean."""
     cluster, recorder = stage.cluster, stage.recorder
     with pools.pool(cluster, STILL, PAIRS, pg_num=PG_NUM, options={"min_size": "1"}) as pool:
         mirror = Mirror(cluster.client, pool)
-        for number in range(OBJECTS):
-            mirror.full(f"o{number}", stage.rng.randbytes(OBJECT_BYTES))
+        for size in (*[1] * (WRITES - 1), OBJECT_BYTES):
+            for number in range(OBJECTS):
+                mirror.full(f"o{number}", stage.rng.randbytes(size))
+        cluster.settle()
+        note_cut_logs(recorder, statistics(cluster, pool))
         legs = [leg(stage, backfills) for backfills in SWEEP]
         for swept in legs:
             recorder.record("sweep", backfills=swept.backfills, moves=[asdict(move) for move in swept.moves])
             note_leg(recorder, swept, legs[0], legs[-1])
+            note_at_once(recorder, swept)
             name = f"osd_max_backfills={swept.backfills}"
             recorder.witness(f"bytes to move with {name}", got=swept.least, least=OBJECT_BYTES)
             note_copied(recorder, name, swept.moved, swept.least)
@@ -128,25 +191,30 @@ def leg(stage: Stage, backfills: int) -> Leg:
 def move(cluster: Cluster, verb: str, victim: str) -> Move:
     """Change the map, and wait until all PGs are clean again. verb: `osd out` or `osd in`."""
     cluster.settle()
-    before, copied = placed(cluster), Copied(cluster)
-    began = SYSTEM.monotonic()
-    cluster.client.mon(verb, ids=[victim])
-    pools.wait_clean(cluster, HEALTHY_S)
-    seconds = SYSTEM.monotonic() - began
+    before, copied, reserved = placed(cluster), Copied(cluster), Reserved(cluster)
+    with reserved.watched():
+        began = SYSTEM.monotonic()
+        cluster.client.mon(verb, ids=[victim])
+        pools.wait_clean(cluster, HEALTHY_S)
+        seconds = SYSTEM.monotonic() - began
     cluster.settle()
     least = movement.least_movement(before, placed(cluster)).least_bytes
-    return Move(copied.bytes, least, seconds)
+    return Move(copied.bytes, least, seconds, reserved.most)
 
 
 SCENARIOS: tuple[Scenario, ...] = (
     scenario_of_migration(
         name="migration.backfills",
         goal="More backfills at once restore lost copies faster, up to what the machine can take.",
-        method="Takes an OSD out and in with osd_max_backfills from 1 to 16; compares three of the bandwidths with "
-        "those that the slowest and the fastest setting predict.",
+        method="Takes an OSD out and in with osd_max_backfills from 1 to 16; counts backfills at once; "
+        "compares three of the bandwidths with those that the slowest and the fastest setting predict.",
         run=run,
         check="figures",
-        sees=tuple(f"recovery bandwidth with osd_max_backfills={backfills}" for backfills in SWEEP),
+        sees=tuple(
+            f"{what} with osd_max_backfills={backfills}"
+            for backfills in SWEEP
+            for what in ("recovery bandwidth", "backfills at once")
+        ),
         topology=TOPOLOGY,
         expects=DEAD_COUNT,
     ),

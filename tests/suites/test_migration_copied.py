@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -121,5 +122,6 @@ def test_a_move_between_backfills_counts_what_osds_copied(
     cluster = cast("Any", SimpleNamespace(settle=lambda: None, client=SimpleNamespace(mon=out)))
     monkeypatch.setattr(backfills, "placed", lambda _cluster: places.pop(0))
     monkeypatch.setattr(pools, "wait_clean", lambda *_: None)
+    monkeypatch.setattr(backfills.Reserved, "watched", nullcontext)
     made = backfills.move(cluster, "osd out", "2")
     assert (made.moved, made.least) == (LEAST, LEAST)

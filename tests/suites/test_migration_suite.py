@@ -2,23 +2,25 @@
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
+from cephlab.lab.base.errors import CephTrouble
 from cephlab.lab.checks import CHECKS
 from cephlab.lab.checks.figures import figures
 from cephlab.lab.checks.observations import observations
 from cephlab.lab.checks.service import service
 from cephlab.lab.checks.verdict import Outcome
+from cephlab.lab.checks.witnessed import witnesses
 from cephlab.lab.cluster import pools
-from cephlab.lab.history.history import History
+from cephlab.lab.history.history import History, Recorder
 from cephlab.lab.scenario.scenario import Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability, Node
 from cephlab.suites.migration import SCENARIOS, trial
-from cephlab.suites.migration.backfills import Leg, Move, note_leg
+from cephlab.suites.migration.backfills import Leg, Move, Reserved, note_at_once, note_cut_logs, note_leg
 from cephlab.suites.migration.budget import REUSE, SWAP, at_scale, by_profile
 from cephlab.suites.migration.movement import Movement, PlacedPg
 from cephlab.suites.migration.swap import NATIVE_3, PAIRS, note_went_to, successor
@@ -149,22 +151,44 @@ def test_the_profile_is_that_of_the_run(tmp_path: Path) -> None:
         assert (noted[0]["most"], noted[0]["basis"]) == (75 * 60, "shape"), "the paper's time, whatever the profile"
 
 
-@pytest.mark.parametrize(("recovered", "outcome"), [(1000, Outcome.PASS), (1020, Outcome.PASS), (1021, Outcome.FAIL)])
-def test_moved_bytes_are_held_to_the_least_that_the_maps_allow(
-    monkeypatch: pytest.MonkeyPatch, recovered: int, outcome: Outcome
-) -> None:
+def movement_of(monkeypatch: pytest.MonkeyPatch, recovered: int, least: int) -> Recorder:
+    """What a migration records that had to move so many bytes, if Ceph counted so many."""
     monkeypatch.setattr(trial, "recovered_bytes", lambda _cluster, _pool: 50 + recovered)
     recorder = History().recorder("s")
     running = SimpleNamespace(
         cluster=SimpleNamespace(settle=lambda: None),
         recorder=recorder,
-        legs=[Movement(1000, 2, 1, counted_bytes=1000)],
+        legs=[Movement(least, 2, 1, counted_bytes=least)],
         before=[PlacedPg("1.0", ("a", "b"), 5000)],
         recovered_before=50,
         kind=PAIRS,
     )
     trial.note_movement(cast("Trial", running))
+    return recorder
+
+
+@pytest.mark.parametrize(
+    ("recovered", "outcome"), [(0, Outcome.INCONCLUSIVE), (249, Outcome.INCONCLUSIVE), (250, Outcome.PASS)]
+)
+def test_a_counter_that_shows_too_little_keeps_no_limit(
+    monkeypatch: pytest.MonkeyPatch, recovered: int, outcome: Outcome
+) -> None:
+    assert witnesses(movement_of(monkeypatch, recovered, least=1000).events()).outcome is outcome
+
+
+def test_a_migration_that_has_nothing_to_move_needs_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = movement_of(monkeypatch, 0, least=0)
+    assert [event.kind for event in recorder.events()] == ["movement", "figure"]
+    assert service(recorder.events()).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(("recovered", "outcome"), [(1000, Outcome.PASS), (1020, Outcome.PASS), (1021, Outcome.FAIL)])
+def test_moved_bytes_are_held_to_the_least_that_the_maps_allow(
+    monkeypatch: pytest.MonkeyPatch, recovered: int, outcome: Outcome
+) -> None:
+    recorder = movement_of(monkeypatch, recovered, least=1000)
     assert service(recorder.events()).outcome is outcome
+    assert witnesses(recorder.events()).outcome is Outcome.PASS
     [figure] = [event.data for event in recorder.events() if event.kind == "figure"]
     assert (figure["metric"], figure["most"], figure["basis"]) == ("moved_bytes", 1020.0, "correctness")
     assert figure["why"].startswith("1.02 times 1000 of 5000 bytes: ")
@@ -173,8 +197,8 @@ def test_moved_bytes_are_held_to_the_least_that_the_maps_allow(
 POOLS = {"pools": [{"pool_name": "still"}]}
 
 
-def leg(backfills: int, *rates: int) -> Leg:
-    return Leg(backfills, tuple(Move(rate, rate, 1.0) for rate in rates))
+def leg(backfills: int, *rates: int, at_once: int = 1) -> Leg:
+    return Leg(backfills, tuple(Move(rate, rate, 1.0, at_once) for rate in rates))
 
 
 @pytest.mark.parametrize(
@@ -191,6 +215,58 @@ def test_a_setting_is_held_to_what_the_others_predict(rates: tuple[int, int], ou
     note_leg(recorder, leg(4, *rates), slowest, fastest)
     recorder.witness("moved", got=1, least=1)
     assert figures(recorder.events()).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("backfills", "at_once", "outcome"),
+    [
+        (1, 1, Outcome.PASS),
+        (1, 0, Outcome.FAIL),
+        (1, 2, Outcome.FAIL),
+        (2, 2, Outcome.PASS),
+        (16, 9, Outcome.PASS),
+        (16, 1, Outcome.FAIL),
+        (16, 17, Outcome.FAIL),
+    ],
+)
+def test_a_setting_without_effect_is_found(backfills: int, at_once: int, outcome: Outcome) -> None:
+    """With one bandwidth for all settings, the law holds whatever the setting does."""
+    recorder = History().recorder("s")
+    note_at_once(recorder, leg(backfills, 10, at_once=at_once))
+    recorder.witness("moved", got=1, least=1)
+    assert figures(recorder.events()).outcome is outcome
+
+
+def test_the_most_that_an_osd_has_reserved_counts() -> None:
+    told = [
+        {"local_reservations": [1], "remote_reservations": []},
+        {"local_reservations": [], "remote_reservations": [1, 2]},
+    ]
+    held = [{side: {"in_progress": items} for side, items in told_of.items()} for told_of in told]
+    client = SimpleNamespace(tell=lambda name, _prefix: held[int(name[4:])])
+    reserved = Reserved(cast("Any", SimpleNamespace(osd_ids=lambda: [0, 1], client=client)))
+    reserved.look()
+    assert reserved.most == 2
+
+
+def test_an_osd_that_does_not_tell_what_it_has_reserved_ends_the_move() -> None:
+    def silent(*_: str) -> None:
+        raise CephTrouble("osd.0 does not answer")
+
+    cluster = SimpleNamespace(osd_ids=lambda: [0], client=SimpleNamespace(tell=silent))
+    reserved = Reserved(cast("Any", cluster))
+    with pytest.raises(CephTrouble, match="does not answer"), reserved.watched():
+        reserved.look()
+
+
+@pytest.mark.parametrize(
+    ("objects", "start", "outcome"),
+    [(2, "4'2", Outcome.PASS), (2, "0'0", Outcome.FAIL), (0, "0'0", Outcome.INCONCLUSIVE)],
+)
+def test_a_log_that_could_replace_a_backfill_is_found(objects: int, start: str, outcome: Outcome) -> None:
+    recorder = History().recorder("s")
+    note_cut_logs(recorder, [{"pgid": "2.0", "log_start": start, "stat_sum": {"num_objects": objects}}])
+    assert observations(recorder.events()).outcome is outcome
 
 
 def test_the_settings_that_the_law_is_made_of_are_not_held_against_it() -> None:
