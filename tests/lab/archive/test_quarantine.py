@@ -47,7 +47,7 @@ import pytest
 def failing(stage):
     case = dict(program="p", case="c", result="fail", seconds=0.1, message="wrong", known=None)
     stage.recorder.record("gtest_case", **case)
-    fake.wrong(stage)
+    fake.VERDICT(stage)
 
 SCENARIOS = (scenario("NAME", failing), scenario("demo.y", fake.good))
 
@@ -62,14 +62,21 @@ def test_program(scenario, stage, request):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "code", "shown"), [("demo.x", 0, "*2 quarantined*"), ("demo.w", 1, "*2 failed*")])
+@pytest.mark.parametrize(
+    ("name", "verdict", "ending", "code", "shown"),
+    [
+        ("demo.x", "wrong", Ending.FAIL, 0, "*2 quarantined*"),
+        ("demo.w", "wrong", Ending.FAIL, 1, "*2 failed*"),
+        ("demo.w", "good", Ending.PASS, 1, "*1 failed*"),
+    ],
+)
 def test_cases_of_a_scenario_in_quarantine_do_not_decide_either(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, name: str, code: int, shown: str
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, name: str, verdict: str, ending: Ending, code: int, shown: str
 ) -> None:
-    monkeypatch.setattr(test_plugin, "SUITE", CASES.replace("NAME", name))
+    monkeypatch.setattr(test_plugin, "SUITE", CASES.replace("NAME", name).replace("VERDICT", verdict))
     ran = bench.run()
     assert int(ran.result.ret) == code
-    assert ran.endings == {name: Ending.FAIL, "demo.y": Ending.PASS}
+    assert ran.endings == {name: ending, "demo.y": Ending.PASS}
     ran.result.stdout.fnmatch_lines([shown])
 
 
