@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import PurePosixPath
 
 from cephlab.lab.base import clock
-from cephlab.lab.base.errors import CephTrouble, LabBroken
+from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.ceph import conf
-from cephlab.lab.ceph.client import RadosClient, RadosError
+from cephlab.lab.ceph.client import CephCommandFailed, RadosClient, RadosError
 from cephlab.lab.ceph.daemon import Daemon, ask_socket
 from cephlab.lab.ceph.objectstore import ObjectStore
 from cephlab.lab.cluster import pools
@@ -85,13 +85,16 @@ def wait_without_quorum(cluster: Cluster, survivor: str) -> None:
 
 
 def answers(stage: Stage, cluster: Cluster) -> bool:
-    """Whether the monitors answer a new client."""
+    """Whether the monitors answer a new client. Any error but a timeout is raised: it says nothing about them."""
     options = {"rados_mon_op_timeout": str(ASKED_S)}
     try:
         with closing(cluster.new_client(cluster.client.host.name, options=options)) as client:
             client.call("about", connect_s=round(ASKED_S * cluster.patience))
             client.mon("osd stat")
-    except CephTrouble as error:
+    except (RadosError, CephCommandFailed) as error:
+        number = error.errno if isinstance(error, RadosError) else -error.code
+        if number != errno.ETIMEDOUT:
+            raise
         stage.recorder.record("refused", what=error.what, detail=error.detail)
         return False
     return True
@@ -145,6 +148,7 @@ def split(stage: Stage) -> None:
             returned(stage, copying(stage, both), "across_healthy_s")
             goes_on(across)
         across.verify()
+        looker.look_again()
 
 
 def bare(cluster: Cluster, side: Sequence[str]) -> str:
@@ -261,10 +265,11 @@ def stale(looks: Iterable[LookBeyond]) -> list[str]:
 
 @dataclass
 class Beyond:
-    """A client on the minority side. names: objects whose primary OSD is on that side."""
+    """A client on the minority side. away: nodes of that side; names: objects whose primary OSD was on them."""
 
     stage: Stage
     pool: str
+    away: Sequence[str]
     names: Sequence[str]
     client: RadosClient
 
@@ -272,27 +277,45 @@ class Beyond:
         """Write on the majority side, then read on the other, several times. Observe that no read is stale."""
         looks = [self._look(name, version) for version in range(1, ROUNDS + 1) for name in self.names]
         recorder = self.stage.recorder
-        recorder.witness("reads across the split after majority writes", got=len(looks), least=ROUNDS * OBJECTS)
+        elsewhere = len(self.names) - len(led_there(self.stage.cluster, self.pool, self.away, self.names))
+        recorder.witness("objects with another primary on the majority side", got=elsewhere, least=OBJECTS)
         recorder.observe("stale values read across the split", got=stale(looks), wanted=[], of=len(looks))
+
+    def look_again(self) -> None:
+        """Read every object again after the split: whoever cannot read at all would have seen nothing stale either."""
+        read = clock.wait(
+            lambda: {name: self._read(name) for name in self.names},
+            lambda values: None not in values.values(),
+            what="an answer to the client on the minority side after the split",
+            timeout_s=RETURN_S * self.stage.cluster.patience,
+        )
+        wanted = dict.fromkeys(self.names, ROUNDS)
+        self.stage.recorder.observe("values read on the minority side after the split", got=read, wanted=wanted)
 
     def _look(self, name: str, version: int) -> LookBeyond:
         self.stage.cluster.client.write_full(self.pool, name, str(version).encode())
+        look = LookBeyond(name, version, self._read(name))
+        self.stage.recorder.record("look", **asdict(look))
+        return look
+
+    def _read(self, name: str) -> int | None:
+        """The version that is read; None if there is no answer: the OSD waits for peers that it cannot reach."""
         try:
-            read = int(self.client.read(self.pool, name))
+            return int(self.client.read(self.pool, name))
         except RadosError as error:
             if error.errno != errno.ETIMEDOUT:
                 raise
-            read = None  # the OSD waits for peers that it cannot reach
-        look = LookBeyond(name, version, read)
-        self.stage.recorder.record("look", **asdict(look))
-        return look
+            return None
 
 
 @contextmanager
 def beyond(stage: Stage, pool: str, node: str, away: Sequence[str]) -> Iterator[Beyond]:
     """Start a client on a node of the minority side, and read every object with it before the network is cut."""
     cluster = stage.cluster
-    names = led_there(cluster, pool, away)
+    names = led_there(cluster, pool, away, [f"beyond.{number}" for number in range(TRIED)])[:OBJECTS]
+    if len(names) < OBJECTS:
+        detail = f"{len(names)} of {TRIED} names tried, wanted {OBJECTS}"
+        raise LabBroken(f"OSDs of {', '.join(away)} are primary of too few objects in {pool}", detail)
     for name in names:
         cluster.client.write_full(pool, name, b"0")
     # Only monitors of its own side: the others would give it maps that its side cannot have.
@@ -305,18 +328,13 @@ def beyond(stage: Stage, pool: str, node: str, away: Sequence[str]) -> Iterator[
         client.call("about", connect_s=round(CONNECT_S * cluster.patience))
         for name in names:
             client.read(pool, name)
-        yield Beyond(stage, pool, names, client)
+        yield Beyond(stage, pool, away, names, client)
 
 
-def led_there(cluster: Cluster, pool: str, away: Sequence[str]) -> list[str]:
-    """Names of objects whose primary is on one of these nodes."""
+def led_there(cluster: Cluster, pool: str, away: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Those of some objects whose primary is on one of these nodes."""
     osds = {osd for osd in cluster.osd_ids() if cluster.host_of(f"osd.{osd}").name in away}
-    names = (f"beyond.{number}" for number in range(TRIED))
-    led = [name for name in names if pools.locate(cluster, pool, name)["acting_primary"] in osds][:OBJECTS]
-    if len(led) < OBJECTS:
-        detail = f"{len(led)} of {TRIED} names tried, wanted {OBJECTS}"
-        raise LabBroken(f"OSDs of {', '.join(away)} are primary of too few objects in {pool}", detail)
-    return led
+    return [name for name in names if pools.locate(cluster, pool, name)["acting_primary"] in osds]
 
 
 LOST_TICKETS = {

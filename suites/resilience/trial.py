@@ -125,8 +125,8 @@ def loaded(stage: Stage, data: Data = OBJECTS, *, restarted: bool = False) -> It
             with load.running():
                 goes_on(load)
         load.verify()
-        load.clean()
         agreed(stage, pool)
+        load.clean()
 
 
 def under_way(load: RecordedLoad, least: int = UNDER_WAY) -> int:
@@ -167,8 +167,8 @@ def again_and_again(
                 done += load.completed()
             load.verify()
             recorder.record("round", number=number, returned_s=took[-1])
-        load.clean()
         agreed(stage, pool)
+        load.clean()
     recorder.witness("operations of the load", got=done, least=UNDER_WAY * len(took))
     recorder.witness("rounds", got=len(took), least=count)
     recorder.figure("longest_return_s", max(took), "s", bound)
@@ -187,8 +187,9 @@ def goes_on(load: RecordedLoad, when: str = "after the cluster was healthy again
 
 
 def agreed(stage: Stage, pool: str) -> None:
-    """Deep-scrub a pool, and observe that the copies of every object are equal."""
+    """Deep-scrub a pool that still has its objects, and observe that the copies of each are equal."""
     scrubbed = deep_scrub(stage.cluster, pool)
+    stage.recorder.witness("objects that were scrubbed", got=len(stage.cluster.client.list_objects(pool)), least=1)
     damaged = rados_json(stage.cluster, "list-inconsistent-pg", pool)
     stage.recorder.observe("PGs whose copies differ afterwards", got=damaged, wanted=[], of=len(scrubbed))
 

@@ -1,16 +1,25 @@
 """The resilience suite as a list: every fault is in it, and its menus hold what a provider can do."""
 
+import errno
 import re
-from typing import Any
+from contextlib import nullcontext
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.errors import CephTrouble, LabError, NotReached, SpecError
+from cephlab.lab.ceph.client import CephCommandFailed, RadosError
+from cephlab.lab.checks.observations import observations
+from cephlab.lab.checks.verdict import Outcome
+from cephlab.lab.checks.witnessed import witnessed
 from cephlab.lab.faults import FAULTS
+from cephlab.lab.history.history import Basis, Bound, History, Recorder
 from cephlab.lab.scenario.scenario import Tier
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability
-from cephlab.suites.resilience import SCENARIOS
+from cephlab.suites.resilience import SCENARIOS, monitors, trial
 from cephlab.suites.resilience.crash import rounds
 from cephlab.suites.resilience.full import refusal_s
 from cephlab.suites.resilience.monitors import LookBeyond, stale
@@ -81,6 +90,149 @@ def test_a_split_has_clients_on_both_sides() -> None:
 )
 def test_an_old_answer_beyond_a_cut_is_found(wrote: int, read: int | None, told: list[str]) -> None:
     assert stale([LookBeyond("beyond.0", wrote, read)]) == told
+
+
+class Asked:
+    """A new client. error: what its first command raises."""
+
+    def __init__(self, error: LabError | None) -> None:
+        self.host = SimpleNamespace(name="n0")
+        self.error = error
+
+    def call(self, *_: object, **__: object) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def mon(self, _prefix: str) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "answered"),
+    [
+        (None, True),
+        (RadosError("about", "TimedOut", errno.ETIMEDOUT, ""), False),
+        (CephCommandFailed("mon", {}, -errno.ETIMEDOUT, ""), False),
+    ],
+)
+def test_only_a_timeout_is_no_answer(error: LabError | None, answered: bool) -> None:
+    client = Asked(error)
+    cluster = SimpleNamespace(client=client, new_client=lambda _node, options: client, patience=1.0)
+    stage = SimpleNamespace(recorder=History().recorder("s"))
+    assert monitors.answers(cast("Any", stage), cast("Any", cluster)) is answered
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RadosError("about", "PermissionError", errno.EACCES, ""),
+        CephCommandFailed("mon", {"prefix": "osd sat"}, -errno.EINVAL, "command not known"),
+        CephTrouble("n0 has no program python3"),
+    ],
+)
+def test_any_other_error_says_nothing_about_the_monitors(error: LabError) -> None:
+    client = Asked(error)
+    cluster = SimpleNamespace(client=client, new_client=lambda _node, options: client, patience=1.0)
+    with pytest.raises(type(error)):
+        monitors.answers(cast("Any", SimpleNamespace(recorder=History().recorder("s"))), cast("Any", cluster))
+
+
+class Sides:
+    """A cluster whose minority side has osd.1, and the client there. cut: whether it is split; blind: reads nothing."""
+
+    def __init__(self, *, cut: bool = True, blind: bool = False) -> None:
+        self.cut, self.blind = cut, blind
+        self.value = b"0"
+        self.client, self.patience = self, 0.0  # the first answer counts
+
+    def osd_ids(self) -> list[int]:
+        return [0, 1]
+
+    def host_of(self, name: str) -> SimpleNamespace:
+        return SimpleNamespace(name={"osd.0": "n0", "osd.1": "n1"}[name])
+
+    def mon(self, _prefix: str, **_: str) -> dict[str, int]:
+        return {"acting_primary": 0 if self.cut else 1}
+
+    def write_full(self, _pool: str, _name: str, value: bytes) -> None:
+        self.value = value
+
+    def read(self, _pool: str, _name: str) -> bytes:
+        if self.blind:
+            raise RadosError("read", "TimedOut", errno.ETIMEDOUT, "")
+        return self.value
+
+
+def beyond(sides: Sides) -> tuple[monitors.Beyond, Recorder]:
+    recorder = History().recorder("s")
+    stage = cast("Any", SimpleNamespace(cluster=sides, recorder=recorder))
+    return monitors.Beyond(stage, "pool", ["n1"], ["beyond.0", "beyond.1"], cast("Any", sides)), recorder
+
+
+@pytest.mark.parametrize(("cut", "outcome"), [(True, Outcome.PASS), (False, Outcome.INCONCLUSIVE)])
+def test_a_split_that_moves_no_primary_shows_nothing(cut: bool, outcome: Outcome) -> None:
+    looker, recorder = beyond(Sides(cut=cut))
+    looker.look()
+    looker.look_again()
+    assert witnessed(recorder.events()).outcome is outcome
+
+
+def test_who_sees_nothing_stale_must_be_able_to_see() -> None:
+    sides = Sides(blind=True)
+    looker, recorder = beyond(sides)
+    looker.look()
+    assert observations(recorder.events()).outcome is Outcome.PASS
+    with pytest.raises(NotReached):
+        looker.look_again()
+    sides.blind, sides.value = False, b"0"
+    looker.look_again()
+    assert observations(recorder.events()).outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize(
+    ("there", "damaged", "outcome"),
+    [(["a"], [], Outcome.PASS), (["a"], ["2.0"], Outcome.FAIL), ([], [], Outcome.INCONCLUSIVE)],
+)
+def test_copies_of_no_objects_always_agree(
+    monkeypatch: pytest.MonkeyPatch, there: list[str], damaged: list[str], outcome: Outcome
+) -> None:
+    monkeypatch.setattr(trial, "deep_scrub", lambda *_: ["2.0"])
+    monkeypatch.setattr(trial, "rados_json", lambda *_: damaged)
+    cluster = SimpleNamespace(client=SimpleNamespace(list_objects=lambda _pool: there))
+    recorder = History().recorder("s")
+    trial.agreed(cast("Any", SimpleNamespace(cluster=cluster, recorder=recorder)), "pool")
+    assert witnessed(recorder.events()).outcome is outcome
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "again and again"])
+def test_copies_are_compared_before_the_images_of_a_load_are_removed(
+    monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    done: list[str] = []
+    load = SimpleNamespace(prepare=lambda: None, running=nullcontext, completed=lambda: 99)
+    load.verify, load.clean = (partial(done.append, word) for word in ("read back", "remove"))
+    for name, made in {
+        "new_load": lambda *_, **__: load,
+        "agreed": lambda *_: done.append("scrub"),
+        "inflict": lambda *_: nullcontext(),
+        "healthy_s": lambda *_: 1.0,
+        "return_bound": lambda *_: Bound(basis=Basis.NOTED),
+        **dict.fromkeys(("under_way", "goes_on", "returned", "linger"), lambda *_: 0),
+    }.items():
+        monkeypatch.setattr(trial, name, made)
+    data = SimpleNamespace(pool=lambda _stage: nullcontext("pool"), copied=lambda _stage: None, sizes=(), of="blocks")
+    stage = cast("Any", SimpleNamespace(cluster=None, recorder=History().recorder("s"), rng=None))
+    if again:
+        trial.again_and_again(
+            stage, cast("Any", None), 1, cast("Any", data), before_s=(0.0, 0.0), meanwhile=lambda: None
+        )
+    else:
+        with trial.loaded(stage, cast("Any", data)):
+            pass
+    assert done == ["read back", "scrub", "remove"]
 
 
 @pytest.mark.parametrize(("slowest_s", "wanted"), [(0.0, 5), (0.05, 5), (0.51, 6), (8.0, 80)])
