@@ -11,8 +11,9 @@ from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.workloads.s3_load_program import RUN
 from cephlab.lab.workloads.s3load import S3Load, S3Operation, S3Result
-from cephlab.suites.object.stand import ended, gateways, read_back, running_load, truthful
+from cephlab.suites.object.stand import ended, gateways, near, now_s, read_back, running_load, truthful
 from cephlab.suites.s3.stand import Keys, entrances, owner, require_boto3
 
 MIX = {"get": 50.0, "put": 30.0, "list": 10.0, "delete": 10.0}
@@ -35,10 +36,19 @@ def under_load(stage: Stage, bucket: str, change: Callable[[], None]) -> S3Resul
     load = S3Load(mix=MIX, bucket=bucket, objects=OBJECTS, workers=5, runtime_s=0.0, page=9, seed=seed)
     with running_load(cluster, list(gateways(cluster).values()), load, AROUND_S) as running:
         change()
+        changed_s = now_s(near(cluster))
         result = ended(cluster, running, AROUND_S)
     truthful(stage.recorder, "the load", result)
     errors(stage.recorder, result)
+    goes_on(stage.recorder, result.of(RUN), changed_s)
     return result
+
+
+def goes_on(recorder: Recorder, operations: Sequence[S3Operation], changed_s: float) -> None:
+    """Observe that a write is acknowledged after a change: a bucket that stays busy for ever would be no error."""
+    later = [op for op in operations if op.kind in WRITES and op.ended_s > changed_s]
+    refused = bool(later) and all(op.code for op in later)
+    recorder.observe("every write after the change is refused", got=refused, wanted=False, of=len(later))
 
 
 def errors(recorder: Recorder, result: S3Result) -> None:

@@ -241,6 +241,23 @@ def test_a_second_delete_may_add_a_marker_or_not(markers: int, outcome: Outcome)
 
 
 @pytest.mark.parametrize(
+    ("later", "outcome"),
+    [
+        ((op("put", "503"), op("put")), Outcome.PASS),
+        ((op("put", "503"), op("delete", "503")), Outcome.FAIL),
+        ((op("get"), op("list")), Outcome.INCONCLUSIVE),
+    ],
+    ids=["busy for a while", "busy for ever", "nobody writes"],
+)
+def test_a_bucket_that_stays_busy_after_a_change_is_found(later: tuple[S3Operation, ...], outcome: Outcome) -> None:
+    recorder = History().recorder("s3.topic")
+    recorder.witness("operations", got=9, least=1)
+    moved = [replace(each, began_s=11.0, ended_s=11.5) for each in later]
+    underload.goes_on(recorder, [replace(op("put"), began_s=1.0, ended_s=1.5), *moved], 10.0)
+    assert CHECKS["witnessed"](recorder.events()).outcome is outcome
+
+
+@pytest.mark.parametrize(
     ("more", "outcome"),
     [
         (op("put", "503"), Outcome.PASS),
