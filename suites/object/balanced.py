@@ -1,6 +1,6 @@
 """HAProxy in front of gateways of both architectures: both serve, and if one dies only requests in flight fail."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from cephlab.lab.faults import inflict
@@ -41,14 +41,14 @@ def both_serve(stage: Stage, through: Arch) -> None:
     load = S3Load(mix=MIX, bucket=f"by-{through.debian}", workers=8, runtime_s=4.0, seed=stage.rng.randrange(1 << 31))
     result = loaded(stage, "the load", near(cluster), [front], load)
     given = {row.gateway: row.sessions - before[row.gateway] for row in statistics(front)}
-    spread(stage.recorder, given, len(result.operations))
+    spread(stage.recorder, given, len(result.operations), [door.name for door in gateways(cluster).values()])
 
 
-def spread(recorder: Recorder, given: Mapping[str, int], asked: int) -> None:
-    """Observe that no gateway is left out. given: gateway -> number of requests, without health checks."""
+def spread(recorder: Recorder, given: Mapping[str, int], asked: int, there: Sequence[str]) -> None:
+    """Observe that no gateway is left out. given: gateway -> number of requests, without health checks; there: all."""
     recorder.record("balanced", requests=dict(given))
-    idle = sorted(name for name, requests in given.items() if requests < LEAST_EACH)
-    recorder.observe(f"gateways with fewer than {LEAST_EACH} of {asked} requests", got=idle, wanted=[], of=len(given))
+    idle = sorted(name for name in there if given.get(name, 0) < LEAST_EACH)
+    recorder.observe(f"gateways with fewer than {LEAST_EACH} of {asked} requests", got=idle, wanted=[], of=len(there))
 
 
 def killed(stage: Stage) -> None:

@@ -24,16 +24,20 @@ def operation(began_s: float, took_s: float, code: str = "", size_bytes: int = 1
     return S3Operation("run", "get", 0, "/b/o", 1, size_bytes, began_s, began_s, began_s + took_s, True, code)
 
 
+BOTH = ("rgw.n0", "rgw.n2")
+
+
 @pytest.mark.parametrize(
     ("given", "outcome"),
     [
         ({"rgw.n0": 60, "rgw.n2": 30}, Outcome.PASS),
         ({"rgw.n0": 90, "rgw.n2": 0}, Outcome.FAIL),
         ({"rgw.n0": 88, "rgw.n2": 2}, Outcome.FAIL),
+        ({"rgw.n0": 90}, Outcome.FAIL),  # it does not know the other
     ],
 )
 def test_a_balancer_that_sends_all_to_one_gateway_is_found(given: dict[str, int], outcome: Outcome) -> None:
-    assert verdict_of("witnessed", lambda recorder: balanced.spread(recorder, given, 90)).outcome is outcome
+    assert verdict_of("witnessed", lambda recorder: balanced.spread(recorder, given, 90, BOTH)).outcome is outcome
 
 
 LATER = [operation(11 + number / 30, 0.1) for number in range(60)]
