@@ -126,12 +126,13 @@ def note_looked_up(stage: Stage, pool: str, names: Sequence[str]) -> None:
     with Workers(max_workers=2, thread_name_prefix="asking") as workers:
         absent = list(workers.map(lambda lookup: missing(*lookup), lookups))
     for arch in Arch:
-        lost = [
-            said(name)
+        of_arch = [
+            (said(name), gone)
             for (osd, name), gone in zip(lookups, absent, strict=True)
-            if gone and arch_of(cluster, osd) is arch
+            if arch_of(cluster, osd) is arch
         ]
-        stage.recorder.observe(f"names that OSDs of {arch} do not find", got=lost[:_SHOWN], wanted=[], of=len(lookups))
+        lost = [name for name, gone in of_arch if gone]
+        stage.recorder.observe(f"names that OSDs of {arch} do not find", got=lost[:_SHOWN], wanted=[], of=len(of_arch))
     stage.recorder.witness("names looked up on OSDs", got=len(lookups), least=len(names))
 
 

@@ -120,8 +120,15 @@ def own_map(stage: Stage) -> None:
     with sides(stage.cluster, "placement") as between:
         texts = each(between, partial(decompile, crush=crush))
         agree(stage.recorder, "text of the cluster's CRUSH map", texts)
+        note_devices(stage.recorder, next(iter(texts.values())).decode(), stage.cluster.osd_ids())
         maps = each(between, lambda side: compile_text(side, next(iter(texts.values()))))
     agree(stage.recorder, "bytes of the recompiled CRUSH map", maps)
+
+
+def note_devices(recorder: Recorder, text: str, osds: Sequence[int]) -> None:
+    """Observe that the text of a map is that of this cluster: two tools that ignore their input agree too."""
+    devices = re.findall(r"^device (\d+) osd\.\1\b", text, re.MULTILINE)
+    recorder.observe("devices in the text of the cluster's CRUSH map", got=sorted(map(int, devices)), wanted=list(osds))
 
 
 def large_map(stage: Stage) -> None:

@@ -74,11 +74,11 @@ def each(between: Mapping[Arch, ArchSide], work: Callable[[ArchSide], T]) -> dic
 
 
 def agree(recorder: Recorder, what: str, made: Mapping[Arch, bytes]) -> None:
-    """Observe that every architecture made the same bytes as the first one."""
+    """Observe that every architecture made the same bytes as the first one, and not just none."""
     first, *rest = made
     for arch in rest:
         size = len(made[first])
-        recorder.observe(f"{what}: {arch} against {first}", got=sha(made[arch]), wanted=sha(made[first]), size=size)
+        recorder.observe(f"{what}: {arch} against {first}", got=sha(made[arch]), wanted=sha(made[first]), of=size)
 
 
 def sha(content: bytes | bytearray) -> str:

@@ -1,9 +1,17 @@
 """Scenarios that draw their inputs: what is drawn reaches every edge, and a wrong answer is seen."""
 
 from random import Random
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from cephlab.lab.checks.verdict import Outcome
+from cephlab.lab.checks.witnessed import witnessed
+from cephlab.lab.cluster import pools
+from cephlab.lab.history.history import History
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.spec.arch import Arch
 from cephlab.suites.interop import edges, hashed, names, rbd_edges
 from cephlab.suites.interop.name_hash import object_hash, rjenkins, stable_mod
 
@@ -154,3 +162,24 @@ def test_later_writes_lie_over_earlier_ones() -> None:
     rbd_edges.overlay(content, 0, b"aaaaa")
     rbd_edges.overlay(content, 2, b"bb")
     assert b"".join(content[n] for n in range(5)) == b"aabba"
+
+
+@pytest.mark.parametrize(
+    ("answer", "archs", "outcome"),
+    [
+        (b"key=key", (Arch.X86_64, Arch.AARCH64), Outcome.PASS),
+        (b"", (Arch.X86_64, Arch.AARCH64), Outcome.FAIL),
+        (b"key=key", (Arch.X86_64, Arch.X86_64), Outcome.INCONCLUSIVE),
+    ],
+    ids=["found by both", "found by none", "one architecture was never asked"],
+)
+def test_names_are_looked_up_on_osds_of_both_architectures(
+    monkeypatch: pytest.MonkeyPatch, answer: bytes, archs: tuple[Arch, ...], outcome: Outcome
+) -> None:
+    monkeypatch.setattr(pools, "locate", lambda *_: {"acting": [0, 1]})
+    monkeypatch.setattr(hashed, "arch_of", lambda _cluster, osd: archs[osd])
+    client = SimpleNamespace(set_omap=lambda *_: None, command=lambda *_, **__: answer)
+    recorder = History().recorder("s")
+    stage = SimpleNamespace(cluster=SimpleNamespace(client=client), recorder=recorder)
+    hashed.note_looked_up(cast("Stage", stage), "pool", ["a"])
+    assert witnessed(recorder.events()).outcome is outcome

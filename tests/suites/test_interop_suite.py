@@ -68,6 +68,26 @@ def test_one_architecture_alone_proves_nothing() -> None:
     assert observations(history.events()).outcome is Outcome.INCONCLUSIVE
 
 
+def test_two_architectures_that_make_nothing_prove_nothing() -> None:
+    history = History()
+    agree(history.recorder("s"), "map", {Arch.X86_64: b"", Arch.AARCH64: b""})
+    assert observations(history.events()).outcome is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ("# devices\ndevice 0 osd.0 class hdd\ndevice 1 osd.1\n", Outcome.PASS),
+        ("device 0 osd.0 class hdd\n", Outcome.FAIL),
+        ("# a map of nothing\n", Outcome.FAIL),
+    ],
+)
+def test_the_text_of_a_map_is_that_of_the_cluster(text: str, outcome: Outcome) -> None:
+    history = History()
+    placement.note_devices(history.recorder("s"), text, [0, 1])
+    assert observations(history.events()).outcome is outcome
+
+
 def test_crush_text_numbers_rules_in_order_and_replays() -> None:
     tree = Tree(racks=3, hosts=2, osds=2)
     text = crush_text(tree, [ERASURE_RULE, REPLICATED_RULE], Random(1))
