@@ -36,6 +36,13 @@ SMALL_POOL = Settings(buffer_pool_bytes=8 * MIB)
 THREADS = 4
 MANY_THREADS = 32
 FITS = 0.9
+OF_BLOCKS = (
+    "small cache blocks commit more transactions before threads saturate",
+    "large cache blocks commit more transactions after threads saturate",
+)
+OF_SIZES = ("a larger database has a longer latency tail through dm-cache",)
+OF_ROOM = ("a dm-cache that is too small commits fewer transactions",)
+"""The findings that are the goals of these scenarios: a run without them shows nothing of its goal."""
 SMQ_S = 60
 """smq puts promoted blocks on its highest level and evicts from the lower half only. It moves blocks between levels
 this often (CACHE_UPDATE_PERIOD of the kernel's dm-cache-policy-smq.c), so it evicts nothing before that."""
@@ -138,18 +145,20 @@ SCENARIOS = (
         goal="With few threads, small cache blocks give more transactions; with many, large ones (32 KiB and 1 MiB).",
         method="Runs sysbench on MariaDB with a warm cache of each block size in turns, with one thread and with many.",
         run=block_sizes,
-        sees=("blocks of 32 KiB, .*", "blocks of 1024 KiB, .*"),
+        sees=("blocks of 32 KiB, .*", "blocks of 1024 KiB, .*", *OF_BLOCKS),
     ),
     scenario_on_stand(
         name="dmcache.database-size",
         goal="A larger database has a longer latency tail on dm-cache; its transactions are recorded.",
         method="Runs sysbench on MariaDB with a new database of each size.",
         run=database_sizes,
+        sees=OF_SIZES,
     ),
     scenario_on_stand(
         name="dmcache.small-cache",
         goal="A cache that holds the database has over 90 % hits; a smaller one evicts, hits less and commits less.",
         method="Runs sysbench on MariaDB with a cache larger than the database and with a smaller one.",
         run=small_cache,
+        sees=OF_ROOM,
     ),
 )

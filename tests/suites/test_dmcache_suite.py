@@ -20,6 +20,7 @@ from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.history.history import History, Recorder
 from cephlab.lab.providers.host import Host
 from cephlab.lab.providers.select import provider
+from cephlab.lab.scenario.declared import unseen
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.telemetry.demand import Interval
@@ -27,7 +28,7 @@ from cephlab.suites.dmcache import SCENARIOS
 from cephlab.suites.dmcache.benefit import GAIN, note_gain
 from cephlab.suites.dmcache.findings import judged_by, note_findings, thread_counts
 from cephlab.suites.dmcache.oltp import Elsewhere, described, look_at
-from cephlab.suites.dmcache.settings import note_hits
+from cephlab.suites.dmcache.settings import OF_BLOCKS, OF_ROOM, OF_SIZES, note_hits, note_rate
 from cephlab.suites.dmcache.stand import TOPOLOGY, Stand
 from cephlab.tuning.comparison import PAPER, Held, load_findings
 from tests.lab.blockstack.test_blockstack import STATUS
@@ -188,6 +189,22 @@ def test_every_finding_that_a_lab_only_notes_is_judged_on_a_profiles_machines_or
         "hit rate of a dm-cache that is too small",
     ]
     assert not any(judged_by(finding, held, at_home=False).judges for finding in here)
+
+
+@pytest.mark.parametrize(
+    ("topic", "wanted"), [("block-size", OF_BLOCKS), ("database-size", OF_SIZES), ("small-cache", OF_ROOM)]
+)
+def test_a_run_without_the_finding_that_is_its_goal_shows_nothing(topic: str, wanted: Sequence[str]) -> None:
+    """Rates alone have no limit: without the comparison of both sides, any rates would pass."""
+    assert set(wanted) <= {finding.name for finding in load_findings(PAPER).findings}
+    scenario = next(scenario for scenario in SCENARIOS if scenario.name == f"dmcache.{topic}")
+    recorder = History().recorder(scenario.name)
+    for what in ("10000 rows", "blocks of 32 KiB, 1 threads", "blocks of 1024 KiB, 1 threads"):
+        note_rate(recorder, what, [1.0, 2.0])
+    assert set(wanted) <= set(unseen(recorder.events(), scenario.must_see))
+    for name in wanted:
+        recorder.figure(name, 2.0, "times")
+    assert not set(wanted) & set(unseen(recorder.events(), scenario.must_see))
 
 
 @pytest.mark.parametrize(
