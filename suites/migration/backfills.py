@@ -1,9 +1,8 @@
 """Recovery bandwidth with osd_max_backfills from 1 to 16, compared with what two of the settings predict."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import LabError
@@ -15,10 +14,11 @@ from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.suites.expected import DEAD_COUNT
 from cephlab.suites.interop.messenger import await_option
 from cephlab.suites.interop.mirror import Mirror
+from cephlab.suites.interop.recovery import SHORT_LOGS, WRITES, note_cut_logs
 from cephlab.suites.migration import movement
 from cephlab.suites.migration.copied import Copied, note_copied, placed
 from cephlab.suites.migration.swap import NATIVE_3, PAIRS, scenario_of_migration
-from cephlab.suites.migration.trial import SHORT_LOGS, STILL, statistics
+from cephlab.suites.migration.trial import STILL, statistics
 from cephlab.tuning.limits import trusted_factor
 
 SWEEP = (1, 2, 4, 8, 16)
@@ -26,9 +26,6 @@ PG_NUM = 64
 """Enough that every OSD receives more PGs than the largest number of backfills at once."""
 OBJECTS = 128
 OBJECT_BYTES = 1 << 20
-WRITES = 6
-"""Of each object, all but the last of one byte: more than a log keeps, see SHORT_LOGS. Otherwise a PG's log would reach
-back to its beginning, and log recovery would fill a new store. It takes turns like a backfill, but is none."""
 HEALTHY_S = 300.0
 LOOK_S = 0.05
 RESERVATIONS = ("local_reservations", "remote_reservations")
@@ -150,19 +147,12 @@ def note_at_once(recorder: Recorder, leg: Leg) -> None:
     recorder.figure(f"backfills at once with osd_max_backfills={leg.backfills}", leg.at_once, "PGs", bound)
 
 
-def note_cut_logs(recorder: Recorder, pgs: Sequence[Mapping[str, Any]]) -> None:
-    """Observe that a backfill must fill every new store of a PG with objects. pgs: as `pg ls-by-pool` reports them."""
-    holding = [pg for pg in pgs if pg["stat_sum"]["num_objects"]]
-    whole = sorted(pg["pgid"] for pg in holding if pg["log_start"] == "0'0")
-    recorder.observe("PGs whose log could replace a backfill", got=whole, wanted=[], of=len(holding))
-
-
 def run(stage: Stage) -> None:
     """Take an OSD out and in with each setting, and time both moves until all PGs are clean."""
     cluster, recorder = stage.cluster, stage.recorder
     with pools.pool(cluster, STILL, PAIRS, pg_num=PG_NUM, options={"min_size": "1"}) as pool:
         mirror = Mirror(cluster.client, pool)
-        for size in (*[1] * (WRITES - 1), OBJECT_BYTES):
+        for size in (*[1] * (WRITES - 1), OBJECT_BYTES):  # all but the last only cut the PGs' logs short
             for number in range(OBJECTS):
                 mirror.full(f"o{number}", stage.rng.randbytes(size))
         cluster.settle()

@@ -7,6 +7,7 @@ from cephlab.lab.cluster.own import own
 from cephlab.lab.cluster.pools import EC_2_1, PoolKind
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.spec.arch import host_arch
+from cephlab.suites.interop.recovery import SHORT_LOGS
 from cephlab.suites.migration import migrate
 from cephlab.suites.migration.swap import (
     NATIVE_3,
@@ -18,7 +19,7 @@ from cephlab.suites.migration.swap import (
     scenario_of_migration,
     successor,
 )
-from cephlab.suites.migration.trial import SHORT_LOGS, trial
+from cephlab.suites.migration.trial import trial
 
 
 def drain(stage: Stage, kind: PoolKind) -> None:

@@ -10,12 +10,12 @@ from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
 from cephlab.lab.scenario.scenario import Scenario, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.clusterspec import Capability, Node
+from cephlab.suites.interop.recovery import SHORT_LOGS
 from cephlab.suites.migration import migrate
 from cephlab.suites.migration.budget import REUSE
 from cephlab.suites.migration.swap import MOVED, NATIVE_3, NEEDS, PAIRS, note_went_to, scenario_of_migration
 from cephlab.suites.migration.trial import (
     EXPECTED,
-    SHORT_LOGS,
     Trial,
     replace_all,
     replace_last,

@@ -14,12 +14,12 @@ from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import Capability, Node, Osd
 from cephlab.suites.expected import MON_TERMINATED
+from cephlab.suites.interop.recovery import SHORT_LOGS
 from cephlab.suites.interop.standing import pool_names
 from cephlab.suites.migration import migrate
 from cephlab.suites.migration.budget import SWAP
 from cephlab.suites.migration.trial import (
     EXPECTED,
-    SHORT_LOGS,
     Migration,
     Trial,
     archs_of,

@@ -38,10 +38,6 @@ OBJECT_BYTES = 64 << 10
 PASSES = 3
 """Writes of each object. With this many no PG's log reaches back to its beginning, as in any used cluster."""
 
-SHORT_LOGS = (("osd_min_pg_log_entries", "2"), ("osd_max_pg_log_entries", "4"), ("osd_pg_log_trim_min", "1"))
-"""A new store is filled by backfill only if the log does not reach back to the PG's beginning, and the flags stop only
-backfill. With Ceph's default lengths that needs hundreds of writes to each PG."""
-
 PAUSE_S = 0.02
 """Pause between two operations of a worker. Without it the load would leave recovery no time on two cores."""
 FIO_IOPS = 30
@@ -225,9 +221,12 @@ def note_movement(running: Trial) -> None:
         f"shards move to new places"
     )
     recorder.figure("moved_bytes", moved, "B", Bound(why, most=least * TOLERANCE, basis=Basis.CORRECTNESS))
+    # A counter that shows nothing would keep the limit whatever moved. If nothing had to move, it must at least show
+    # what the returned OSDs missed of the load.
     if least:
-        # A counter that shows nothing would keep the limit whatever moved.
         recorder.witness("bytes that the counter shows of the moved", got=moved, least=least * SHOWN)
+    else:
+        recorder.witness("bytes that the counter shows of the load", got=recovered_bytes(cluster, LIVE), least=1)
 
 
 def note_scale(running: Trial, procedure: str) -> None:

@@ -13,8 +13,9 @@ from cephlab.lab.providers.local import LocalProvider
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import host_arch
+from cephlab.suites.interop.recovery import SHORT_LOGS
 from cephlab.suites.migration import swap
-from cephlab.suites.migration.trial import SHORT_LOGS, trial
+from cephlab.suites.migration.trial import trial
 from tests.contract.raising import raised, verdict_of
 
 pytestmark = pytest.mark.real

@@ -19,8 +19,9 @@ from cephlab.lab.scenario.scenario import Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability, Node
+from cephlab.suites.interop.recovery import note_cut_logs
 from cephlab.suites.migration import SCENARIOS, trial
-from cephlab.suites.migration.backfills import Leg, Move, Reserved, note_at_once, note_cut_logs, note_leg
+from cephlab.suites.migration.backfills import Leg, Move, Reserved, note_at_once, note_leg
 from cephlab.suites.migration.budget import REUSE, SWAP, at_scale, by_profile
 from cephlab.suites.migration.movement import Movement, PlacedPg
 from cephlab.suites.migration.swap import NATIVE_3, PAIRS, note_went_to, successor
@@ -151,9 +152,10 @@ def test_the_profile_is_that_of_the_run(tmp_path: Path) -> None:
         assert (noted[0]["most"], noted[0]["basis"]) == (75 * 60, "shape"), "the paper's time, whatever the profile"
 
 
-def movement_of(monkeypatch: pytest.MonkeyPatch, recovered: int, least: int) -> Recorder:
-    """What a migration records that had to move so many bytes, if Ceph counted so many."""
-    monkeypatch.setattr(trial, "recovered_bytes", lambda _cluster, _pool: 50 + recovered)
+def movement_of(monkeypatch: pytest.MonkeyPatch, recovered: int, least: int, of_load: int = 0) -> Recorder:
+    """What a migration records that had to move so many bytes, if Ceph counted so many. of_load: in the other pool."""
+    counted = {trial.STILL: 50 + recovered, trial.LIVE: of_load}
+    monkeypatch.setattr(trial, "recovered_bytes", lambda _cluster, pool: counted[pool])
     recorder = History().recorder("s")
     running = SimpleNamespace(
         cluster=SimpleNamespace(settle=lambda: None),
@@ -176,10 +178,13 @@ def test_a_counter_that_shows_too_little_keeps_no_limit(
     assert witnesses(movement_of(monkeypatch, recovered, least=1000).events()).outcome is outcome
 
 
-def test_a_migration_that_has_nothing_to_move_needs_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder = movement_of(monkeypatch, 0, least=0)
-    assert [event.kind for event in recorder.events()] == ["movement", "figure"]
+@pytest.mark.parametrize(("of_load", "outcome"), [(0, Outcome.INCONCLUSIVE), (1, Outcome.PASS)])
+def test_a_migration_that_has_nothing_to_move_shows_that_ceph_counts(
+    monkeypatch: pytest.MonkeyPatch, of_load: int, outcome: Outcome
+) -> None:
+    recorder = movement_of(monkeypatch, 0, least=0, of_load=of_load)
     assert service(recorder.events()).outcome is Outcome.PASS
+    assert witnesses(recorder.events()).outcome is outcome
 
 
 @pytest.mark.parametrize(("recovered", "outcome"), [(1000, Outcome.PASS), (1020, Outcome.PASS), (1021, Outcome.FAIL)])
