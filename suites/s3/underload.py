@@ -1,10 +1,12 @@
 """Changes of buckets under load: resharding, versioning with object lock, and lifecycle expiry."""
 
+import errno
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cephlab.lab.base import clock
+from cephlab.lab.base.errors import CephTrouble, CommandFailed
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage
@@ -24,6 +26,8 @@ SHARDS = (23, 5)
 """First more than the 11 that a new bucket has, then fewer."""
 BUSY = {"503", "ServiceUnavailable", "SlowDown"}
 """Codes that ask a client to retry. A gateway sends them if a reshard takes longer than it is willing to wait."""
+UNLOCKED_S = 60.0
+"""After a reshard, each operation that it held up takes the reshard lock for a moment (ceph pull request 48411)."""
 EXPIRY_S = 120.0
 KEPT_DAYS = 1
 TRIED = 5
@@ -64,13 +68,29 @@ def resharded(stage: Stage) -> None:
 
     def change() -> None:
         for shards in SHARDS:
-            argv = ("bucket", "reshard", "--bucket", "reshard0", "--num-shards", str(shards))
-            cluster.tool(cluster.client.host.name, "radosgw-admin", *argv, "--yes-i-really-mean-it")
+            reshard(cluster, shards)
             stage.recorder.step(f"{shards} shards")
             now = shards_of(cluster)
             stage.recorder.observe(f"shards of the index after a reshard to {shards}", got=now, wanted=shards)
 
     under_load(stage, "reshard", change)
+
+
+def reshard(cluster: Cluster, shards: int) -> None:
+    """Reshard the bucket. Until UNLOCKED_S, a refusal because the lock is held only means "not yet"."""
+    argv = ("bucket", "reshard", "--bucket", "reshard0", "--num-shards", str(shards), "--yes-i-really-mean-it")
+
+    def refusal() -> str:
+        try:
+            cluster.tool(cluster.client.host.name, "radosgw-admin", *argv)
+        except CephTrouble as error:
+            if not (isinstance(error.__cause__, CommandFailed) and error.__cause__.code == errno.EBUSY):
+                raise
+            return str(error)
+        return ""
+
+    limit_s = UNLOCKED_S * cluster.patience
+    clock.wait(refusal, lambda reason: not reason, what=f"a reshard to {shards}", timeout_s=limit_s, interval_s=1.0)
 
 
 def shards_of(cluster: Cluster) -> int:

@@ -1,16 +1,22 @@
 """The s3 suite's own rules, without a cluster: how a case ends, what is known, and what the group's verdict is."""
 
+import errno
 import http.server
 import subprocess
 import threading
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from botocore.exceptions import ClientError
 
-from cephlab.lab.base.errors import NotReached, SpecError, Unavailable
+from cephlab.lab.base.errors import CephTrouble, CommandFailed, NotReached, SpecError, Unavailable
 from cephlab.lab.checks import CHECKS, Outcome
+from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import History
 from cephlab.lab.workloads.s3load import S3Operation, S3Result
 from cephlab.suites.interop.cephtests import read_known
@@ -255,6 +261,37 @@ def test_a_bucket_that_stays_busy_after_a_change_is_found(later: tuple[S3Operati
     moved = [replace(each, began_s=11.0, ended_s=11.5) for each in later]
     underload.goes_on(recorder, [replace(op("put"), began_s=1.0, ended_s=1.5), *moved], 10.0)
     assert CHECKS["witnessed"](recorder.events()).outcome is outcome
+
+
+def resharding(codes: list[int]) -> Cluster:
+    """A cluster whose reshards end with these statuses, one after another."""
+
+    def tool(_: str, program: str, *argv: str) -> str:
+        if code := codes.pop(0):
+            raise CephTrouble("refused", "") from CommandFailed([program, *argv], code, "", "", "c0")
+        return ""
+
+    client = SimpleNamespace(host=SimpleNamespace(name="c0"))
+    return cast("Cluster", SimpleNamespace(tool=tool, client=client, patience=1.0))
+
+
+def test_a_reshard_is_repeated_while_its_lock_is_held_and_only_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(underload.clock, "wait", partial(waited, times=2))
+    later = [errno.EBUSY, 0]
+    underload.reshard(resharding(later), 23)
+    assert not later
+    with pytest.raises(CephTrouble, match="refused"):
+        underload.reshard(resharding([errno.EIO, 0]), 23)
+    with pytest.raises(NotReached):
+        underload.reshard(resharding([errno.EBUSY, errno.EBUSY, 0]), 23)
+
+
+def waited(probe: Callable[[], str], ready: Callable[[str], bool], *, times: int, what: str, **_: float) -> str:
+    """`clock.wait` that looks a number of times."""
+    for _turn in range(times):
+        if ready(seen := probe()):
+            return seen
+    raise NotReached(what, 0.0, seen)
 
 
 @pytest.mark.parametrize(
