@@ -60,7 +60,7 @@ def _benches(job: Job) -> Iterator[Scenario]:
         kind = job.kind_of(load.pool)
         yield Scenario(
             name=f"job.{job.name}[part={load.name}]",
-            goal="rados bench writes with every combination of the job, and reads back what it wrote.",
+            goal="rados bench writes with every combination of the job, and reads from the objects that it wrote.",
             method=f"{job.source}: {', '.join(load.modes)}, scaled to the cluster.",
             run=partial(blocks.bench, load=load, job=job),
             check="figures",
