@@ -14,7 +14,6 @@ from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.suites.expected import DEAD_COUNT, OSD_STOPPED
 from cephlab.suites.interop.matrix import arch_of, led_by_one, operations
-from cephlab.suites.interop.messenger import await_option
 from cephlab.suites.interop.mirror import Mirror
 from cephlab.suites.interop.scrub import filled, observe_copies
 
@@ -99,17 +98,19 @@ def backfill(stage: Stage, out: Arch) -> None:
 
 @contextmanager
 def short_logs(cluster: Cluster) -> Iterator[None]:
-    """Inside the block PGs keep only their latest writes in their logs."""
-    options = dict(SHORT_LOGS)
+    """Inside the block PGs keep only their latest writes in their logs. ceph.conf has one of the options and wins over
+    the monitors, so each OSD is told.
+    """
+    osds = [f"osd.{osd}" for osd in cluster.osd_ids()]
     try:
-        for key, value in options.items():
-            cluster.client.mon("config set", who="osd", name=key, value=value)
-        for osd in cluster.osd_ids():
-            await_option(cluster, f"osd.{osd}", options)
+        for osd in osds:
+            for key, value in SHORT_LOGS:
+                cluster.client.tell(osd, "config set", var=key, val=[value])
         yield
     finally:
-        for key in options:
-            cluster.client.mon("config rm", who="osd", name=key)
+        for osd in osds:
+            for key, _ in SHORT_LOGS:
+                cluster.client.tell(osd, "config unset", var=key)
 
 
 def note_cut_logs(recorder: Recorder, pgs: Sequence[Mapping[str, Any]]) -> None:

@@ -6,7 +6,6 @@ import subprocess
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -276,7 +275,7 @@ def resharding(codes: list[int]) -> Cluster:
 
 
 def test_a_reshard_is_repeated_while_its_lock_is_held_and_only_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(underload.clock, "wait", partial(waited, times=2))
+    monkeypatch.setattr(underload.clock, "wait", waited)
     later = [errno.EBUSY, 0]
     underload.reshard(resharding(later), 23)
     assert not later
@@ -286,9 +285,9 @@ def test_a_reshard_is_repeated_while_its_lock_is_held_and_only_then(monkeypatch:
         underload.reshard(resharding([errno.EBUSY, errno.EBUSY, 0]), 23)
 
 
-def waited(probe: Callable[[], str], ready: Callable[[str], bool], *, times: int, what: str, **_: float) -> str:
-    """`clock.wait` that looks a number of times."""
-    for _turn in range(times):
+def waited(probe: Callable[[], str], ready: Callable[[str], bool], *, what: str, **_: float) -> str:
+    """`clock.wait` that looks twice."""
+    for _turn in range(2):
         if ready(seen := probe()):
             return seen
     raise NotReached(what, 0.0, seen)

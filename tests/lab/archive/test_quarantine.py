@@ -63,18 +63,19 @@ def test_program(scenario, stage, request):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "verdict", "ending", "code", "shown"),
+    ("name", "verdict", "ended", "shown"),
     [
-        ("demo.x", "wrong", Ending.FAIL, 0, "*2 quarantined*"),
-        ("demo.w", "wrong", Ending.FAIL, 1, "*2 failed*"),
-        ("demo.w", "good", Ending.PASS, 1, "*1 failed*"),
+        ("demo.x", "wrong", (Ending.FAIL, 0), "*2 quarantined*"),
+        ("demo.w", "wrong", (Ending.FAIL, 1), "*2 failed*"),
+        ("demo.w", "good", (Ending.PASS, 1), "*1 failed*"),
     ],
 )
 def test_cases_of_a_scenario_in_quarantine_do_not_decide_either(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, name: str, verdict: str, ending: Ending, code: int, shown: str
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, name: str, verdict: str, ended: tuple[Ending, int], shown: str
 ) -> None:
     monkeypatch.setattr(test_plugin, "SUITE", CASES.replace("NAME", name).replace("VERDICT", verdict))
     ran = bench.run()
+    ending, code = ended
     assert int(ran.result.ret) == code
     assert ran.endings == {name: ending, "demo.y": Ending.PASS}
     ran.result.stdout.fnmatch_lines([shown])
