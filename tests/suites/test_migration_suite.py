@@ -19,7 +19,7 @@ from cephlab.lab.scenario.scenario import Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability, Node
-from cephlab.suites.interop.recovery import note_cut_logs
+from cephlab.suites.interop.recovery import SHORT_LOGS, note_cut_logs, short_logs
 from cephlab.suites.migration import SCENARIOS, trial
 from cephlab.suites.migration.backfills import Leg, Move, Reserved, note_at_once, note_leg
 from cephlab.suites.migration.budget import REUSE, SWAP, at_scale, by_profile
@@ -272,6 +272,21 @@ def test_a_log_that_could_replace_a_backfill_is_found(objects: int, start: str, 
     recorder = History().recorder("s")
     note_cut_logs(recorder, [{"pgid": "2.0", "log_start": start, "stat_sum": {"num_objects": objects}}])
     assert observations(recorder.events()).outcome is outcome
+
+
+def test_every_osd_gets_its_own_log_length_back() -> None:
+    told: dict[tuple[str, str], str] = {}
+
+    def tell(osd: str, prefix: str, *, var: str, val: list[str] | None = None) -> None:
+        if prefix == "config unset":
+            del told[osd, var]
+        else:
+            [told[osd, var]] = val or []
+
+    cluster = SimpleNamespace(osd_ids=lambda: [0, 2], client=SimpleNamespace(tell=tell))
+    with short_logs(cast("Any", cluster)):
+        assert told == {(osd, key): value for osd in ("osd.0", "osd.2") for key, value in SHORT_LOGS}
+    assert not told
 
 
 def test_the_settings_that_the_law_is_made_of_are_not_held_against_it() -> None:
