@@ -13,6 +13,7 @@ from typing import cast
 import pytest
 from botocore.exceptions import ClientError
 
+from cephlab.lab.base import clock
 from cephlab.lab.base.errors import CephTrouble, CommandFailed, NotReached, SpecError, Unavailable
 from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.cluster.cluster import Cluster
@@ -275,7 +276,7 @@ def resharding(codes: list[int]) -> Cluster:
 
 
 def test_a_reshard_is_repeated_while_its_lock_is_held_and_only_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(underload.clock, "wait", waited)
+    monkeypatch.setattr(clock, "wait", waited)
     later = [errno.EBUSY, 0]
     underload.reshard(resharding(later), 23)
     assert not later
