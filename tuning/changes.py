@@ -12,6 +12,8 @@ from cephlab.lab.base.errors import SpecError
 _HINT = "for example nodes.count=6, nodes.NAME.cores=64 or nodes.disks.count=8; see docs/requirements.md"
 _RANGE = re.compile(r"(?P<place>[^=]+)=(?P<first>[0-9]+)\.\.(?P<last>[0-9]+)")
 MOST_POINTS = 64
+FIGURES_WANTED = ("metadata", "db")
+"""The only keys of a requirement that are figures with a source; its limits are plain text."""
 
 
 def changed(raw: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
@@ -27,7 +29,8 @@ def changed(raw: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
             raise SpecError("--set needs PLACE=VALUE", f"got {change!r}", _HINT)
         *tables, key = place.strip().split(".")
         table = _table(made, tables, change)
-        table[key] = _value(value.strip(), change)
+        figure = tables[:1] != ["requirements"] or key in FIGURES_WANTED
+        table[key] = _value(value.strip(), change, figure)
     return made
 
 
@@ -60,15 +63,15 @@ def _only(tables: list[Any], change: str) -> Any:
     return tables[0]
 
 
-def _value(text: str, change: str) -> Any:
-    """A number or a word; for a number with a unit, a figure of a profile."""
+def _value(text: str, change: str, figure: bool) -> Any:
+    """A number or a word; a number with a unit is a figure of a profile where a figure stands there."""
     if re.fullmatch(r"[0-9]+", text):
         return int(text)
     if text in ("true", "false"):
         return text == "true"
     if re.fullmatch(r"[0-9]+\.[0-9]+", text):
         return float(text)
-    if re.match(r"[0-9]", text):
+    if figure and re.match(r"[0-9]", text):
         return {"value": text, "source": f"--set {change}"}
     return text
 

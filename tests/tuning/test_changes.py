@@ -11,6 +11,8 @@ import pytest
 from cephlab.lab.base.errors import SpecError
 from cephlab.tuning.changes import changed, sweep_of
 from cephlab.tuning.profilefile import load_hardware
+from cephlab.tuning.requirements import Amount, LoadRequirement, ObjectsRequirement
+from cephlab.tuning.units import Measure
 from tests.tuning.test_requirements import file_with
 
 
@@ -30,6 +32,26 @@ def test_a_share_is_a_number_as_in_the_file(tmp_path: Path, written: str, share:
     path = file_with(tmp_path, f'[[requirements]]\nname = "vm"\n{load}')
     [wanted] = load_hardware(path, [f"requirements.vm.hit_ratio={written}"]).requirements
     assert getattr(wanted, "hit_ratio", None) == share
+
+
+def test_a_limit_of_a_requirement_is_changed_and_added_as_in_the_file(tmp_path: Path) -> None:
+    load = 'op = "read"\nbs = "4k"\nclients = 2\ndepth = 2\nprotection = "replicated:3"\nat_least = "5 ops/s"\n'
+    path = file_with(tmp_path, f'[[requirements]]\nname = "vm"\n{load}')
+    changes = ["requirements.vm.at_least=70000 ops/s", "requirements.vm.p99_at_most=10 ms", "requirements.vm.bs=64k"]
+    [wanted] = load_hardware(path, changes).requirements
+    assert isinstance(wanted, LoadRequirement)
+    assert wanted.at_least == Amount(70000, Measure.OPS)
+    assert wanted.p99_at_most == Amount(0.01, Measure.TIME)
+    assert wanted.bs == 65536
+
+
+def test_what_one_osd_can_use_is_a_figure_with_its_source(tmp_path: Path) -> None:
+    objects = 'kind = "objects"\nmetadata = { value = "10 KB", source = "measured" }\nat_least = "8000 objects"\n'
+    path = file_with(tmp_path, f'[[requirements]]\nname = "objects"\n{objects}', "rhcs-10b-6n")
+    [wanted] = load_hardware(path, ["requirements.objects.db=275 GB"]).requirements
+    assert isinstance(wanted, ObjectsRequirement)
+    assert wanted.db is not None
+    assert (wanted.db.value, wanted.db.source) == (275e9, "--set requirements.objects.db=275 GB")
 
 
 RAW = {
