@@ -1,5 +1,6 @@
 """An existing cluster of one architecture is refused to what is about two, and to nothing else for that reason."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, ClusterSpec, Disk, Nod
 from cephlab.lab.spec.inventory import Inventory, Machine, Role
 from tests.suites.test_declared_suites import scenarios
 
+ROOT = Path(__file__).resolve().parents[2]
 MACHINES = 6
 CLIENTS = 4
 
@@ -58,6 +60,14 @@ def test_one_architecture_is_refused_only_to_what_is_about_two(arch: Arch) -> No
     assert not [each for each in alike.values() if each.suite in ABOUT_TWO]
     suites = {each.suite for each in alike.values()}
     assert {"baseline", "block", "hci", "job", "nvmeof", "resilience", "standing", "stress"} <= suites
+
+
+@pytest.mark.slow
+def test_the_page_names_the_suites_of_which_no_existing_cluster_serves_a_scenario() -> None:
+    page = (ROOT / "docs" / "attach.md").read_text()
+    [said] = re.findall(r"\*\*Suites that need a lab\.\*\*(.*?)\. ", page, re.DOTALL)
+    suites = {scenario.suite for scenario in scenarios()}
+    assert set(re.findall(r"`(.+?)`", said)) == suites - {each.suite for each in served(*Arch).values()}
 
 
 @pytest.mark.slow
