@@ -95,19 +95,28 @@ def one_is_not_enough(stage: Stage) -> None:
     with images(stage, count) as targets:
         for _ in range(TURNS):
             for number in runs:
-                results, _ = loaded(stage, how_many(number, "client"), targets[:number], "randread", 1)
+                results, bias = loaded(stage, how_many(number, "client"), targets[:number], "randread", 1)
                 for place, result in enumerate(results):
                     note_run(stage.recorder, f"client {place + 1} of {number}", result, 1)
                 runs[number] += results
     alone, several = (Shape("randread", BLOCK_BYTES, number, 1) for number in (1, count))
     limit = gains.of_growth(stage, alone, several, SEVERAL)
-    note_gain(stage.recorder, count, runs, limit)
+    note_gain(stage.recorder, count, runs, limit, bias)
 
 
-def note_gain(recorder: Recorder, count: int, runs: Mapping[int, Sequence[FioResult]], limit: Bound = SEVERAL) -> None:
-    """Record the rate of all clients over that of one. runs: number of clients -> their results of all turns."""
+def note_gain(
+    recorder: Recorder,
+    count: int,
+    runs: Mapping[int, Sequence[FioResult]],
+    limit: Bound = SEVERAL,
+    bias: Bias = UNBIASED,
+) -> None:
+    """Record the rate of all clients over that of one.
+
+    runs: number of clients -> their results of all turns; bias: which way the rate of all may be off.
+    """
     rates = {number: total_of(done, len(done) // number) for number, done in runs.items()}
-    note_growth(recorder, "randread", count, (rates[count], rates[1]), limit)
+    note_growth(recorder, "randread", count, (rates[count], rates[1]), limit, bias)
 
 
 def note_growth(

@@ -35,10 +35,16 @@ BARELY = [100.0, *[120.5] * 7]
 
 
 class Sweep:
-    """A scenario of the block suite whose fio has these rates, one after the other."""
+    """A scenario of the block suite whose fio has these rates, one after the other. bias: of each of them."""
 
     def __init__(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab: str, rates: Sequence[float], tier: Tier = Tier.QUICK
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        lab: str,
+        rates: Sequence[float],
+        tier: Tier = Tier.QUICK,
+        bias: Bias = UNBIASED,
     ) -> None:
         inside = stage_on(tmp_path, NVME, lab=lab)
         hosts = {"client": None, "client1": None, "client2": None}
@@ -58,7 +64,7 @@ class Sweep:
             self.nodes += [node for node, _ in jobs]
             rate = left.pop(0)
             each = rate / len(jobs)
-            return [result(each, job.depth * job.jobs / each, each / 100) for _, job in jobs], UNBIASED
+            return [result(each, job.depth * job.jobs / each, each / 100) for _, job in jobs], bias
 
         def written(*given: object, **more: object) -> AbstractContextManager[list[BlockImage]]:
             self.written += [*given, more]
@@ -184,13 +190,20 @@ def test_one_client_alone_does_not_grow(tmp_path: Path, monkeypatch: pytest.Monk
     assert not any("over that of one" in data["metric"] for data in sweep.data("figure"))
 
 
-@pytest.mark.parametrize(("lab", "outcome"), [("ssh", Outcome.FAIL), ("local", Outcome.PASS)])
+@pytest.mark.parametrize(
+    ("lab", "bias", "outcome"),
+    [
+        ("ssh", UNBIASED, Outcome.FAIL),
+        ("ssh", Bias("c0 was busy"), Outcome.INCONCLUSIVE),
+        ("local", UNBIASED, Outcome.PASS),
+    ],
+)
 def test_waiting_clients_gain_what_the_model_says_on_the_profiles_machines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab: str, outcome: Outcome
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab: str, bias: Bias, outcome: Outcome
 ) -> None:
     """Six of them should do more than 1.5 times as much as one, whose request waits for idle disks."""
     monkeypatch.setattr(clients, "client_counts", lambda *_: (1, 6))
-    sweep = Sweep(tmp_path, monkeypatch, lab, [1e3, 1.5e3] * clients.TURNS)
+    sweep = Sweep(tmp_path, monkeypatch, lab, [1e3, 1.5e3] * clients.TURNS, bias=bias)
     clients.one_is_not_enough(sweep.stage)
     alone, several = (Shape("randread", 4096, count, 1) for count in (1, 6))
     limit = gains.of_growth(sweep.stage, alone, several, SEVERAL)
