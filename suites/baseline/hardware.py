@@ -1,6 +1,7 @@
-"""Memory modules, PCIe links and NUMA nodes of real machines, checked against what Ceph needs."""
+"""Memory modules, PCIe links, firmware and NUMA nodes of real machines, checked against what Ceph needs."""
 
 import struct
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -161,6 +162,65 @@ def run_links(stage: Stage) -> None:
     stage.recorder.witness("links checked", got=len(links), least=1)
 
 
+FIRMWARE = (
+    ("/sys/class/nvme/*", "model", "firmware_rev"),
+    ("/sys/class/infiniband/*", "board_id", "fw_ver"),
+    ("/sys/block/sd*/device", "model", "rev"),
+)
+"""(folders of devices, file with the model, file with the version of its firmware). Cards of NVIDIA and others that
+can do RDMA are in the second, also those that carry Ethernet; of other cards no file tells the firmware."""
+
+
+@dataclass(frozen=True)
+class Firmware:
+    """A device's firmware. model: as the device reports it; of a card, the identifier of its board."""
+
+    device: str
+    model: str
+    version: str
+
+
+def firmware_of(files: Mapping[str, str]) -> list[Firmware]:
+    """The firmware of each device whose model and version can be read."""
+    devices = []
+    for folder, model, version in FIRMWARE:
+        for path in sorted(files):
+            device = PurePosixPath(path).parent
+            if device.match(folder) and PurePosixPath(path).name == model:
+                devices.append(Firmware(str(device), files[path], files.get(str(device / version), "")))
+    return [each for each in devices if each.model and each.version]
+
+
+def unlike_most(devices: Mapping[str, Firmware]) -> dict[str, list[str]]:
+    """Model with more than one device -> those with another version than most, with that version."""
+    versions: dict[str, dict[str, str]] = {}
+    for name, each in devices.items():
+        versions.setdefault(each.model, {})[name] = each.version
+    return {model: _others(of_model) for model, of_model in versions.items() if len(of_model) > 1}
+
+
+def _others(versions: Mapping[str, str]) -> list[str]:
+    [(most, _)] = Counter(versions.values()).most_common(1)
+    return [f"{name}: {version}, not {most}" for name, version in versions.items() if version != most]
+
+
+def run_firmware(stage: Stage) -> None:
+    """Observe that all devices of a model have the same firmware, on all machines together."""
+    patterns = [f"{folder}/{file}" for folder, *files in FIRMWARE for file in files]
+    devices = {
+        f"{host.name} {each.device}": each
+        for host in stage.cluster.hosts.values()
+        for each in firmware_of(read(host, *patterns))
+    }
+    odd = unlike_most(devices)
+    if not odd:
+        raise Unavailable("no two devices of one model show their firmware", f"looked at {', '.join(patterns)}")
+    stage.recorder.record("firmware", devices={name: vars(each) for name, each in devices.items()})
+    for model, others in odd.items():
+        count = sum(each.model == model for each in devices.values())
+        stage.recorder.observe(f"{model}: devices with another firmware than most", got=others, wanted=[], of=count)
+
+
 @dataclass(frozen=True)
 class NumaNode:
     """A NUMA node. cpus: as the kernel lists them; memory_kib: its total memory."""
@@ -229,6 +289,15 @@ SCENARIOS = (
         topology=ANY_ARCH,
         sees=("links checked",),
         check="witnessed",
+        needs=ONLY_HARDWARE,
+    ),
+    Scenario(
+        name="baseline.firmware",
+        goal="All disks of a model, and all network cards of one, have the same firmware on all machines.",
+        method="Reads model and version of the firmware as the kernel reports them, and compares them by model.",
+        run=run_firmware,
+        topology=ANY_ARCH,
+        sees=(".*: devices with another firmware than most",),
         needs=ONLY_HARDWARE,
     ),
     Scenario(

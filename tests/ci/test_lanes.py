@@ -36,6 +36,7 @@ ROOTS_ALONE = {
 """What a provider can do for root, which a hosted runner's user is not: lab/providers/container/strain.py."""
 
 NOWHERE = {
+    "baseline.firmware": "nodes of a lab have no disks and cards of their own",
     "baseline.memory": "nodes of a lab have no memory modules of their own",
     "baseline.numa": "nodes of a lab share the NUMA nodes of the machine below",
     "baseline.pcie-links": "nodes of a lab have no PCIe devices of their own",

@@ -18,11 +18,10 @@ from cephlab.lab.providers.select import provider
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import Capability, Node
-from cephlab.suites.baseline import SCENARIOS, atomics, checksum, clocks, disk, hardware, network
+from cephlab.suites.baseline import SCENARIOS, atomics, checksum, clocks, disk, network
 from cephlab.suites.baseline.atomics import Atomics, count, is_lse
 from cephlab.suites.baseline.clocks import ClockReading
 from cephlab.suites.baseline.disk import REFERENCES, place
-from cephlab.suites.baseline.hardware import Module, modules
 from cephlab.suites.baseline.rated import CHECKSUM, SYNC_LATENCY, SYNC_WRITES, osd_memory, speed
 from cephlab.suites.machines import are_machines_of
 from cephlab.tuning.profilefile import THIS_MACHINE, find_profile
@@ -269,79 +268,12 @@ def test_only_programs_of_aarch64_are_counted() -> None:
             atomics.code_of(own, "x")
 
 
-# Hardware
-
-
-def structure(kind: int, body: bytes, *texts: str) -> bytes:
-    strings = b"\0".join(text.encode() for text in texts) + b"\0\0" if texts else b"\0\0"
-    return struct.pack("<BBH", kind, 4 + len(body), 0) + body + strings
-
-
-def module(size: int, speed: int, *, slot: str = "DIMM A1", extended: int = 0) -> bytes:
-    body = bytearray(0x22 - 4)
-    struct.pack_into("<H", body, 0x0C - 4, size)
-    body[0x10 - 4] = 1
-    struct.pack_into("<I", body, 0x1C - 4, extended)
-    struct.pack_into("<H", body, 0x20 - 4, speed)
-    return structure(17, bytes(body), slot, "BANK 0")
-
-
-def test_modules_are_read_and_empty_slots_left_out() -> None:
-    table = structure(1, b"\0" * 8, "maker") + module(16384, 3200) + module(0, 0) + module(0x7FFF, 3200, extended=65536)
-    assert modules(table + structure(127, b"")) == [Module("DIMM A1", 16384, 3200), Module("DIMM A1", 65536, 3200)]
-
-
-def test_a_table_that_is_cut_off_is_not_half_read() -> None:
-    with pytest.raises(LabBroken, match="ends within a structure"):
-        modules(module(16384, 3200)[:-3])
-
-
-def pci(device: str, kind: str, *link: str, node: str = "0") -> dict[str, str]:
-    names = ("current_link_speed", "max_link_speed", "current_link_width", "max_link_width")
-    attributes = dict(zip(names, link, strict=False))
-    return {
-        f"{hardware.PCI}/{device}/{name}": text
-        for name, text in {**attributes, "class": kind, "numa_node": node}.items()
-    }
-
-
-FULL = ("16.0 GT/s PCIe", "16.0 GT/s PCIe", "4", "4")
-
-
-def test_links_of_disks_and_cards_are_found() -> None:
-    files = {
-        **pci("0000:01:00.0", "0x010802", *FULL, node="1"),
-        **pci("0000:02:00.0", "0x020000", "8.0 GT/s PCIe", "16.0 GT/s PCIe", "8", "16"),
-        **pci("0000:03:00.0", "0x030000", *FULL),
-        **pci("0000:04:00.0", "0x010802", "Unknown", "Unknown", "0", "0"),
-        **pci("0000:05:00.0", "0x020000"),
-    }
-    good, bad = hardware.links_of(files)
-    assert (good.kind, good.state == good.top, good.node) == ("NVMe", True, 1)
-    assert (bad.state, bad.top) == ("8.0 GT/s PCIe x8", "16.0 GT/s PCIe x16")
-
-
-def numa(number: int, cpus: str, kib: int) -> dict[str, str]:
-    base = f"{hardware.NUMA}/node{number}"
-    return {
-        f"{base}/cpulist": cpus,
-        f"{base}/meminfo": f"Node {number} MemTotal:  {kib} kB\nNode {number} MemFree: 1 kB",
-    }
-
-
-def test_a_numa_node_without_its_share_is_found() -> None:
-    nodes = hardware.numa_of({**numa(0, "0-31", 64_000), **numa(1, "32-63", 65_000), **numa(10, "", 500_000)})
-    assert [node.number for node in nodes] == [0, 1, 10]
-    assert hardware.uneven(nodes) == []
-    assert hardware.uneven(hardware.numa_of({**numa(0, "0-31", 64_000), **numa(1, "32-63", 0)})) == [0, 1]
-
-
 # The suite
 
 
 def test_only_hardware_scenarios_need_hardware() -> None:
     needing = {scenario.name for scenario in SCENARIOS if Capability.HARDWARE in scenario.needs}
-    assert needing == {"baseline.memory", "baseline.pcie-links", "baseline.numa"}
+    assert needing == {"baseline.memory", "baseline.pcie-links", "baseline.firmware", "baseline.numa"}
     assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
 
 
