@@ -15,7 +15,7 @@ from cephlab.tuning.limits import supported_factor, trusted_factor
 from cephlab.tuning.model import predict
 from cephlab.tuning.profile import MachineClass, Profile
 from cephlab.tuning.profilefile import Hardware
-from cephlab.tuning.recovery import recovery_time
+from cephlab.tuning.recovery import recovery_in_place, recovery_time
 from cephlab.tuning.references import FigureKind
 from cephlab.tuning.requirements import (
     Amount,
@@ -210,12 +210,18 @@ def _load(wanted: LoadRequirement, profile: Profile, demands: Sequence[Demand]) 
     return tuple(_placed(answer, profile, slowest.shape) for answer in answers)
 
 
+BACKFILL_FULL = 0.9
+"""mon_osd_backfillfull_ratio's default: an OSD that is fuller takes in no backfill."""
+
+UNPUBLISHED = "no publication has a recovery by the nodes that are left: the estimate follows from one into a new node"
+
+
 def _recovery(wanted: RecoveryRequirement, profile: Profile, trust: Trust) -> Answer:
     """All remaining nodes may recover together, at most hosts / lost times as fast as the replacement nodes alone.
 
     high: infinite where CRUSH's default rule has no host for a shard.
     """
-    guard, lost = wanted.protection, wanted.nodes_lost
+    guard, lost, doubts = wanted.protection, wanted.nodes_lost, ()
     shape = guard.shape("write", _WHOLE_BYTES * (guard.k or 1))
     placement.refuse_impossible(profile, shape)
     data_bytes, hosts = on_each(wanted, profile), placement.hosts(profile)
@@ -226,9 +232,18 @@ def _recovery(wanted: RecoveryRequirement, profile: Profile, trust: Trust) -> An
     if not wanted.replaced and hosts >= shape.copies:
         quickest_s *= lost / hosts
         steps.append(f"recovered by the {hosts} hosts that are left: at least x {lost} / {hosts} = {quickest_s:,.0f} s")
+        uneven = imbalance.taken_over(profile, shape, lost)
+        among = recovery_in_place(profile, data_bytes, nodes_lost=lost, share=wanted.share, k=guard.k, uneven=uneven)
+        steps += (f"by the hosts that are left, {line}" for line in among.derivation.lines())
+        # What a new node could take in by itself, those that are left can take in together.
+        made, doubts = min(made, among, key=lambda each: each.seconds), (UNPUBLISHED,)
     low, high = quickest_s / trust.recovery, made.seconds * trust.recovery
-    answer = Answer("time to recover", Measure.TIME, made.seconds, low, high, made.limit, steps=tuple(steps))
+    answer = Answer(
+        "time to recover", Measure.TIME, made.seconds, low, high, made.limit, steps=tuple(steps), doubts=doubts
+    )
     answer = _most(answer, wanted.at_most)
+    if full := too_full(wanted, profile):
+        answer = replace(answer, high=math.inf, limited_by="room on the nodes that are left", doubts=(*doubts, full))
     if wanted.replaced or hosts >= shape.copies:
         return _placed(answer, profile, shape)
     undersized = (
@@ -237,6 +252,22 @@ def _recovery(wanted: RecoveryRequirement, profile: Profile, trust: Trust) -> An
         "`replaced = true` the time counts from then."
     )
     return _hosts(answer, hosts, shape.copies, [undersized])
+
+
+def too_full(wanted: RecoveryRequirement, profile: Profile) -> str:
+    """Why the nodes that are left have no room for what the lost ones held, in words; empty where they have."""
+    heaviest, guard = max(machine.weight for machine in profile.nodes), wanted.protection
+    left = profile.weight - wanted.nodes_lost * heaviest
+    if wanted.replaced or left <= 0:
+        return ""
+    mean = on_each(wanted, profile) / heaviest * profile.weight / left
+    fullest = mean * imbalance.busiest(profile, guard.shape("write", _WHOLE_BYTES * (guard.k or 1)))
+    if fullest <= BACKFILL_FULL:
+        return ""
+    return (
+        f"the disks of the nodes that are left would be {mean:.0%} full on average, and the fullest {fullest:.0%}: "
+        f"Ceph moves nothing onto a disk that is more than {BACKFILL_FULL:.0%} full (mon_osd_backfillfull_ratio)"
+    )
 
 
 def on_each(wanted: RecoveryRequirement, profile: Profile) -> float:

@@ -2,6 +2,7 @@
 
 import math
 
+from cephlab.tuning import placement
 from cephlab.tuning.derivation import DerivationStep
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.workload import Flow, Shape
@@ -28,6 +29,13 @@ def busiest(profile: Profile, shape: Shape) -> float:
     if shape.flow is Flow.WRITE or shape.k:
         return 1 + min(UPMAP_MAX_DEVIATION / held, _spread(held, osds))
     return 1 + _spread(held / shape.copies, osds)
+
+
+def taken_over(profile: Profile, shape: Shape, lost: int) -> float:
+    """PGs that the busiest OSD takes over from so many lost nodes, over the mean: they are few, and fall at random."""
+    hosts = placement.hosts(profile)
+    osds = round(profile.osds * (hosts - lost) / hosts)
+    return 1 + _spread(pgs_per_osd(profile, shape) * lost / (hosts - lost), osds) if osds > 1 else 1.0
 
 
 def pgs_per_osd(profile: Profile, shape: Shape) -> float:

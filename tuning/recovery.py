@@ -1,7 +1,9 @@
 """Recovery: how long a cluster takes to copy a lost node's data again, by disks, network and number of backfills."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.tuning import placement
@@ -13,6 +15,10 @@ from cephlab.tuning.units import Measure, show
 SOURCE = "BlueStore copies whole objects; osd_max_backfills reservations are taken on the sending and the receiving OSD"
 OBJECT_BYTES = 4.0 * (1 << 20)
 """RBD objects and gateway stripes have this size by default."""
+
+MATCHED = 0.5
+"""Least share of the reservations that OSDs hold while backfills wait, when each OSD sends and receives. A backfill
+takes one on either side as it comes, and a matching to which none can be added has at least half of the most."""
 
 SLEEP_S = {False: 0.0, True: 0.1}
 """osd_recovery_sleep_ssd and osd_recovery_sleep_hdd, Ceph's defaults: a backfill's pause after each object."""
@@ -55,6 +61,38 @@ def recovery_time(
         **_into(profile, nodes_lost, share, shards),
         **_out_of(profile, (whole - nodes_lost) / hosts, share, shards),
     }
+    return _by_slowest(whole_bytes, known)
+
+
+def recovery_in_place(
+    profile: Profile, data_bytes: float, *, nodes_lost: int, share: float, k: int, uneven: float
+) -> Recovery:
+    """Time until the nodes that are left have copied the data of lost ones among themselves, by a careful estimate.
+
+    The rates are those of `recovery_time`, into all that are left. A disk reads and writes, and reservations are scarce
+    on both sides. uneven: what the busiest OSD takes in over the mean, since it ends last.
+    """
+    hosts = placement.hosts(profile)
+    left, shards = hosts - nodes_lost, k or 1
+    matched = {"backfills": MATCHED}
+    into = {
+        name.replace("the new node", "the others"): replace(
+            rate,
+            value=rate.value * matched.get(name, 1.0) / uneven,
+            how=f"{rate.how}{f' x {MATCHED:g} reserved' if name in matched else ''} / {uneven:.3g} at the busiest OSD",
+        )
+        for name, rate in _into(profile, left, share, shards).items()
+    }
+    known = into | _out_of(profile, left / hosts, share, shards)
+    if {"reading disks", "writing disks"} <= known.keys():
+        both = [known.pop(name) for name in ("reading disks", "writing disks")]
+        value = 1 / sum(1 / rate.value for rate in both)
+        known["disks"] = _Rate("disks", value, " and ".join(f"({rate.how})" for rate in both) + ", in turns")
+    return _by_slowest(data_bytes * nodes_lost, known)
+
+
+def _by_slowest(whole_bytes: float, known: Mapping[str, _Rate]) -> Recovery:
+    """The time for all bytes at the least of the rates."""
     limit = min(known, key=lambda name: known[name].value)
     least = known[limit].value
     seconds = whole_bytes / least

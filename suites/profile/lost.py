@@ -22,7 +22,7 @@ from cephlab.suites.migration.movement import PlacedPg, held_bytes, least_moveme
 from cephlab.suites.migration.trial import recovered_bytes, statistics
 from cephlab.suites.profile.measured import POOL, Seen, images, shards_of
 from cephlab.suites.profile.plug import unlike
-from cephlab.tuning.held import Trust, on_each
+from cephlab.tuning.held import Trust, on_each, too_full
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.requirements import Protection, RecoveryRequirement
 from cephlab.tuning.units import Measure, show
@@ -65,7 +65,8 @@ def lost(stage: Stage, profile: Profile, trust: Trust, requirement: RecoveryRequ
     """The time for the required bytes at the rate of a sample; a sentence where no OSDs may be taken out."""
     nodes = sorted(osd_nodes(stage.cluster), key=_disks_bytes)
     cut = len(nodes) - requirement.nodes_lost
-    if obstacle := unfit_there(stage.cluster, profile, nodes, cut, requirement.protection):
+    there = unfit_there(stage.cluster, profile, nodes, cut, requirement.protection)
+    if obstacle := there or too_full(requirement, profile):
         return obstacle
     osds = [osd for node in nodes[cut:] for osd in osds_on(stage.cluster, node.name)]
     sample = sampled(stage, profile, requirement.protection, osds)

@@ -92,11 +92,18 @@ def test_other_machines_than_the_profiles_are_left_alone() -> None:
     assert unfit_there(machines(3), four(), [], 3, Protection(2)) == said
 
 
+def test_nothing_is_taken_out_for_a_requirement_that_fills_the_others() -> None:
+    """A sample would copy quickly what the required bytes could not: half of each of four disks does not fit on two."""
+    said = lost(stage_of(machines(4, df=stored())), four(), TRUST, NODE.model_copy(update={"nodes_lost": 2}))
+    assert isinstance(said, str)
+    assert said.startswith("the disks of the nodes that are left would be 100% full on average")
+
+
 @pytest.mark.parametrize(("kind", "slower"), [(DiskKind.NVME, 1.0), (DiskKind.HDD, 2.5)])
 def test_the_largest_machines_are_lost_and_all_of_their_bytes_count(
     monkeypatch: pytest.MonkeyPatch, kind: DiskKind, slower: float
 ) -> None:
-    """Machines are listed from the largest; two of them are lost, each with 0.7 of a disk."""
+    """Machines are listed from the largest; two of them are lost, each with 0.4 of a disk."""
     cluster = machines(4, df=stored())
     cluster.spec.nodes.reverse()
     stage, on = stage_of(cluster), four(kind=kind)
@@ -107,8 +114,8 @@ def test_the_largest_machines_are_lost_and_all_of_their_bytes_count(
         return sample
 
     monkeypatch.setattr(losing, "sampled", made)
-    seen = lost(stage, on, TRUST, NODE.model_copy(update={"nodes_lost": 2}))
-    assert seen == seen_of(sample, 2 * 0.7 * 1000 * GIB, slower)
+    seen = lost(stage, on, TRUST, NODE.model_copy(update={"nodes_lost": 2, "fill": 0.4}))
+    assert seen == seen_of(sample, 2 * 0.4 * 1000 * GIB, slower)
     [witness] = stage.recorder.events()
     assert witness.data == {"what": "bytes of the sample on the lost OSDs", "got": 1e9, "least": 1}
 

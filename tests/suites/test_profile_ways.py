@@ -50,7 +50,7 @@ ROOM = CapacityRequirement.model_validate(
 )
 PLUG = PowerRequirement.model_validate({"name": "plug", "kind": "power", "at_most": "1000 W"})
 NODE = RecoveryRequirement.model_validate(
-    {"name": "node", "kind": "recovery", "fill": 0.7, "protection": "replicated:2", "at_most": "6 h"}
+    {"name": "node", "kind": "recovery", "fill": 0.5, "protection": "replicated:2", "at_most": "6 h"}
 )
 OBJECT = ObjectsRequirement.model_validate(
     {

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.tuning import placement
+from cephlab.tuning import imbalance, placement
 from cephlab.tuning.held import (
+    UNPUBLISHED,
     Answer,
     Trust,
     held,
@@ -16,16 +17,18 @@ from cephlab.tuning.held import (
     whole_levels,
 )
 from cephlab.tuning.profile import DiskRole, MachineClass, Profile
-from cephlab.tuning.recovery import recovery_time
+from cephlab.tuning.recovery import recovery_in_place, recovery_time
 from cephlab.tuning.requirements import (
     CapacityRequirement,
     ObjectsRequirement,
     RecoveryRequirement,
 )
 from cephlab.tuning.units import Measure
+from cephlab.tuning.workload import Shape
 from tests.model_parts import disks, figure, machine, profile
 
 TRUST = Trust(recovery=2.0, objects=3.0)
+PUT = Shape("write", 1 << 22, clients=1, depth=1)
 TB, GIB = 1e12, 2.0**30
 DISK = disks(read_iops=100_000, write_iops=50_000, seq_read=1e9, seq_write=5e8, sync_latency=1e-4, read_latency=1e-4)
 
@@ -51,31 +54,55 @@ def lost(**given: Any) -> RecoveryRequirement:
     return RecoveryRequirement.model_validate({**plain, **given})
 
 
-def test_a_recovery_is_as_slow_as_the_new_nodes_or_as_quick_as_all_that_are_left() -> None:
-    [answer] = held(lost(share=0.1), cluster(4), (), TRUST)
-    made = recovery_time(cluster(4), 0.5 * TB, nodes_lost=1, share=0.1)
+def test_a_recovery_is_as_slow_as_nodes_that_are_left_or_as_quick_as_all_of_them_at_once() -> None:
+    on = replace(cluster(8), pgs=None)
+    [answer] = held(lost(share=0.1), on, (), TRUST)
+    made = recovery_time(on, 0.5 * TB, nodes_lost=1, share=0.1)
     assert made.limit == "writing disks"
     assert made.seconds == pytest.approx(0.5 * TB / 5e7)
-    said = f"recovered by the 3 hosts that are left: at least x 1 / 3 = {made.seconds / 3:,.0f} s"
+    # Each of the seven OSDs that are left takes over a seventh of the 100 PGs of an OSD, and the busiest more of them.
+    uneven = 1 + math.sqrt(2 * math.log(7) / (100 / 7))
+    # Each byte is read once and written once by a disk of those that are left; a tenth of each is for recovery.
+    slow_s = 0.5 * TB * (1 / (7 * 1e8) + uneven / (7 * 5e7))
+    among = recovery_in_place(on, 0.5 * TB, nodes_lost=1, share=0.1, k=0, uneven=uneven)
+    said = f"recovered by the 7 hosts that are left: at least x 1 / 7 = {made.seconds / 7:,.0f} s"
     assert answer == Answer(
         metric="time to recover",
         kind=Measure.TIME,
-        value=made.seconds,
-        low=near(made.seconds / 3 / 2.0),
-        high=made.seconds * 2.0,
-        limited_by="writing disks",
+        value=near(slow_s),
+        low=near(made.seconds / 7 / 2.0),
+        high=near(slow_s * 2.0),
+        limited_by="disks",
         most=3600.0,
-        steps=(*made.derivation.lines(), said),
+        steps=(
+            *made.derivation.lines(),
+            said,
+            *(f"by the hosts that are left, {line}" for line in among.derivation.lines()),
+        ),
+        doubts=(UNPUBLISHED,),
     )
+
+
+def test_nodes_that_are_left_are_no_slower_than_a_new_one() -> None:
+    [answer] = held(lost(share=0.1), cluster(4), (), TRUST)
+    made = recovery_time(cluster(4), 0.5 * TB, nodes_lost=1, share=0.1)
+    uneven = imbalance.taken_over(replace(cluster(4), pgs=None), PUT, 1)
+    assert recovery_in_place(cluster(4), 0.5 * TB, nodes_lost=1, share=0.1, k=0, uneven=9.0).seconds > made.seconds
+    assert uneven == pytest.approx(1 + math.sqrt(2 * math.log(3) / (100 / 3)))
+    assert answer.value < made.seconds
+    [crowded] = held(lost(share=0.1, fill=0.05), replace(cluster(4), pgs=3), (), TRUST)
+    assert crowded.limited_by == made.limit, "some take none of the few PGs"
+    assert crowded.value == pytest.approx(made.seconds / 10)
+    assert imbalance.taken_over(cluster(2), PUT, 1) == 1.0, "one OSD is left, and takes all"
 
 
 def test_two_lost_nodes_of_an_erasure_code_are_recovered_together() -> None:
     [answer] = held(lost(protection="ec:2+2", nodes_lost=2), cluster(6), (), TRUST)
     made = recovery_time(cluster(6), 0.5 * TB, nodes_lost=2, k=2)
-    assert answer.value == made.seconds != recovery_time(cluster(6), 0.5 * TB, nodes_lost=2).seconds
+    assert made.seconds != recovery_time(cluster(6), 0.5 * TB, nodes_lost=2).seconds
     assert answer.low == pytest.approx(made.seconds * 2 / 4 / 2.0)
-    assert answer.steps[:-1] == tuple(made.derivation.lines())
-    assert not answer.doubts
+    assert answer.steps[: len(made.derivation.lines())] == tuple(made.derivation.lines())
+    assert answer.doubts == (UNPUBLISHED,)
 
 
 def test_replaced_nodes_are_no_quicker_than_themselves() -> None:
@@ -83,6 +110,7 @@ def test_replaced_nodes_are_no_quicker_than_themselves() -> None:
     made = recovery_time(cluster(3), 0.5 * TB)
     assert (answer.low, answer.value, answer.high) == (made.seconds / 2.0, made.seconds, made.seconds * 2.0)
     assert (answer.limited_by, answer.steps) == (made.limit, tuple(made.derivation.lines()))
+    assert not answer.doubts
 
 
 def test_with_too_few_hosts_left_a_recovery_has_no_end() -> None:

@@ -1,5 +1,6 @@
 """Hosts for every shard: what CRUSH's default rule does not place, no prediction lets pass."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -7,14 +8,15 @@ from typing import Any
 import pytest
 
 from cephlab.lab.checks.verdict import Outcome
-from cephlab.tuning.held import held
+from cephlab.tuning.held import Answer, held, too_full
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.requirements import CapacityRequirement, RecoveryRequirement, Requirement
+from tests.tuning.test_enough import changes_for
 from tests.tuning.test_requirements import ALTRA, demands, find, load, outcomes, trust
 
 
 def lost(**given: Any) -> RecoveryRequirement:
-    plain = {"name": "x", "kind": "recovery", "fill": 0.7, "protection": "replicated:3", "at_most": "40 h"}
+    plain = {"name": "x", "kind": "recovery", "fill": 0.5, "protection": "replicated:3", "at_most": "40 h"}
     return RecoveryRequirement.model_validate({**plain, **given})
 
 
@@ -45,12 +47,51 @@ def test_a_cluster_heals_only_where_a_host_is_left_for_each_shard(
     assert ("infinity" in answer.predicted) is too_few
 
 
-def test_what_is_left_may_heal_quicker_than_one_new_node_but_not_slower() -> None:
-    [replaced] = held(lost(replaced=True), counted(find(ALTRA), 12), demands(), trust())
-    [healed] = held(lost(), counted(find(ALTRA), 12), demands(), trust())
-    assert (healed.value, healed.high) == (replaced.value, replaced.high)
-    assert healed.low == pytest.approx(replaced.low / 11, rel=0.01)
-    assert [line for line in healed.steps if line.startswith("recovered by the 11 hosts that are left: ")]
+@pytest.mark.parametrize(
+    ("given", "nodes", "said"),
+    [
+        ({"fill": 0.64}, 4, ""),  # 85 % on average; of its 100 PGs the fullest OSD has five more
+        ({"fill": 0.65}, 4, "would be 87% full on average, and the fullest 91%"),
+        ({"fill": 0.65, "replaced": True}, 4, ""),
+        ({"fill": 0.65}, 5, ""),
+        ({"fill": 0.5, "nodes_lost": 2}, 5, ""),
+        ({"fill": 0.6, "nodes_lost": 2}, 5, "would be 100% full on average, and the fullest 105%"),
+        ({"fill": None, "bytes": "13 TB"}, 4, "would be 90% full on average, and the fullest 95%"),
+    ],
+)
+def test_a_cluster_without_room_for_what_a_node_held_does_not_heal(
+    given: Mapping[str, Any], nodes: int, said: str
+) -> None:
+    on = replace(counted(find(ALTRA), nodes), pgs=None)
+    [answer] = held(lost(**given), on, demands(), trust())
+    assert answer.outcome is (Outcome.INCONCLUSIVE if said else Outcome.PASS)
+    assert said in (too_full(lost(**given), on) or "")
+    assert math.isinf(answer.high) is bool(said)
+    if said:
+        assert answer.limited_by == "room on the nodes that are left"
+        assert said in answer.doubts[-1]
+
+
+@pytest.mark.parametrize("nodes", [4, 6, 12, 48])
+def test_what_is_left_heals_quicker_than_one_new_node_with_every_node_more(nodes: int) -> None:
+    def answer(nodes: int, **given: Any) -> Answer:
+        return held(lost(**given), counted(find(ALTRA), nodes), demands(), trust())[0]
+
+    replaced, healed, more = answer(nodes, replaced=True), answer(nodes), answer(nodes + 1)
+    assert more.high < healed.high <= replaced.high
+    assert healed.low < healed.value < healed.high == pytest.approx(healed.value * trust().recovery)
+    assert healed.low == pytest.approx(replaced.low / (nodes - 1), rel=0.01)
+    assert [line for line in healed.steps if line.startswith(f"recovered by the {nodes - 1} hosts that are left: ")]
+
+
+def test_more_nodes_are_enough_for_a_cluster_that_heals_by_itself() -> None:
+    on = counted(find(ALTRA), 4)
+    before, limit_s = held(lost(), on, demands(), trust())[0], held(lost(), counted(on, 9), demands(), trust())[0].high
+    wanted = lost(at_most=f"{limit_s + 1:.0f} s")
+    assert before.high > limit_s + 1
+    changes = changes_for(wanted, on)
+    assert changes["nodes"].met
+    assert changes["nodes"].words == "altra: 4 machines -> 9 machines"
 
 
 TOO_FEW = (

@@ -6,7 +6,7 @@ import pytest
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.tuning.profile import DiskKind, Profile
-from cephlab.tuning.recovery import Recovery, recovery_time
+from cephlab.tuning.recovery import Recovery, recovery_in_place, recovery_time
 from cephlab.tuning.units import Measure
 from tests.model_parts import disks, figure, machine, profile
 
@@ -53,6 +53,21 @@ def test_two_lost_nodes_of_an_erasure_code_with_half_of_everything_left_to_clien
         "rate by network out of the others: 4 n x 990 MB/s x 0.5 / 4 sent per byte = 495 MB/s",
         "recovery: 1,863 GiB / 275 MB/s = 7,268 s",
     ]
+
+
+def test_what_is_left_reads_and_writes_with_the_same_disks_and_waits_for_the_busiest_osd() -> None:
+    recovery = recovery_in_place(two_kinds_of_disk(), 1e12, nodes_lost=1, share=1.0, k=0, uneven=2.0)
+
+    assert told(recovery) == [
+        # Five times as many as into one new node, half of them reserved, and the busiest OSD has twice the mean.
+        "rate by backfills: 120 at a time x 4 MiB / 224 ms x 0.5 reserved / 2 at the busiest OSD = 1.12 GB/s",
+        "rate by network into the others: 5 n x 990 MB/s x 1 / 2 at the busiest OSD = 2.48 GB/s",
+        "rate by network out of the others: 5 n x 990 MB/s x 1 / 1 sent per byte = 4.95 GB/s",
+        "rate by disks: (20 hdd x 135 MB/s x 1 / 0.5 read per byte) and "
+        "(20 hdd x 67.7 MB/s x 1 / 2 at the busiest OSD), in turns = 1.08 GB/s",
+        "recovery: 931 GiB / 1.08 GB/s = 923 s",
+    ]
+    assert recovery.limit == "disks"
 
 
 def test_nodes_without_osds_are_none_to_copy_from() -> None:
