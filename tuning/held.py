@@ -221,7 +221,8 @@ def _recovery(wanted: RecoveryRequirement, profile: Profile, trust: Trust) -> An
 
     high: infinite where CRUSH's default rule has no host for a shard.
     """
-    guard, lost, doubts = wanted.protection, wanted.nodes_lost, ()
+    guard, lost = wanted.protection, wanted.nodes_lost
+    doubts: tuple[str, ...] = ()
     shape = guard.shape("write", _WHOLE_BYTES * (guard.k or 1))
     placement.refuse_impossible(profile, shape)
     data_bytes, hosts = on_each(wanted, profile), placement.hosts(profile)
