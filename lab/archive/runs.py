@@ -175,7 +175,7 @@ def _facts(run: Archive) -> tuple[str, ...]:
         return ", ".join(sorted(set(values))) or "none"
 
     return (
-        str(manifest.get("commit")),
+        str(manifest.get("commit") or "unknown"),
         str(manifest["release"]),
         distinct(image["ceph_version"] for cluster in clusters for image in cluster["images"].values()),
         distinct(str(cluster["provider"]) for cluster in clusters),
