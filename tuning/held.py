@@ -257,11 +257,11 @@ def _recovery(wanted: RecoveryRequirement, profile: Profile, trust: Trust) -> An
 
 def too_full(wanted: RecoveryRequirement, profile: Profile) -> str:
     """Why the nodes that are left have no room for what the lost ones held, in words; empty where they have."""
-    heaviest, guard = max(machine.weight for machine in profile.nodes), wanted.protection
-    left = profile.weight - wanted.nodes_lost * heaviest
-    if wanted.replaced or left <= 0:
+    if wanted.replaced:
         return ""
-    mean = on_each(wanted, profile) / heaviest * profile.weight / left
+    guard = wanted.protection
+    weights = sorted(machine.weight for machine in profile.nodes for _ in range(machine.count) if machine.osds)
+    mean = on_each(wanted, profile) / weights[-1] * sum(weights) / sum(weights[: -wanted.nodes_lost])
     fullest = mean * imbalance.busiest(profile, guard.shape("write", _WHOLE_BYTES * (guard.k or 1)))
     if fullest <= BACKFILL_FULL:
         return ""

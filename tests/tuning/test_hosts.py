@@ -11,6 +11,7 @@ from cephlab.lab.checks.verdict import Outcome
 from cephlab.tuning.held import Answer, held, too_full
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.requirements import CapacityRequirement, RecoveryRequirement, Requirement
+from tests.model_parts import disks, machine, profile
 from tests.tuning.test_enough import changes_for
 from tests.tuning.test_requirements import ALTRA, demands, find, load, outcomes, trust
 
@@ -92,6 +93,13 @@ def test_more_nodes_are_enough_for_a_cluster_that_heals_by_itself() -> None:
     changes = changes_for(wanted, on)
     assert changes["nodes"].met
     assert changes["nodes"].words == "altra: 4 machines -> 9 machines"
+
+
+def test_of_unlike_machines_the_largest_are_lost_and_the_small_ones_have_to_take_it_in() -> None:
+    """One of 10 TB and four of 1 TB, half full: 7 TB do not fit on 4 TB, and 7 TB of 14 on 3 TB even less."""
+    on = profile(machine("l", count=1, disk=(disks(count=10),)), machine("s", count=4, disk=(disks(),)))
+    assert "would be 175% full on average" in too_full(lost(), on)
+    assert "would be 233% full on average" in too_full(lost(nodes_lost=2), on)
 
 
 TOO_FEW = (
