@@ -240,7 +240,7 @@ def measure_beside(
 
     what: the side to compare with; changed: settings that only the new side has.
     """
-    from cephlab.lab.cluster.optionnames import refuse_unknown_options
+    from cephlab.lab.cluster.optionnames import refuse_wrong_options
     from cephlab.lab.cluster.raising import ClusterRequest, images_for, raise_for, refuse_unfit
     from cephlab.lab.telemetry import demandfile, place
     from cephlab.lab.telemetry.compare import compare, settled
@@ -261,7 +261,7 @@ def measure_beside(
     out.note(f"provider: {choice.reason}")
     with out.progress() as say:
         new = images_for(spec, world.images, say)
-        refuse_unknown_options(replace(spec, options={**request.options, **changed}), new)
+        refuse_wrong_options(replace(spec, options={**request.options, **changed}), new)
         key = new[request.osd_arch].key
         old = other_image(world, request, what, key)
         named = spec.image or f"{spec.release} {key[:12]}"

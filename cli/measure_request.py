@@ -128,7 +128,7 @@ class MeasureRequest:
 @contextmanager
 def raised(world: World, out: Output, request: MeasureRequest) -> Iterator[tuple[OwnCluster, Provider, Progress]]:
     """A healthy cluster, its provider, and a function that reports progress. Ctrl-C removes everything."""
-    from cephlab.lab.cluster.optionnames import refuse_unknown_options
+    from cephlab.lab.cluster.optionnames import refuse_wrong_options
     from cephlab.lab.cluster.raising import ClusterRequest, images_for, raise_for, refuse_unfit
 
     choice, spec = request.choose(world)
@@ -136,7 +136,7 @@ def raised(world: World, out: Output, request: MeasureRequest) -> Iterator[tuple
     out.note(f"provider: {choice.reason}")
     with out.progress() as say:
         given = images_for(spec, world.images, say)
-        refuse_unknown_options(replace(spec, options=request.options), given)
+        refuse_wrong_options(replace(spec, options=request.options), given)
         wanted = ClusterRequest(spec, choice.provider, world.home, world.images, given=given)
         with raise_for(wanted, say, healthy_s=HEALTHY_S) as cluster:
             yield cluster, choice.provider, say

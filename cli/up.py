@@ -219,14 +219,14 @@ def show_plan(world: World, out: Output, request: ClusterOptions, options: RunOp
     if options.name is not None:
         world.runs.unused(options.name)
     from cephlab.cli.spec import plan_page, plan_value
-    from cephlab.lab.cluster.optionnames import refuse_unknown_options
+    from cephlab.lab.cluster.optionnames import refuse_wrong_options
     from cephlab.lab.cluster.raising import refuse_unfit
     from cephlab.lab.services import role_sets
 
     choice, spec = _plan(world, out, request, options.lab)
     archs = spec.archs if spec.image is None else ()
     images = {arch: world.images.cached(spec.release, arch, role_sets(spec)) for arch in archs}
-    refuse_unknown_options(spec, {arch: image for arch, image in images.items() if image is not None})
+    refuse_wrong_options(spec, {arch: image for arch, image in images.items() if image is not None})
     if spec.options and not any(images.values()):
         out.warn(f"the ceph.conf settings were not checked: no image of {spec.image or spec.release} is cached")
     cached = {arch.value: image.key if image is not None else None for arch, image in images.items()}
@@ -271,12 +271,12 @@ def _plan(world: World, out: Output, request: ClusterOptions, lab: str) -> tuple
 
 def _raise(world: World, provider: Provider, spec: ClusterSpec, options: RunOptions, say: Progress) -> OwnCluster:
     from cephlab.lab.cluster.gateway import write_s3_file
-    from cephlab.lab.cluster.optionnames import refuse_unknown_options
+    from cephlab.lab.cluster.optionnames import refuse_wrong_options
     from cephlab.lab.cluster.raising import ClusterRequest, Manner, first_healthy, images_for, raise_for
 
     images = world.images
     given = images_for(spec, images, say) if spec.options else None
-    refuse_unknown_options(spec, given or {})
+    refuse_wrong_options(spec, given or {})
     wanted = ClusterRequest(
         spec,
         provider,

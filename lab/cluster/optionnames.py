@@ -1,7 +1,7 @@
-"""Refuses ceph.conf options that an image's own programs do not know, and suggests the nearest name that they know."""
+"""Refuses ceph.conf options whose name or value an image's own programs cannot read, and suggests the nearest name."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from cephlab.lab.base import process
@@ -15,17 +15,19 @@ from cephlab.lab.spec.clusterspec import ClusterSpec
 
 _LIST = ("ceph-conf", "--show-config", "--conf", "/dev/null")
 _LIST_S = 60.0
+_UNREADABLE = re.compile(r"^parse error setting '(?P<name>\w+)' to '.*?'(?: \((?P<why>.*)\))?$", re.MULTILINE)
 
 
 class RunCommand(Protocol):
     """As cephlab.lab.base.process.run_command."""
 
-    def __call__(self, command: process.Command, *, timeout_s: float) -> process.Result: ...
+    def __call__(self, command: process.Command, *, timeout_s: float, check: bool = True) -> process.Result: ...
 
 
-def refuse_unknown_options(spec: ClusterSpec, images: Images, run: RunCommand = process.run_command) -> None:
-    """Raise SpecError for an option that the images do not list. Starts no part of a cluster.
+def refuse_wrong_options(spec: ClusterSpec, images: Images, run: RunCommand = process.run_command) -> None:
+    """Raise SpecError for an option that the images do not list or whose value they cannot read. Starts no cluster.
 
+    A daemon takes its default instead of such a value, and says so nowhere that a user looks.
     Asks one image: the one of this machine's architecture if there is one. A pulled image has no programs here, so
     options are not checked for it. Options of manager modules (`mgr/balancer/active`) are never in the list.
     """
@@ -37,6 +39,7 @@ def refuse_unknown_options(spec: ClusterSpec, images: Images, run: RunCommand = 
     known = known_options(image, run)
     for name in names:
         _refuse_unknown(name, known, image.release)
+    _refuse_unreadable({name: spec.options[name] for name in names}, image, run)
 
 
 def known_options(image: Image, run: RunCommand = process.run_command) -> frozenset[str]:
@@ -49,11 +52,31 @@ def known_options(image: Image, run: RunCommand = process.run_command) -> frozen
 
 
 def _refuse_unknown(name: str, known: Collection[str], release: str) -> None:
-    # Ceph treats spaces and dashes in an option's name as underscores.
-    if re.sub(r"[ -]", "_", name) in known:
+    if _own_name(name) in known:
         return
     raise SpecError(
         f"{release} has no option {name!r}",
         f"its ceph-conf lists {len(known)} options, and {name} is not among them",
         did_you_mean(name, known, "to list them, run `ceph-conf --show-config` in `cephlab shell`"),
     )
+
+
+def _refuse_unreadable(options: Mapping[str, str], image: Image, run: RunCommand) -> None:
+    options = {_own_name(name): value for name, value in options.items()}
+    command = Programs(image.root, image.arch).command(
+        (*_LIST, *(f"--{key}={value}" for key, value in options.items()))
+    )
+    # check=False: an option such as `name` is an argument of ceph-conf itself, which may end with an error.
+    bad = _UNREADABLE.search(run(command, timeout_s=_LIST_S, check=False).stderr)
+    if bad is not None:
+        name, why = bad["name"], bad["why"]
+        raise SpecError(
+            f"{image.release} cannot read the value of {name}",
+            f"got {options[name]!r}" + (f": {why}" if why else ""),
+            "choose another value; Ceph would ignore this one and take its default",
+        )
+
+
+def _own_name(name: str) -> str:
+    """Ceph's own way to write a name: it treats spaces and dashes as underscores."""
+    return re.sub(r"[ -]", "_", name)
