@@ -257,6 +257,8 @@ def table(
 def reporting(as_json: bool) -> Iterator[Output]:
     """The frame of every command: expected errors become a message and an exit code, without a traceback."""
     out = Output(as_json=as_json)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as it was while the code was loaded
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         default_home()  # a home that cannot be used ends every command here, before it does anything
         yield out

@@ -1,13 +1,16 @@
 """What a command did or knows is shown also where it did not succeed in all of it."""
 
 import json
+import signal
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from cephlab.cli import clusters
-from cephlab.cli.output import Output
+from cephlab.cli.output import Output, reporting
 from cephlab.cli.world import World
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import LabBroken
@@ -94,3 +97,29 @@ def test_a_line_that_is_half_written_is_followed_as_one(
     monkeypatch.setattr("cephlab.cli.enter.SYSTEM", SimpleNamespace(sleep=sleep, monotonic=SYSTEM.monotonic))
     result = call(world, "logs", "one", "osd.0", "-n", "1", "-f")
     assert result.stdout.splitlines() == ["osd.0 line 100", "osd.0: first", "osd.0: second"]
+
+
+CTRL_C_WHILE_LOADING = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "cephlab.cli.main":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+from cephlab.__main__ import main
+main()
+"""
+
+
+def test_ctrl_c_before_a_command_begins_is_no_traceback() -> None:
+    ended = subprocess.run([sys.executable, "-c", CTRL_C_WHILE_LOADING], capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, b"")
+
+
+def test_ctrl_c_is_caught_again_once_a_command_begins() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        with reporting(as_json=False):
+            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
