@@ -188,7 +188,7 @@ class DaemonDied(CephTrouble):
         detail = f"command: {command}\nlast log lines:\n{_tail(log_tail)}"
         if crash:
             detail += f"\ncrash record:\n{_tail(crash)}"
-        super().__init__(f"{name} on {node} died {how}", detail, "the whole log is in the run's directory")
+        super().__init__(f"{name} on {node} died {how}", detail, "if the cluster was kept, `cephlab logs` shows more")
 
 
 class NotReached(CephTrouble):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cephlab.lab.base.errors import SpecError, page_paths
+from cephlab.lab.base.errors import DaemonDied, SpecError, page_paths
 
 
 def test_an_installed_page_is_named_by_its_path(tmp_path: Path) -> None:
@@ -51,3 +51,8 @@ def test_an_error_names_the_pages_of_this_checkout(monkeypatch: pytest.MonkeyPat
     assert SpecError("no", hint="see docs/attach.md").hint == "see docs/attach.md"
     monkeypatch.chdir(checkout / "tests")
     assert SpecError("no", hint="see docs/attach.md").hint == f"see {checkout}/docs/attach.md"
+
+
+def test_a_dead_daemon_promises_its_log_only_where_it_still_is() -> None:
+    died = DaemonDied("osd.0", "n0", "ceph-osd", "last words", "", 5)
+    assert "if the cluster was kept" in died.hint
