@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from cephlab.lab.base.errors import SpecError
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, KNOWN_RELEASES
 from cephlab.lab.spec.specfile import Count, Text, TomlTable, load_model
 from cephlab.lab.spec.written import Finite
@@ -81,7 +82,10 @@ class _Load(TomlTable):
 
     @model_validator(mode="after")
     def _known(self) -> _Load:
-        _ = self.shape  # SpecError where the operation, the block size or the code is not one
+        try:
+            _ = self.shape
+        except SpecError as error:
+            raise ValueError(f"{error.what}: {error.detail}") from error
         return self
 
 

@@ -234,6 +234,9 @@ def _line(problem: ErrorDetails, model: Any) -> str:
         tables = ".".join(part for part in problem["loc"] if isinstance(part, str))
         return f"{key}: got a table, wanted: a list of tables, each under [[{tables}]]"
     if isinstance(given, Mapping | list | tuple):
+        if problem["msg"].startswith("Input should be "):
+            kind = "table" if isinstance(given, Mapping) else "list"
+            wanted = f"got a {kind}, wanted: {wanted}"
         return f"{key}: {wanted}" if key else wanted
     return f"{key}: got {_shown(given)}, wanted: {wanted}"
 

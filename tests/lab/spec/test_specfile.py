@@ -108,6 +108,18 @@ def test_a_table_in_place_of_a_list_of_tables_is_told_as_toml_writes_it(tmp_path
 @pytest.mark.parametrize(
     ("text", "line"),
     [
+        ("nodes = [[]]\n", "nodes.0: got a list, wanted: a table"),
+        ("release = { a = 1 }\n" + node(), "release: got a table, wanted: text"),
+        (node("n0", "mon = []\n"), "nodes.0.mon: got a list, wanted: true or false"),
+    ],
+)
+def test_a_list_or_table_in_place_of_a_value_is_told_as_what_it_is(tmp_path: Path, text: str, line: str) -> None:
+    assert line in refused(tmp_path, text).detail.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
         (node() + DISK + "size_byte = 1\n", "nodes.0.disks.0.size_byte: unknown key; did you mean size_bytes?"),
         (node("n0", "memory = 3\n"), "nodes.0.memory: unknown key; did you mean memory_bytes?"),
         (
