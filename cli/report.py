@@ -126,6 +126,7 @@ def report(
         shown = text if page.output is None else str(page.output.absolute())
         out.result(shown, {"defect": page.defect, "markdown": text, "doubts": list(archive.doubts)})
         return warn_of_doubts(out, archive)
+    refuse_unwritable("--output", page.output or directory / "report.html")
     others = [(other.name, read_whole(other).events) for other in page.beside or ()]
     with legible(directory, *(page.beside or ())):
         html = render_report(archive, compared(together(archive.events, others)))

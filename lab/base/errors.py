@@ -158,7 +158,9 @@ def unwritable(path: object, error: OSError) -> LabBroken:
     """The error to raise when a file of the lab cannot be written. A full disk gets a hint."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     what = f"the disk of {path} is full" if full else f"{path} cannot be written"
-    return LabBroken(what, str(error), "free some space, e.g. `cephlab prune`, `cephlab image rm`" if full else "")
+    return LabBroken(
+        what, error.strerror or str(error), "free some space, e.g. `cephlab prune`, `cephlab image rm`" if full else ""
+    )
 
 
 def unreadable(path: object, error: OSError | UnicodeDecodeError, hint: str = "") -> SpecError:

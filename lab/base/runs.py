@@ -190,7 +190,7 @@ class Runs:
         for path in self.others():
             if path.name == name:
                 what = f"{name} is {belongs(path)}"
-                raise SpecError(what, str(path), "cephlab does not touch it; its user can: `cephlab ls` there")
+                raise SpecError(what, str(path), "cephlab uses only what is a run of this user: see `cephlab ls`")
         known = [run.id for run in self.all()]
         hint = did_you_mean(name, known, "see `cephlab ls`")
         raise SpecError(f"there is no cluster called {name!r}", f"clusters: {', '.join(known) or 'none'}", hint)

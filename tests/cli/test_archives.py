@@ -129,6 +129,16 @@ def test_a_file_that_cannot_be_written_is_refused_before_any_work(
         assert why in result.stderr
 
 
+def test_a_report_that_cannot_be_put_into_its_archive_can_be_written_elsewhere(
+    world: World, two: tuple[Path, Path]
+) -> None:
+    (two[0] / "report.html").unlink(missing_ok=True)
+    (two[0] / "report.html").mkdir()
+    result = call(world, "report", str(two[0]))
+    assert result.exit_code == 2
+    assert f"--output {two[0] / 'report.html'} cannot be written" in result.stderr
+
+
 def test_series_of_what_is_no_archive_are_refused(world: World, tmp_path: Path) -> None:
     result = call(world, "series", str(tmp_path / "nosuch"))
     assert result.exit_code == 2

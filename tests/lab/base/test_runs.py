@@ -221,8 +221,9 @@ def test_what_a_killed_process_of_this_id_left_is_replaced(tmp_path: Path) -> No
 
 def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    with pytest.raises(LabBroken, match="folder cannot be written"):
+    with pytest.raises(LabBroken, match="folder cannot be written") as caught:
         write_private(tmp_path / "folder", b"")
+    assert caught.value.detail == "Is a directory", "the name of a file that is gone helps nobody"
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
