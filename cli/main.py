@@ -1,5 +1,8 @@
 """The `cephlab` command: its commands and their order in the help. The other modules here do the work."""
 
+import codecs
+import locale
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -27,8 +30,8 @@ from cephlab.cli import (
     validatemodel,
 )
 from cephlab.cli.conventions import Command, Group, wrong_use
-from cephlab.cli.output import Output
-from cephlab.lab.base.errors import SpecError
+from cephlab.cli.output import DEBUG_VARIABLE, Output, machine_refused
+from cephlab.lab.base.errors import LabError, SpecError
 
 NAME = "cephlab"
 
@@ -111,13 +114,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: list[str]) -> int:
     """Run the command, and report usage errors like all other errors. Returns the exit code."""
     try:
+        _refuse_encoding(locale.getpreferredencoding(False))
         return app(args=arguments, prog_name=NAME, standalone_mode=False) or 0
+    except SpecError as error:
+        wrong: LabError = error
     except typer.TyperException as error:
         if _asks_for_help(error):
             return SpecError.exit_code
         wrong = _too_early(arguments) or wrong_use(error, _meant(arguments))
-        Output(as_json="--json" in arguments).error(wrong)
-        return wrong.exit_code
+    except OSError as error:  # outside any command: of help, or of what --install-completion writes
+        if isinstance(error, BrokenPipeError) or os.environ.get(DEBUG_VARIABLE) == "1":
+            raise
+        wrong = machine_refused(error)
+    Output(as_json="--json" in arguments).error(wrong)
+    return wrong.exit_code
+
+
+def _refuse_encoding(encoding: str) -> None:
+    """SpecError where text is read and written as anything but UTF-8: files and pages of cephlab are UTF-8."""
+    if codecs.lookup(encoding).name != "utf-8":
+        hint = "set PYTHONUTF8=1, or a locale of UTF-8, such as LC_ALL=C.UTF-8"
+        raise SpecError("the locale is not one of UTF-8", f"its encoding: {encoding}", hint)
 
 
 def _too_early(arguments: Sequence[str]) -> SpecError | None:

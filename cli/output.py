@@ -271,7 +271,7 @@ def reporting(as_json: bool) -> Iterator[Output]:
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
-        told = _machine_refused(error)
+        told = machine_refused(error)
         raise _ended(out, told, told.exit_code) from error
 
 
@@ -290,7 +290,8 @@ def _ended(out: Output, error: LabError, code: int) -> Exception:
     return typer.Exit(code)
 
 
-def _machine_refused(error: OSError) -> LabError:
+def machine_refused(error: OSError) -> LabError:
+    """The error to report for one of the operating system that no code expected."""
     if error.errno == errno.ENAMETOOLONG:
         return SpecError("a path is too long", f"got {error.filename}", "name a shorter one")
     return LabBroken(

@@ -1,6 +1,7 @@
 """What a command did or knows is shown also where it did not succeed in all of it."""
 
 import json
+import locale
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from cephlab.cli import clusters
+from cephlab.cli import main as command
 from cephlab.cli.output import Output, reporting
 from cephlab.cli.world import World
 from cephlab.lab.base.clock import SYSTEM
@@ -123,3 +125,24 @@ def test_ctrl_c_is_caught_again_once_a_command_begins() -> None:
             assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_locale_that_is_not_utf_8_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(locale, "getpreferredencoding", lambda _setlocale: "ISO-8859-1")
+    assert command.run(["ls", "--json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert (error["detail"], "PYTHONUTF8=1" in error["hint"]) == ("its encoding: ISO-8859-1", True)
+
+
+def test_what_the_machine_refuses_outside_a_command_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(**_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(command, "app", full)
+    monkeypatch.setattr(locale, "getpreferredencoding", lambda _setlocale: "utf8")
+    assert command.run(["--help"]) == 3
+    assert "No space left on device" in capsys.readouterr().err
