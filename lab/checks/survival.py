@@ -1,8 +1,10 @@
 """Compares what was acknowledged to clients with what they read: no data lost, made up, or replaced by older data."""
 
 import math
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.checks.verdict import Outcome, Verdict, merge
@@ -132,16 +134,29 @@ def _unseen(of_key: Sequence[Operation]) -> Iterator[Operation]:
     """
     writes = sorted((op for op in of_key if op.act is Act.WRITE), key=lambda op: op.began_s)
     reads = [op for op in of_key if op.act is not Act.WRITE and op.outcome is Ended.OK]
+    versions, read_between = {read.version for read in reads}, _read_between(reads)
+    began = [write.began_s for write in writes]
     for number, write in enumerate(writes):
-        later = (op for op in writes[number + 1 :] if op.began_s >= _end(write) and op.outcome is not Ended.FAIL)
-        following = next(later, None)
-        if write.outcome is not Ended.OK or following is None:
+        if write.outcome is not Ended.OK or write.version in versions:
             continue
-        if not any(
-            read.version == write.version or (_surely_before(write, read) and _surely_before(read, following))
-            for read in reads
-        ):
+        later = range(bisect_left(began, _end(write), number + 1), len(writes))
+        following = next((writes[at] for at in later if writes[at].outcome is not Ended.FAIL), None)
+        if following is not None and not read_between(write, following):
             yield write
+
+
+def _read_between(reads: Sequence[Operation]) -> Callable[[Operation, Operation], bool]:
+    """Whether a read surely began after one operation and ended before another; found without a look at each read."""
+    ordered = sorted(reads, key=_earliest)
+    began = [_earliest(read) for read in ordered]
+    # At each place, the first end of that read and of all that began later.
+    ends = [*accumulate((_latest(read) for read in reversed(ordered)), min)][::-1]
+
+    def between(before: Operation, after: Operation) -> bool:
+        place = bisect_right(began, _latest(before))
+        return place < len(ends) and ends[place] < _earliest(after)
+
+    return between
 
 
 def _read_back(of_key: Sequence[Operation]) -> bool:
@@ -176,4 +191,14 @@ def _end(op: Operation) -> float:
 
 def _surely_before(earlier: Operation, later: Operation) -> bool:
     """Whether `earlier` had ended when `later` began, whatever the error of the clocks of their clients."""
-    return _end(earlier) + earlier.clock_error_s < later.began_s - later.clock_error_s
+    return _latest(earlier) < _earliest(later)
+
+
+def _latest(op: Operation) -> float:
+    """The latest time at which it may have ended."""
+    return _end(op) + op.clock_error_s
+
+
+def _earliest(op: Operation) -> float:
+    """The earliest time at which it may have begun."""
+    return op.began_s - op.clock_error_s
