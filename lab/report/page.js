@@ -88,7 +88,8 @@
       ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
       if (x < bbox.left) return;
-      label = Math.max(x, label + 14 * ratio);
+      // Numbers of marks that are close together move to the right, so that they stay apart.
+      label = Math.max(x, label + ctx.measureText(`${index + 1} `).width + 3 * ratio);
       ctx.fillText(String(index + 1), label, bbox.top - 3 * ratio);
     });
     ctx.restore();
@@ -110,7 +111,7 @@
       cursor: { sync: { key }, drag: { x: true, y: false } },
       scales: { x: { time: false }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.05 : 1] } },
       axes: [
-        { ...axis, values: (_, ticks) => ticks.map((tick) => `${short(tick)} ${graph.unit}`), space: 80 },
+        { ...axis, values: (_, ticks) => ticks.map((tick) => `${graph.unit === "s" ? +tick.toPrecision(6) : short(tick)} ${graph.unit}`), space: 80 },
         { ...axis, values: (_, ticks) => ticks.map(short), size: 56 },
       ],
       series: [

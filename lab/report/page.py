@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
 from typing import Any
@@ -35,6 +35,8 @@ _NO_VERDICT = {
 }
 _NAMED = 5
 """How many scenarios without a verdict are named."""
+_SUITES = 2
+"""How many suites are named at the top."""
 DOUBTED = "These verdicts cannot be relied on"
 MARKS = {Ending.PASS: "✓", Ending.FAIL: "✗", Ending.ERROR: "!", Ending.INCONCLUSIVE: "?", Ending.SKIP: "-"}
 
@@ -141,6 +143,8 @@ def render_report(archive: Archive, beside: Beside | None = None) -> str:
         doubts=archive.doubts,
         signer=archive.signer,
         junit=(archive.directory / JUNIT).exists(),
+        suites=_suites(archive),
+        began=_moment(archive.manifest["started"]),
         duration=_duration(archive.manifest),
     )
 
@@ -333,6 +337,19 @@ def _images(clusters: Sequence[Mapping[str, Any]]) -> list[tuple[str, Mapping[st
     """(architecture, image) of all clusters, each once."""
     images = {(arch, image["key"]): (arch, image) for cluster in clusters for arch, image in cluster["images"].items()}
     return list(images.values())
+
+
+def _suites(archive: Archive) -> str:
+    """`, suites interop and block`, or `, 18 suites`; empty if no scenario ran."""
+    suites = list(dict.fromkeys(record.suite for record in archive.records))
+    if len(suites) > _SUITES:
+        return f", {len(suites)} suites"
+    return f", {'suite' if len(suites) == 1 else 'suites'} {' and '.join(suites)}" if suites else ""
+
+
+def _moment(text: str) -> str:
+    """`2026-11-27 04:25 UTC`."""
+    return datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _duration(manifest: Mapping[str, Any]) -> str:

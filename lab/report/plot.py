@@ -9,7 +9,8 @@ from typing import Any
 
 WIDTH, _PANEL, _GAP = 960.0, 110.0, 34.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 12.0, 42.0, 22.0
-_LABEL = 14.0
+_LABEL, _DIGIT = 8.0, 6.5
+"""The room that the number of a mark takes: between two of them, and for each digit."""
 _TICKS = 4
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 TONES = ("var(--pass, #1a7f4b)", "var(--skip, #33698c)", "var(--error, #8a3ba8)", "var(--inconclusive, #9a6700)")
@@ -167,7 +168,7 @@ def _marks(marks: Sequence[Mark], across: Axis, bottom: float) -> Iterator[str]:
             f'stroke-dasharray="3 3">{title}</line>'
         )
         # Numbers of marks that are close together move to the right, so that they do not overlap.
-        label = max(x, label + _LABEL)
+        label = max(x, label + _LABEL + _DIGIT * len(str(number)))
         yield f'<text x="{label:.1f}" y="{_TOP - 24:g}" text-anchor="middle">{number}</text>'
 
 

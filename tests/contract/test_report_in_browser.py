@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ from typer.testing import CliRunner
 
 from cephlab.cli.main import app
 from cephlab.cli.world import World
-from cephlab.lab.archive.archive import ArchiveWriter, read_archive
+from cephlab.lab.archive.archive import ArchiveWriter, Ending, Record, read_archive
 from cephlab.lab.base.home import Home
 from cephlab.lab.report.page import render_report
+from cephlab.lab.report.series import Line, record_series
+from cephlab.lab.report.wanted import Shown, record_requirement
 from tests.lab.archive.test_archive import MANIFEST
 from tests.made_report import FAILED, FAULT, SOAK, WANTED, make_archive
 
@@ -22,8 +25,26 @@ WIDE, NARROW = {"width": 1100, "height": 900}, {"width": 390, "height": 800}
 SHEET = {"width": 446, "height": 680}
 """What margins of 15 mm leave of A5, the smallest that anybody prints on."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+COURSE = "#over-time ~ figure.graph"
 ROWS = "details.row:visible"
 CUT = "all => all.filter(box => box.scrollWidth > box.clientWidth).length"
+BROKEN = """all => all.flatMap(cell => {
+  const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), broken = [];
+  for (let text; (text = texts.nextNode());) for (const { 0: word, index } of text.data.matchAll(/[^\\s/-]+/g)) {
+    const range = document.createRange();
+    range.setStart(text, index); range.setEnd(text, index + word.length);
+    if (range.getClientRects().length > 1) broken.push(word);
+  }
+  return broken;
+})"""
+"""The words in a cell that continue on another line."""
+WRITTEN = """window.written = []; const write = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+  const half = this.measureText(text).width / 2;
+  if (this.textAlign === "center" && /^\\d+$/.test(text)) written.push([x - half, x + half]);
+  return write.call(this, text, x, y);
+};"""
+"""Keeps where each whole number is written on a canvas."""
 RANGES = "figure => figure.plots.map(plot => [plot.scales.x.min, plot.scales.x.max])"
 
 
@@ -80,7 +101,7 @@ def until(page: Any, expression: str) -> None:
 
 
 def test_a_brush_zooms_every_panel_of_a_figure_and_a_double_click_shows_all_again(page: Any) -> None:
-    figure = page.locator("figure.graph").first
+    figure = page.locator(COURSE).first
     whole = figure.evaluate(RANGES)
     before = figure.screenshot()
     drag(page, figure, 0.25, 0.5)
@@ -97,7 +118,7 @@ def test_a_brush_zooms_every_panel_of_a_figure_and_a_double_click_shows_all_agai
 
 
 def test_a_chart_is_zoomed_by_the_keyboard(page: Any) -> None:
-    figure = page.locator("figure.graph").first
+    figure = page.locator(COURSE).first
     (begin, end), _ = figure.evaluate(RANGES)
     figure.locator(".canvas").focus()
     page.keyboard.press("+")
@@ -110,7 +131,7 @@ def test_a_chart_is_zoomed_by_the_keyboard(page: Any) -> None:
 
 
 def test_faults_and_steps_stand_beside_the_chart(page: Any) -> None:
-    marks = page.locator("figure.graph").first.evaluate("figure => figure.querySelector('script').textContent")
+    marks = page.locator(COURSE).first.evaluate("figure => figure.querySelector('script').textContent")
     assert f'"label": "{FAULT}", "until": 35.0' in marks
     told = page.locator("section, main").first.inner_text()
     assert f"{FAULT}, at 20.0 s for 15.0 s" in told
@@ -161,10 +182,10 @@ def test_the_checker_would_find_something(page: Any) -> None:
 
 
 def test_dark_is_dark(page: Any) -> None:
-    light = page.locator("figure.graph").first.screenshot()
+    light = page.locator(COURSE).first.screenshot()
     page.emulate_media(color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
-    assert page.locator("figure.graph").first.screenshot() != light
+    assert page.locator(COURSE).first.screenshot() != light
 
 
 def test_a_narrow_screen_shows_the_same_and_nothing_reaches_over_its_edge(page: Any) -> None:
@@ -190,11 +211,61 @@ def test_long_names_of_what_a_killed_run_left_undone_do_not_reach_over_the_edge(
     opened.close()
 
 
+def asks_for_five(directory: Path) -> Path:
+    """The report of five requirements, each with notes below the table."""
+    writer = ArchiveWriter(directory, MANIFEST)
+    row = ("at least 1.5 GB/s", "4.48 GB/s (1.48 GB/s to 13.6 GB/s)", "", "node: network in")
+    for name in "abcde":
+        rows = [(metric, *row) for metric in ("throughput", "mean latency")][: 1 + (name == "a")]
+        shown = Shown("write of 4 MiB, 3 copies, 6 clients with 8 in flight each", "storage-3n", rows, ["x"] * 4, "y")
+        record_requirement(writer.history.recorder(f"profile.{name}"), shown)
+        writer.add(Record(f"profile.{name}", "profile", Ending.INCONCLUSIVE, "cannot tell"))
+    writer.save()
+    (directory / "report.html").write_text(render_report(read_archive(directory)))
+    return directory / "report.html"
+
+
+def test_all_requirements_are_on_the_first_screen_with_whole_words(browser: Any, tmp_path: Path) -> None:
+    opened = browser.new_page(viewport=WIDE)
+    opened.goto(asks_for_five(tmp_path / "a").as_uri())
+    table = opened.locator("table.wanted")
+    box = table.bounding_box()
+    assert box["y"] + box["height"] <= WIDE["height"]
+    for size in (WIDE, NARROW):
+        opened.set_viewport_size(size)
+        assert table.locator("tbody :is(td, th)").evaluate_all(BROKEN) == []
+        assert table.evaluate("table => table.parentElement.scrollWidth <= table.parentElement.clientWidth"), size
+    opened.close()
+
+
+def test_a_time_axis_has_seconds_not_thousands_of_them(page: Any) -> None:
+    ticks = "figure => figure.plots[0].axes[0].values(figure.plots[0], [0.5, 1200])"
+    assert page.locator(COURSE).first.evaluate(ticks) == ["0.5 s", "1200 s"]
+
+
+def test_numbers_of_marks_that_are_close_together_do_not_touch(browser: Any, tmp_path: Path) -> None:
+    marks = {str(number): 1.0 + number / 1000 for number in range(12)}
+    writer = ArchiveWriter(tmp_path, MANIFEST)
+    line = Line("rate", "measured", ((1, 10), (8, 18)))
+    record_series(writer.history.recorder(SOAK), "steps", [line], axis="s", marks=marks)
+    writer.add(Record(SOAK, "resilience", Ending.FAIL, "lost"))
+    writer.save()
+    (tmp_path / "report.html").write_text(render_report(read_archive(tmp_path)))
+    opened = browser.new_page(viewport=WIDE)
+    opened.add_init_script(WRITTEN)
+    opened.goto((tmp_path / "report.html").as_uri())
+    opened.wait_for_selector(".u-over")
+    until(opened, "written.length >= 12")
+    edges = opened.evaluate("written.slice(0, 12)")
+    assert [left for (_, right), (left, _) in pairwise(edges) if left <= right + 1] == []
+    opened.close()
+
+
 def test_paper_has_drawn_charts_and_no_controls(page: Any) -> None:
     page.emulate_media(media="print")
-    for what in ("nav", "#filter", "figure.graph .canvas"):
+    for what in ("nav", "#filter", f"{COURSE} .canvas"):
         assert not page.locator(what).first.is_visible(), what
-    assert page.locator("figure.graph > svg").first.is_visible()
+    assert page.locator(f"{COURSE} > svg").first.is_visible()
     assert page.get_by_text(FAILED).first.is_visible()
     assert page.pdf()[:5] == b"%PDF-"
 
@@ -238,7 +309,7 @@ def test_without_scripts_everything_can_be_read(browser: Any, report: Path) -> N
     context = browser.new_context(java_script_enabled=False, viewport=WIDE)
     opened = context.new_page()
     opened.goto(report.as_uri())
-    assert opened.locator("figure.graph > svg").first.is_visible()
+    assert opened.locator(f"{COURSE} > svg").first.is_visible()
     assert not opened.locator("#filter").is_visible()
     assert opened.locator(ROWS).count() == 9
     context.close()

@@ -28,6 +28,7 @@ from cephlab.lab.report.page import (
     seconds_text,
 )
 from cephlab.lab.report.series import Line, line_chart
+from cephlab.lab.report.wanted import Shown, record_requirement
 from tests.lab.archive.test_archive import FINE, FITTING, MANIFEST, add
 from tests.made_report import make_archive
 
@@ -158,6 +159,38 @@ def test_every_table_says_what_it_is_and_whose_its_heads_are(tmp_path: Path) -> 
     assert len(tables) >= 5
     assert [table for table in tables if "<caption" not in table] == []
     assert re.findall(r"<th\b(?![^>]*scope=)[^>]*>", body) == []
+
+
+@pytest.mark.slow
+def test_scenarios_come_before_their_charts_and_lead_to_them(tmp_path: Path) -> None:
+    html = (make_archive(tmp_path / "a") / "report.html").read_text()
+    assert html.index('<h2 id="scenarios">') < html.index('<h2 id="over-time">')
+    assert '<a href="#time-resilience-soak">over time</a>' in html
+    assert html.count('id="time-resilience-soak"') == 1
+
+
+def test_requirements_stand_together_and_what_several_leave_out_is_said_once(tmp_path: Path) -> None:
+    writer = ArchiveWriter(tmp_path / "a", MANIFEST)
+    rows = [("throughput", "at least 10 kops/s", "12 kops/s", "", "CPU")]
+    for name, doubts in (("x", ["RTT is not known."]), ("y", ["RTT is not known.", "No such pool."])):
+        shown = Shown("reads", "mine", rows, enough=[f"more of {name}"], demands="shipped", doubts=doubts)
+        record_requirement(writer.history.recorder(f"profile.{name}"), shown)
+        writer.add(Record(f"profile.{name}", "profile", Ending.PASS, ""))
+    writer.save()
+    html = render_report(read_archive(tmp_path / "a"))
+    table, _, notes = html.partition('<table class="wanted few">')[2].partition("</table>")
+    assert re.findall(r"<b>(.)</b>", table) == ["x", "y"]
+    assert "<li>" not in table
+    text = Page(notes.partition("<h2")[0]).text
+    assert "x . What would be enough: more of x y . What would be enough: more of y" in text
+    assert "What the predictions leave out: RTT is not known. (x, y) No such pool. (y)" in text
+
+
+def test_the_top_says_when_and_what_ran_in_words(tmp_path: Path) -> None:
+    others = [Record(f"{suite}.a", suite, Ending.PASS, "r") for suite in ("block", "s3")]
+    assert "quick tier, suite interop, 2026-11-21 09:00 UTC, took 3 min 20 s" in page(tmp_path / "1", PASSED).text
+    assert "quick tier, suites interop and block, 2026" in page(tmp_path / "2", PASSED, FAILED, others[0]).text
+    assert "quick tier, 3 suites, 2026" in page(tmp_path / "3", PASSED, *others).text
 
 
 def test_the_page_says_what_a_reader_wants_to_know(tmp_path: Path) -> None:
