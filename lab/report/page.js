@@ -24,6 +24,8 @@
       const endings = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
       for (const { row, text } of rows) {
         row.hidden = !endings.has(row.dataset.ending) || !wanted.every((word) => text.includes(word));
+        const course = document.getElementById(`time-${row.id}`);
+        if (course) course.parentElement.hidden = row.hidden;
       }
       for (const group of all("section.group")) group.hidden = all("details.row:not([hidden])", group).length === 0;
       const shown = rows.filter(({ row }) => !row.hidden).length;
