@@ -109,7 +109,7 @@
     const axis = { stroke: tone("var(--soft)"), grid: { stroke: tone("var(--line)"), width: 1 } };
     axis.ticks = axis.grid;
     return {
-      title: panel.title, width, height: 210, padding: [16, 12, 0, 0],
+      title: panel.title, width, height: 210, padding: [16, 12 + 3 * graph.unit.length, 0, 0],
       cursor: { sync: { key }, drag: { x: true, y: false } },
       scales: { x: { time: false }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.05 : 1] } },
       axes: [

@@ -175,8 +175,9 @@ def _marks(marks: Sequence[Mark], across: Axis, bottom: float) -> Iterator[str]:
 def _bottom(across: Axis, bottom: float, unit: str) -> Iterator[str]:
     yield f'<line x1="{_LEFT:g}" x2="{across.end:g}" y1="{bottom:g}" y2="{bottom:g}" stroke="currentColor"/>'
     for tick in across.ticks():
-        x = across.at(tick)
-        yield f'<text x="{x:.1f}" y="{bottom + 15:g}" text-anchor="middle" opacity=".7">{tick:g} {escape(unit)}</text>'
+        label = f"{tick:g} {unit}"
+        x = min(across.at(tick), WIDTH - _DIGIT / 2 * len(label))  # whole, at the end of the axis too
+        yield f'<text x="{x:.1f}" y="{bottom + 15:g}" text-anchor="middle" opacity=".7">{escape(label)}</text>'
 
 
 def short(value: float) -> str:

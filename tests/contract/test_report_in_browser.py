@@ -45,6 +45,8 @@ CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
   return write.call(this, text, x, y);
 };"""
 """Keeps where each whole number is written on a canvas."""
+RIGHT = "figure => figure.plots[0].width - (figure.plots[0].bbox.left + figure.plots[0].bbox.width) / devicePixelRatio"
+"""What a chart leaves free at the right of its axis."""
 RANGES = "figure => figure.plots.map(plot => [plot.scales.x.min, plot.scales.x.max])"
 
 
@@ -344,6 +346,8 @@ def test_the_page_of_a_prediction_is_read_in_the_same_ways(browser: Any, tmp_pat
     assert asked_for == [path.as_uri()]
     assert Axe().run(opened).response["violations"] == []
     assert opened.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+    assert opened.locator("thead th").evaluate_all(BROKEN) == []
+    assert opened.locator("figure.graph").first.evaluate(RIGHT) >= 36  # half of `16 in flight`
     steps = opened.locator("details pre").first
     assert not steps.is_visible()
     opened.emulate_media(media="print")

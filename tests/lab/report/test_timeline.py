@@ -9,7 +9,7 @@ from cephlab.lab.archive.series import StepSpan
 from cephlab.lab.faults.fault import EVENT as FAULT
 from cephlab.lab.history.history import Event
 from cephlab.lab.history.operations import Act, Ended, Operation, pack
-from cephlab.lab.report.plot import Axis, Mark, Panel, Series, chart, short
+from cephlab.lab.report.plot import WIDTH, Axis, Mark, Panel, Series, chart, short
 from cephlab.lab.report.timeline import CLOCK, rates, spans_of, steps_of, timeline
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -44,6 +44,13 @@ def test_marks_that_follow_quickly_have_their_numbers_beside_each_other() -> Non
     gaps = [later - earlier for earlier, later in pairwise(numbers)]
     assert min(gaps) > 10
     assert min(gaps[9:]) > 18  # two digits take about 14
+
+
+def test_the_last_tick_of_an_axis_is_whole() -> None:
+    root = parsed(chart([Panel("p", (Series("s", ((0, 0), (20, 5))),))], unit="in flight"))
+    places = {text.text: float(text.attrib["x"]) for text in root.iter(f"{SVG}text")}
+    assert places["10 in flight"] == Axis(0, 20, 64, 948).at(10)
+    assert places["20 in flight"] + 3 * len("20 in flight") <= WIDTH
 
 
 def test_points_are_where_their_values_say() -> None:
