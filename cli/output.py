@@ -82,7 +82,12 @@ class Output:
         else:
             from rich.text import Text
 
-            console(error=False).print(text, soft_wrap=isinstance(text, Text), crop=False)
+            printer = console(error=False)
+            with printer.capture() as drawn:
+                printer.print(text, soft_wrap=isinstance(text, Text), crop=False)
+            # Tables fill their lines with blanks, which a narrower terminal behind a pipe shows as empty lines.
+            for line in drawn.get().removesuffix("\n").split("\n"):
+                print(line.rstrip(" "))
 
     def incomplete(self, text: str | RenderableType, value: Mapping[str, Any], error: LabError) -> int:
         """Print a result together with the error that it ended with; returns the exit code. As JSON both are one."""

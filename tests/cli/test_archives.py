@@ -43,6 +43,7 @@ def test_the_newest_comes_last(world: World, two: tuple[Path, Path]) -> None:
     shown = call(world, "archive", "ls").stdout.splitlines()
     assert [line.split()[0] for line in shown] == ["archive", "z-older", "a-newer"]
     assert "1 pass" in shown[1]
+    assert [line for line in shown if line.endswith(" ")] == []
 
 
 @pytest.mark.slow
