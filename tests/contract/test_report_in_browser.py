@@ -156,7 +156,7 @@ def test_rows_are_filtered_by_text_and_by_ending(page: Any) -> None:
 
 
 def test_a_link_to_a_scenario_opens_it_even_where_a_filter_hides_it(page: Any, report: Path) -> None:
-    row = page.locator("#resilience-soak")
+    row = page.locator("[id='resilience.soak']")
     assert row.get_attribute("open") is None
     page.get_by_label("Filter").fill("parity")
     assert not row.is_visible()
@@ -164,7 +164,7 @@ def test_a_link_to_a_scenario_opens_it_even_where_a_filter_hides_it(page: Any, r
     assert row.get_attribute("open") is not None
     assert row.locator("dl").first.is_visible()
     row.locator(".u-over").first.wait_for()  # a chart is drawn once its row is open
-    assert page.url == f"{report.as_uri()}#resilience-soak"
+    assert page.url == f"{report.as_uri()}#resilience.soak"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -290,7 +290,7 @@ def test_paper_cuts_nothing_off(page: Any) -> None:
 
 def test_paper_shows_what_a_signature_rests_on(page: Any) -> None:
     """Each row with its figures and limits, and what was observed for a requirement; nothing that a filter hides."""
-    soak, wanted = page.locator("#resilience-soak"), page.locator("#profile-small-reads")
+    soak, wanted = page.locator("[id='resilience.soak']"), page.locator("[id='profile.small-reads']")
     shown = {
         "how": soak.get_by_text("Write, read."),
         "figure": soak.get_by_text("slowest write"),

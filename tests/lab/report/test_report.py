@@ -165,8 +165,8 @@ def test_every_table_says_what_it_is_and_whose_its_heads_are(tmp_path: Path) -> 
 def test_scenarios_come_before_their_charts_and_lead_to_them(tmp_path: Path) -> None:
     html = (make_archive(tmp_path / "a") / "report.html").read_text()
     assert html.index('<h2 id="scenarios">') < html.index('<h2 id="over-time">')
-    assert '<a href="#time-resilience-soak">over time</a>' in html
-    assert html.count('id="time-resilience-soak"') == 1
+    assert '<a href="#time-resilience.soak">over time</a>' in html
+    assert html.count('id="time-resilience.soak"') == 1
 
 
 def test_requirements_stand_together_and_what_several_leave_out_is_said_once(tmp_path: Path) -> None:
