@@ -52,8 +52,7 @@ class Records:
 
     def all(self) -> list[TuningRecord]:
         """All records, in the order in which the tunings were applied."""
-        paths = self.folder.glob("*.json") if self.folder.is_dir() else ()
-        return sorted((_read(path) for path in paths), key=lambda record: record.number)
+        return sorted((_read(path) for path in self.folder.glob("*.json")), key=lambda record: record.number)
 
     def get(self, tuning: str) -> TuningRecord | None:
         return next((record for record in self.all() if record.tuning == tuning), None)

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from cephlab.lab.base.errors import CleanupFailed, SpecError
-from cephlab.lab.tunables import on_host
 from cephlab.lab.tunables.machine import Machine, limits_file
 from cephlab.lab.tunables.options import CephOptions
 from cephlab.lab.tunables.records import Records
@@ -287,9 +286,3 @@ def test_options_without_a_cluster_are_not_pretended(tmp_path: Path) -> None:
     target = target_of(tmp_path, FakeMachine(files=files()))
     assert [finding.state for finding in check(target, OPTIONS)] == [State.UNSEEN] * 3
     assert [change.outcome for change in apply(target, "ceph", OPTIONS)] == [SettingOutcome.MISSING] * 3
-
-
-def test_swap_on_a_file_is_found_by_its_own_name() -> None:
-    """The kernel escapes spaces, and leaves what is not ASCII as it is (mangle_path in fs/seq_file.c)."""
-    lines = ["Filename Type Size Used Priority", "/sw\u00e4p/a\\040b file 1048572 0 -2", "/dev/sda2 partition 1 0 5"]
-    assert list(on_host.areas(lines)) == [("/sw\u00e4p/a b", -2), ("/dev/sda2", 5)]
