@@ -1,6 +1,8 @@
 """A tuning's effect: three measurements around it, and a difference only where the intervals say so."""
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -19,7 +21,7 @@ from cephlab.lab.tunables import effect
 from cephlab.lab.tunables.effect import Effect, Row, measure_effect, rows
 from cephlab.lab.tunables.options import CephOptions
 from cephlab.lab.tunables.records import Records
-from cephlab.lab.tunables.settings import Kind, Setting
+from cephlab.lab.tunables.settings import Kind, Setting, SettingOutcome
 from cephlab.lab.tunables.tune import Target
 from cephlab.tuning.demandsets import find_demands
 from cephlab.tuning.profilefile import SHIPPED
@@ -27,6 +29,7 @@ from tests.fake_machine import FakeClient
 from tests.fake_provider import FakeProvider, providers
 
 OPTION = Setting(Kind.CEPH, "osd_client_message_cap", "1024", "s", "osd")
+CLUSTER = cast("Cluster", object())
 KNOWN = {"osd_client_message_cap": "256"}
 
 
@@ -41,7 +44,15 @@ def measurement(mean: float, half: float = 1.0) -> Measurement:
 
 @pytest.mark.parametrize(
     ("tuned", "differs"),
-    [((10.5, 1.0), False), ((14.0, 1.0), True), ((6.0, 1.0), True), ((12.0, 0.5), False), ((14.0, 4.0), False)],
+    [
+        ((13.0, 1.0), False),
+        ((8.0, 1.0), False),
+        ((10.5, 1.0), False),
+        ((14.0, 1.0), True),
+        ((6.0, 1.0), True),
+        ((12.0, 0.5), False),
+        ((14.0, 4.0), False),
+    ],
 )
 def test_a_cost_differs_when_its_interval_is_outside_of_both(tuned: tuple[float, float], differs: bool) -> None:
     row = Row(Role.PRIMARY, Resource.CPU_USER_S, (cost(10.0, 1.0), cost(11.0, 1.0)), cost(*tuned))
@@ -55,8 +66,9 @@ def test_a_cost_between_two_untuned_ones_that_drifted_apart_does_not_differ() ->
 
 
 def test_a_cost_that_may_be_nothing_has_no_ratio() -> None:
-    row = Row(Role.MON, Resource.CPU_USER_S, (cost(0.5, 1.0), cost(11.0, 1.0)), cost(10.0, 1.0))
-    assert row.ratio is None
+    for low, ratio in ((-0.5, None), (0.0, None), (0.5, 2 * 10.0 / (1.5 + 11.0))):
+        row = Row(Role.MON, Resource.CPU_USER_S, (cost(low + 1.0, 1.0), cost(11.0, 1.0)), cost(10.0, 1.0))
+        assert row.ratio == ratio
 
 
 class Steps:
@@ -65,20 +77,22 @@ class Steps:
     def __init__(self, client: FakeClient) -> None:
         self.client = client
         self.seen: list[str] = []
+        self.said: list[str] = []
 
     def measure(self) -> Measurement:
         tuned = bool(self.client.database)
         self.seen.append("tuned" if tuned else "untuned")
         return measurement(14.0 if tuned else 10.0)
 
-    def restart(self, _cluster: Any) -> None:
+    def restart(self, cluster: Any) -> None:
+        assert cluster is CLUSTER
         self.seen.append("restart")
 
 
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: list[Setting], steps: Steps) -> Effect:
     monkeypatch.setattr(effect, "restart", steps.restart)
     target = Target("one", (), CephOptions(steps.client, ("osd.0",)), Records(tmp_path))
-    return measure_effect(cast("Cluster", None), target, "t", settings, steps.measure, lambda _line: None)
+    return measure_effect(CLUSTER, target, "t", settings, steps.measure, steps.said.append)
 
 
 def test_the_tuned_measurement_lies_between_two_untuned_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,6 +103,46 @@ def test_the_tuned_measurement_lies_between_two_untuned_ones(tmp_path: Path, mon
     assert row.differs
     assert row.ratio == pytest.approx(1.4)
     assert steps.client.database == {}
+    assert steps.said == ["restarting the daemons, untuned", "applying t", "reverting t"]
+    assert [(change.setting, change.outcome) for change in effect.changes] == [(OPTION, SettingOutcome.DONE)]
+
+
+def test_an_option_that_daemons_read_at_their_start_has_an_effect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = Steps(FakeClient(dict(KNOWN), fixed={OPTION.key}))
+    effect = run(tmp_path, monkeypatch, [OPTION], steps)
+    assert [change.outcome for change in effect.changes] == [SettingOutcome.WAITS]
+
+
+def test_only_what_all_three_measured_is_compared() -> None:
+    memory = {Resource.CPU_SYSTEM_S: cost(1.0, 0.5)}
+    before, tuned, after = (measurement(mean).demand for mean in (10.0, 14.0, 12.0))
+    more = {**tuned.costs[Role.PRIMARY], **memory}
+    sides = (
+        before,
+        replace(tuned, costs={Role.CLIENT: memory, Role.PRIMARY: more}),
+        replace(after, costs={**after.costs, Role.CLIENT: memory}),
+    )
+    made = Effect((), *(replace(measurement(1.0), demand=side) for side in sides))
+    untuned = (cost(10.0, 1.0), cost(12.0, 1.0))
+    assert list(rows(made)) == [Row(Role.PRIMARY, Resource.CPU_USER_S, untuned, cost(14.0, 1.0))]
+
+
+def test_monitors_and_osds_that_run_are_restarted_one_after_the_other() -> None:
+    steps: list[str] = []
+    kinds = (("mon", "n0", True), ("mgr", "n0", True), ("osd", "0", True), ("osd", "1", False))
+    cluster = SimpleNamespace(
+        daemons={
+            f"{kind}.{number}": SimpleNamespace(name=f"{kind}.{number}", kind=kind, alive=lambda runs=runs: runs)
+            for kind, number, runs in kinds
+        },
+        stop=lambda name: steps.append(f"stop {name}"),
+        start=lambda name: steps.append(f"start {name}"),
+        wait_healthy=lambda: steps.append("wait"),
+    )
+    effect.restart(cast("Cluster", cluster))
+    assert steps == ["stop mon.n0", "start mon.n0", "stop osd.0", "start osd.0", "wait"]
 
 
 def test_a_tuning_that_changes_nothing_has_no_effect_to_measure(
