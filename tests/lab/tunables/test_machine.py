@@ -151,5 +151,6 @@ def test_this_machine_is_read_and_written_by_a_program_of_its_own(tmp_path: Path
     assert list(seen[mtu]) == ["/sys/class/net/lo/mtu"]
     assert seen["/proc"] == {"/proc": "EISDIR: Is a directory"}
     assert Machine("here", ThisMachine()).read([mtu]) == {mtu: {}}
+    assert (ThisMachine().name, ThisMachine().run(("cat",)).stdout) == ("this machine", "")
     with pytest.raises(LabError, match="sleep"):
         ThisMachine().run(("sleep", "60"), timeout_s=0.1)
