@@ -96,10 +96,10 @@ class FsModel:
         return rng.choice(steps)
 
     def at(self, path: str) -> Inode:
-        """The inode of a path; Refused with ENOENT or ENOTDIR."""
+        """The inode of a path; Refused with ENOENT. Unfit if the path goes through a file or a symbolic link."""
         inode = self.root
         for name in filter(None, path.split("/")):
-            if name not in inode.within:
+            if name not in entries_of(inode):
                 raise Refused("ENOENT")
             inode = inode.within[name]
         return inode
@@ -110,7 +110,7 @@ class FsModel:
         if len(name.encode()) > NAME_BYTES:
             raise Refused("ENAMETOOLONG")
         directory = self.at(above)
-        _ = directory.within
+        _ = entries_of(directory)
         return directory, name
 
     def free(self, path: str) -> tuple[Inode, str]:
@@ -259,6 +259,13 @@ class FsModel:
                 tree_below[f"{below}.snap/{snap}"] = {"is": "snapshot"}
                 tree_below |= {f"{below}.snap/{snap}/{name}": what for name, what in tree.items()}
         return tree_below
+
+
+def entries_of(inode: Inode) -> dict[str, Inode]:
+    """The entries of a component of a path. Unfit if it is no directory."""
+    if inode.entries is None:
+        raise Unfit  # a link would be followed; for a file it is not specified whether ENOTDIR or EACCES is reported
+    return inode.entries
 
 
 def lock(held: Held, owner: int, kind: str, first: int, end: int) -> None:

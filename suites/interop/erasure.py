@@ -5,13 +5,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 
-from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.base.errors import CephTrouble, Unavailable
 from cephlab.lab.base.workers import Workers
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.interop.mirror import difference
 from cephlab.suites.interop.sides import ArchSide, agree, each, sides
 
+TOOL = "ceph-erasure-code-tool"
 OBJECT_BYTES = 100_001  # several stripes of every profile, the last one partial
 WORKERS = 2  # each decode is a short process: two at once hide the start-up time of an emulator
 _SHOWN = 5
@@ -44,7 +45,7 @@ class ErasureCode:
 
     @property
     def text(self) -> str:
-        """The profile for ceph-erasure-code-tool."""
+        """The profile for the tool."""
         return ",".join(f"{key}={value}" for key, value in self._settings())
 
     @property
@@ -147,9 +148,22 @@ def require_plugin(between: Mapping[Arch, ArchSide], plugin: str) -> None:
 
 
 def encode(side: ArchSide, profile: ErasureCode, data: bytes) -> list[bytes]:
-    numbers, path = ",".join(map(str, profile.chunks)), side.put("object", data)
-    side.run("ceph-erasure-code-tool", "encode", profile.text, str(profile.stripe_unit), numbers, path)
-    return [side.get(f"object.{chunk}") for chunk in profile.chunks]
+    """All chunks of data. Unavailable if the tool of this Ceph is known not to write them."""
+    numbers, path, trouble = ",".join(map(str, profile.chunks)), side.put("object", data), None
+    try:
+        side.run(TOOL, "encode", profile.text, str(profile.stripe_unit), numbers, path)
+    except CephTrouble as crashed:
+        trouble = crashed
+    if trouble is None and all(side.host.exists(side.path(f"object.{chunk}")) for chunk in profile.chunks):
+        return [side.get(f"object.{chunk}") for chunk in profile.chunks]
+    version = side.run("ceph-conf", "--version")  # ceph version 20.2.4 (HASH) ...
+    if version.startswith("ceph version 20."):
+        raise Unavailable(
+            f"{TOOL} of this Ceph writes no parity chunks",
+            f"{version}\nsee erasure-tool-without-parity in docs/track-record.md",
+            "use a release whose tool writes them, e.g. reef",
+        ) from trouble
+    raise trouble or CephTrouble(f"{TOOL} succeeded, but a chunk is missing", version)
 
 
 def decode_all(
@@ -176,7 +190,7 @@ def decode(side: ArchSide, profile: ErasureCode, lost: tuple[int, ...]) -> bytes
     left = ",".join(str(chunk) for chunk in profile.chunks if chunk not in lost)
     path = side.path("object")
     side.host.remove(path)
-    side.run("ceph-erasure-code-tool", "decode", profile.text, str(profile.stripe_unit), left, path)
+    side.run(TOOL, "decode", profile.text, str(profile.stripe_unit), left, path)
     return side.get("object")
 
 

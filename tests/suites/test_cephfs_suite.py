@@ -190,6 +190,19 @@ def test_a_walk_draws_no_rename_that_has_to_be_refused() -> None:
     assert set(model.do_look()) == {"b"}
 
 
+@pytest.mark.parametrize("above", ["link", "file"])
+def test_no_step_goes_through_a_file_or_a_symbolic_link(above: str) -> None:
+    model = FsModel()
+    model.do_mkdir("there")
+    model.do_symlink("there", "link")
+    model.do_write("file", seed=1, size=0, offset=0)
+    for step in (partial(model.do_write, seed=1, size=0, offset=0), model.do_mkdir, model.do_unlink, model.do_rmdir):
+        with pytest.raises(Unfit):
+            step(f"{above}/name")
+    with pytest.raises(Unfit):
+        model.do_read(f"{above}/name/below", offset=0, size=1)
+
+
 def test_a_walk_reads_and_truncates_no_directory_and_still_writes_to_one() -> None:
     model = WalkModel(["d"])
     model.do_mkdir("d")

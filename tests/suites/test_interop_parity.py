@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.errors import CephTrouble, LabBroken, LabError, Unavailable
 from cephlab.lab.ceph.pgs import Pg
 from cephlab.suites.interop import erasure, parity, stripes
 from cephlab.suites.interop.sides import ArchSide
@@ -88,3 +88,25 @@ def test_a_loss_that_is_not_mended_is_named(content: bytes, wrong: int) -> None:
     unmended = erasure.decode_all(side, stripes.LONG_QUICK[0].code, [b"", b"", b""], [(0,), (1,)], b"data")
     assert len(unmended) == wrong
     assert all(line.startswith("without (") for line in unmended)
+
+
+@pytest.mark.parametrize(("version", "kind"), [("20.2.4", Unavailable), ("18.2.7", CephTrouble)])
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_tool_that_writes_no_parity_is_refused_by_its_version(
+    crashes: bool, version: str, kind: type[LabError]
+) -> None:
+    code = stripes.LONG_QUICK[0].code
+    host = SimpleNamespace(exists=lambda path: path.name != f"object.{code.chunks[-1]}")
+
+    def run(program: str, *_arguments: str) -> str:
+        if program == erasure.TOOL and crashes:
+            raise CephTrouble("it ended with status -11")
+        return f"ceph version {version} (0) stable"
+
+    side = SimpleNamespace(
+        put=lambda name, content: name, path=PurePosixPath, run=run, get=lambda name: b"chunk", host=host
+    )
+    with pytest.raises(kind):
+        erasure.encode(cast("ArchSide", side), code, b"data")
+    host.exists, crashes = lambda path: True, False
+    assert erasure.encode(cast("ArchSide", side), code, b"data") == [b"chunk"] * len(code.chunks)

@@ -173,13 +173,18 @@ class _Shrinking:
         return [wanted.step for wanted in self.best.taken]
 
     def goes_wrong(self, steps: Sequence[Step]) -> bool:
-        """Whether these steps go wrong. If so, they are the best so far. After enough tries, it tries no more."""
+        """Whether these steps go wrong in the same operation. If so, they are the best so far.
+
+        A wrong answer of another operation may be another defect. After enough tries, it tries no more.
+        """
         if self.enough(self.tried):
             return False
         self.tried += 1
         difference = self.tries(steps)
-        self.best = difference or self.best
-        return difference is not None
+        if difference is None or difference.last.step.operation != self.best.last.step.operation:
+            return False
+        self.best = difference
+        return True
 
     def left_out(self, size: int) -> bool:
         """Leave out `size` steps at a time, starting at the end. Returns whether any could be left out."""
