@@ -7,10 +7,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """One health check, e.g. code OSD_DOWN."""
+    """One health check, e.g. code OSD_DOWN. muted: it is raised, but does not count in the cluster's health."""
 
     code: str
     message: str
+    muted: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,8 @@ def parse_status(raw: Mapping[str, Any]) -> Status:
     return Status(
         health=raw["health"]["status"],
         checks=tuple(
-            HealthCheck(code, check["summary"]["message"])
+            # Nautilus cannot mute and does not say.
+            HealthCheck(code, check["summary"]["message"], bool(check.get("muted")))
             for code, check in sorted(raw["health"].get("checks", {}).items())
         ),
         quorum=tuple(raw.get("quorum_names", ())),

@@ -35,6 +35,7 @@ STATUS: dict[str, Any] = {
     "osdmap": {"num_osds": 2, "num_up_osds": 2, "num_in_osds": 2},
     "pgmap": {"num_pgs": 2, "pgs_by_state": [{"state_name": "active+clean", "count": 2}]},
 }
+MUTED = {"severity": "HEALTH_WARN", "summary": {"message": "noout flag(s) set", "count": 1}, "muted": True}
 
 
 def standing(
@@ -82,6 +83,11 @@ def osdmap(**counts: int) -> dict[str, Any]:
     ("name", "cluster", "said"),
     [
         ("health", standing(status={"health": {"status": "HEALTH_WARN"}}), "health: got 'HEALTH_WARN'"),
+        (
+            "health",
+            standing(status={"health": {"status": "HEALTH_OK", "checks": {"OSDMAP_FLAGS": MUTED}}}),
+            "health checks that are raised and muted: got {'OSDMAP_FLAGS': 'noout flag(s) set'}",
+        ),
         ("health", standing(status=osdmap(num_up_osds=1)), "OSDs up and in: got [1, 2], wanted [2, 2]"),
         ("health", standing(status=osdmap(num_in_osds=1)), "OSDs up and in: got [2, 1], wanted [2, 2]"),
         ("health", standing(status={"mgrmap": {}}), "a manager is available: got False"),

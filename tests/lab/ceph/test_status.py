@@ -14,7 +14,11 @@ TROUBLED: dict[str, Any] = {
         "status": "HEALTH_WARN",
         "checks": {
             "PG_DEGRADED": {"severity": "HEALTH_WARN", "summary": {"message": "Degraded data", "count": 7}},
-            "OSD_DOWN": {"severity": "HEALTH_WARN", "summary": {"message": "1 osds down", "count": 1}},
+            "OSD_DOWN": {
+                "severity": "HEALTH_WARN",
+                "summary": {"message": "1 osds down", "count": 1},
+                "muted": True,
+            },
         },
     },
     "quorum_names": ["a", "b"],
@@ -35,7 +39,7 @@ TROUBLED: dict[str, Any] = {
 }
 READ = Status(
     health="HEALTH_WARN",
-    checks=(HealthCheck("OSD_DOWN", "1 osds down"), HealthCheck("PG_DEGRADED", "Degraded data")),
+    checks=(HealthCheck("OSD_DOWN", "1 osds down", muted=True), HealthCheck("PG_DEGRADED", "Degraded data")),
     quorum=("a", "b"),
     mons=3,
     mgr_available=True,
