@@ -93,6 +93,12 @@ def _saying(bound: Bound, said: Sequence[str]) -> Bound:
 UNBIASED = Bias()
 
 
+def of_all(biases: Sequence[Bias]) -> Bias:
+    """The bias of a figure that rests on several loads: each doubt that there is about any of them, at its largest."""
+    most = max(biases, key=lambda bias: bias.hits)
+    return Bias(next((bias.busy for bias in biases if bias.busy), ""), most.hits, most.memory)
+
+
 def at_limit(hosts: Mapping[str, Host], spent: Mapping[str, float], cpus: Mapping[str, float], busy: str) -> str:
     """Why clients may have been the limit, in words; empty if they were not.
 

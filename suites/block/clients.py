@@ -14,7 +14,7 @@ from cephlab.lab.telemetry.statistics import ratio_of
 from cephlab.lab.workloads.fio import FioResult
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.suites import gains
-from cephlab.suites.bias import UNBIASED, Bias
+from cephlab.suites.bias import UNBIASED, Bias, of_all
 from cephlab.suites.block.expected import expect, rate_and_latency
 from cephlab.suites.block.scale import PUBLISHED_BYTES, client_counts, pg_num, scale_of, timed
 from cephlab.suites.block.stand import (
@@ -92,6 +92,7 @@ def one_is_not_enough(stage: Stage) -> None:
     """Run one client at depth 1 and all clients at depth 1, alternately."""
     count = client_counts(stage, COUNTS[Tier.QUICK])[-1]
     runs: dict[int, list[FioResult]] = {1: [], count: []}
+    biases: list[Bias] = []
     with images(stage, count) as targets:
         for _ in range(TURNS):
             for number in runs:
@@ -99,9 +100,10 @@ def one_is_not_enough(stage: Stage) -> None:
                 for place, result in enumerate(results):
                     note_run(stage.recorder, f"client {place + 1} of {number}", result, 1)
                 runs[number] += results
+            biases.append(bias)  # of all clients, which run last in each turn
     alone, several = (Shape("randread", BLOCK_BYTES, number, 1) for number in (1, count))
     limit = gains.of_growth(stage, alone, several, SEVERAL)
-    note_gain(stage.recorder, count, runs, limit, bias)
+    note_gain(stage.recorder, count, runs, limit, of_all(biases))
 
 
 def note_gain(

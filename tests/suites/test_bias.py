@@ -17,7 +17,7 @@ from cephlab.lab.telemetry.loadcpu import LoadCpu
 from cephlab.lab.workloads.fio import FioJob
 from cephlab.lab.workloads.radosbench import BenchJob
 from cephlab.suites import bias as biased
-from cephlab.suites.bias import FULL_CPU, UNBIASED, Bias, Watch, at_limit, from_memory, note_cpu, watched
+from cephlab.suites.bias import FULL_CPU, UNBIASED, Bias, Watch, at_limit, from_memory, note_cpu, of_all, watched
 from tests.fake_stage import stage_of
 
 IDLE = LoadCpu("fio", 0.3, 0.6, 1.2, 8)
@@ -119,6 +119,11 @@ def test_ends_are_open_on_the_side_that_is_in_doubt_and_no_number_is_lost() -> N
     unknown = Interval(100.0, -math.inf, math.inf, 1)
     assert ALL_READ.rate(unknown).low == 0.0
     assert (UNBIASED.rate(RATE), UNBIASED.latency(LATENCY), UNBIASED.said) == (RATE, LATENCY, ())
+
+
+def test_several_loads_together_have_each_doubt_about_any_of_them() -> None:
+    assert of_all([UNBIASED, HALF_READ, BUSY, ALL_READ, UNBIASED]) == Bias(BUSY.busy, 1.0, ALL_READ.memory)
+    assert of_all([UNBIASED]) == UNBIASED
 
 
 def test_what_is_in_doubt_is_said_with_what_to_do() -> None:

@@ -212,6 +212,17 @@ def test_waiting_clients_gain_what_the_model_says_on_the_profiles_machines(
     assert judged(gained) is outcome
 
 
+def test_clients_that_were_busy_in_one_turn_of_several_leave_the_gain_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "client_counts", lambda *_: (1, 6))
+    sweep = Sweep(tmp_path, monkeypatch, "ssh", [1e3, 1.5e3] * clients.TURNS)
+    every, biases = clients.run_judged, iter([UNBIASED, Bias("c0 was busy"), UNBIASED, UNBIASED])
+    monkeypatch.setattr(clients, "run_judged", lambda *given: (every(*given)[0], next(biases)))
+    clients.one_is_not_enough(sweep.stage)
+    assert judged(sweep.figure("randread by 6 clients over that of one")) is Outcome.INCONCLUSIVE
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("rate", "outcome"), [(600.0, Outcome.PASS), (130.0, Outcome.FAIL)])
 def test_rados_bench_gains_what_the_model_says_on_the_profiles_machines(
