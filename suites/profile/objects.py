@@ -232,27 +232,37 @@ NOTHING = Summed(0.0, 0.0, 0, Interval(0.0, 0.0, math.inf, 0), Interval(0.0, 0.0
 def summed(fleet: Fleet) -> Summed:
     """All clients together, from the windows of each.
 
-    The 99th percentile lies between the lowest and the highest of any client in any window.
+    The 99th percentile lies between the lowest and the highest of any client in any window. Latencies include those of
+    operations that began in that time and ended later: the slowest of a cluster that stalls at the end.
     """
     clients = together_in([steady(result.windows) for result in fleet.results.values()])
     if not all(clients):
         return NOTHING
     # Scrubs and compactions slow all clients at once, so their rates are added second by second.
     rate = interval([sum(window.rate for window in together) for together in zip(*clients, strict=False)])
-    busy = [window for windows in clients for window in windows if window.operations]
+    first_s, last_s = max(windows[0].began_s for windows in clients), min(windows[-1].ended_s for windows in clients)
+    busy = [each for result in fleet.results.values() for each in result.windows if begun(each, first_s, last_s)]
     lowest, highest = min(each.p99_s for each in busy), max(each.p99_s for each in busy)
     return Summed(
-        max(windows[0].began_s for windows in clients),
-        min(windows[-1].ended_s for windows in clients),
-        sum(each.operations for each in busy),
+        first_s,
+        last_s,
+        sum(each.operations for windows in clients for each in windows),
         rate,
         beside(rate, weighted([(each.mean_s, each.operations) for each in busy])),
         Interval(weighted([(each.p99_s, each.operations) for each in busy]), lowest, highest, len(busy)),
     )
 
 
+def begun(window: Window, first_s: float, last_s: float) -> bool:
+    """Whether operations of a window belong to the time from first_s to last_s, though they may have ended later."""
+    return first_s <= (window.began_s + window.ended_s) / 2 and window.began_s - window.p99_s < last_s
+
+
 def steady(known: Sequence[Window]) -> list[Window]:
-    """The windows after the ramp and before the last one, which the end cuts short, with those without operations."""
+    """The windows after the ramp, with those without operations, for a rate.
+
+    The last one is left out, because the end cuts it short. What waited until then has taken up the windows before it.
+    """
     if not known:
         return []
     every = filled_up(known, known[0].began_s, known[-1].ended_s, WINDOW_S)

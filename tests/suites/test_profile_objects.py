@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -149,10 +150,24 @@ def test_rates_add_up_without_the_ramp_and_the_last_window() -> None:
     assert done.rate.mean == pytest.approx(401)
     assert done.rate.low < 401 < done.rate.high < 403
     assert done.operations == 12 * 401
-    assert done.mean.mean == pytest.approx((101 * 0.01 + 300 * 0.03) / 401)
+    assert done.mean.mean == pytest.approx(((12 * 101 + 3) * 0.01 + (12 * 300 + 3) * 0.03) / (12 * 401 + 6))
     assert done.p99 is not None
     assert (done.p99.low, done.p99.high) == (0.05, 0.2)
     assert (done.first_s, done.last_s) == (BEGAN_S + 2, BEGAN_S + 14)
+
+
+def test_what_waits_until_the_end_counts_as_slow() -> None:
+    """For ten seconds nothing is answered; then comes what had waited, in the window that the end cuts short."""
+    quick, late = client(*[100] * 14), Window(BEGAN_S + 24, BEGAN_S + 25, 4, mean_s=10.0, p99_s=10.2)
+    stalled = replace(quick, windows=(*quick.windows, late))
+    done = summed(fleet(stalled, replace(stalled)))
+    assert done.p99 is not None
+    assert (done.p99.low, done.p99.high) == (0.05, 10.2)
+    assert done.mean.mean > 2 * 0.01
+    assert done.rate.mean == pytest.approx(200 * 10 / 20)
+    beside_one = summed(fleet(stalled, client(*[100] * 20)))
+    assert beside_one.p99 is not None
+    assert beside_one.p99.high == 10.2
 
 
 def test_a_second_without_an_operation_counts_as_none() -> None:
