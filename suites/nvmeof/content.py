@@ -57,7 +57,6 @@ def both_ways(stage: Stage, stand: Stand, way: str, *, address: str = "", mark: 
     host.run(["dd", f"if={stand.device}", f"of={file}", "iflag=direct", count, *block], timeout_s=timeout_s)
     read = host.run(["sha256sum", str(file)], timeout_s=timeout_s).stdout.split()[0]
     recorder.observe(f"written by librbd, read over NVMe: {way}", got=read, wanted=sha256(sent).hexdigest())
-    recorder.witness(f"bytes in each direction: {way}", got=len(sent), least=PIECE_BYTES)
 
 
 def _scenario(initiator: Arch, tier: Tier) -> Scenario:
@@ -66,7 +65,6 @@ def _scenario(initiator: Arch, tier: Tier) -> Scenario:
         goal="Data passes unchanged in both directions through gateways of both architectures, with digests on.",
         method="Writes over NVMe and reads with librbd, then the reverse, through each gateway with each primary.",
         run=partial(across, initiator=initiator, primaries=tuple(Arch)),
-        check="witnessed",
         tier=tier,
     )
 

@@ -1,6 +1,6 @@
 """Faults that stop a gateway from answering while it holds writes, which it sends to Ceph when it is back."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from signal import SIGTERM
@@ -27,6 +27,24 @@ STUCK_S = 1.5
 """Long enough that every worker of the load has a request waiting in the gateway."""
 
 
+def storage_of(cluster: Cluster) -> list[str]:
+    """The addresses of all daemons."""
+    return sorted({f"{daemon.host.address}/32" for daemon in cluster.daemons.values()})
+
+
+def without_storage(host: Host, storage: Sequence[str]) -> None:
+    """Drop what a machine sends to these addresses, and wait until its gateway holds requests."""
+    for address in storage:
+        host.run(["ip", "route", "add", "blackhole", address])
+    SYSTEM.sleep(STUCK_S)
+
+
+def with_storage(host: Host, storage: Sequence[str]) -> None:
+    """Undo `without_storage`, also if it failed halfway."""
+    for address in storage:
+        host.run(["ip", "route", "del", "blackhole", address], check=False)
+
+
 @dataclass(frozen=True)
 class IsolateNode(OneNode):
     """A machine first loses its network to the OSDs, and then, while it holds requests, its whole network."""
@@ -43,17 +61,14 @@ class IsolateNode(OneNode):
         lab, host = own(cluster).lab, cluster.hosts[self.node]
         if not isinstance(lab, Unplugs):
             raise cannot(cluster, "take a node off the network")
-        storage = sorted({f"{daemon.host.address}/32" for daemon in cluster.daemons.values()})
+        storage = storage_of(cluster)
         try:
-            for address in storage:
-                host.run(["ip", "route", "add", "blackhole", address])
-            SYSTEM.sleep(STUCK_S)
+            without_storage(host, storage)
             lab.disconnect(self.node)
             yield
         finally:
             lab.connect(self.node)
-            for address in storage:
-                host.run(["ip", "route", "del", "blackhole", address], check=False)
+            with_storage(host, storage)
 
     def sign(self, cluster: Cluster) -> Sign:
         return unheard(cluster, self.node)
@@ -127,7 +142,10 @@ def route(verb: str, address: str) -> list[str]:
 
 @dataclass(frozen=True)
 class PauseMachine(OneNode):
-    """A machine is suspended with everything that it holds, and later continues as if nothing had happened."""
+    """A machine first loses its network to the OSDs. Then, while it holds requests, it is suspended with all of them.
+
+    Later it continues with its whole network, as if nothing had happened, and sends what it held.
+    """
 
     name: ClassVar[str] = "pause-machine"
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.POWER_CUT})
@@ -138,15 +156,17 @@ class PauseMachine(OneNode):
 
     @contextmanager
     def broken(self, cluster: Cluster) -> Iterator[None]:
-        lab = own(cluster).lab
+        lab, host = own(cluster).lab, cluster.hosts[self.node]
         if not isinstance(lab, RunsMachines):
             raise cannot(cluster, "run machines as processes")
-        machine = psutil.Process(lab.machine_pid(self.node))
+        machine, storage = psutil.Process(lab.machine_pid(self.node)), storage_of(cluster)
         try:
+            without_storage(host, storage)
             machine.suspend()
             yield
         finally:
             machine.resume()
+            with_storage(host, storage)
 
     def sign(self, cluster: Cluster) -> Sign:
         return unheard(cluster, self.node)

@@ -43,7 +43,6 @@ SCENARIOS = (
         method="Writes over NVMe and reads with librbd, then the reverse; switches gateways; repeats. Two machines of "
         "the native architecture, a gateway on each: one also has all of Ceph, the other the initiator.",
         run=smallest,
-        check="witnessed",
         topology=SmallTopology(native=1, foreign=0),
         needs=frozenset({Capability.FABRICS}),
     ),

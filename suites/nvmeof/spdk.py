@@ -52,6 +52,7 @@ SCENARIOS = (
         method="Writes over NVMe and reads with librbd, then the reverse; moves the namespace to the ANA group of the "
         "other gateway; repeats.",
         run=smallest,
+        check="observations",
     ),
     scenario_on_spdk(
         name="nvmeof.spdk-access",

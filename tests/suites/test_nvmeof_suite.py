@@ -1,11 +1,15 @@
 """What the NVMe-oF suite says of a gap that is too long, of a stranger who is let in and of a pair as it stands."""
 
+import re
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
+from pathlib import PurePosixPath
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -22,7 +26,7 @@ from cephlab.lab.history.operations import Act, Ended, Operation
 from cephlab.lab.scenario.scenario import Tier
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability
-from cephlab.suites.nvmeof import SCENARIOS, failover, faults, known, overhead, pool, spdk, tls, wire_program
+from cephlab.suites.nvmeof import SCENARIOS, content, failover, faults, known, overhead, pool, spdk, tls, wire_program
 from cephlab.suites.nvmeof.stand import INITIATOR, NODES, TOPOLOGY
 from tests.fake_clock import VirtualClock
 from tests.fake_stage import stage_of
@@ -161,6 +165,72 @@ def test_an_isolated_gateway_loses_the_osds_first_and_gets_all_back(monkeypatch:
     with pytest.raises(ZeroDivisionError), faults.IsolateNode("c2").broken(cluster):
         raise ZeroDivisionError
     assert wires.done == ["add blackhole 10.0.0.9/32", "disconnect c2", "connect c2", "del blackhole 10.0.0.9/32"]
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["all of it", "no process"])
+def test_a_paused_gateway_loses_the_osds_first_and_gets_all_back(
+    monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    wires = Wires()
+    daemons = {"osd.0": SimpleNamespace(host=SimpleNamespace(address="10.0.0.9"))}
+    cluster = cast("Cluster", SimpleNamespace(hosts={"c2": wires}, daemons=daemons))
+
+    def suspend() -> None:
+        if fails:
+            raise ZeroDivisionError
+        wires.done.append("suspend")
+
+    machine = SimpleNamespace(suspend=suspend, resume=partial(wires.done.append, "resume"))
+    lab = SimpleNamespace(machine_pid=lambda _node: 7)
+    monkeypatch.setattr(faults, "own", lambda _cluster: SimpleNamespace(lab=lab))
+    monkeypatch.setattr(faults, "psutil", SimpleNamespace(Process=lambda pid: machine))
+    monkeypatch.setattr(faults, "STUCK_S", 0.0)
+    with pytest.raises(ZeroDivisionError), faults.PauseMachine("c2").broken(cluster):
+        raise ZeroDivisionError
+    assert wires.done == [
+        "add blackhole 10.0.0.9/32",
+        *(() if fails else ("suspend",)),
+        "resume",
+        "del blackhole 10.0.0.9/32",
+    ]
+
+
+class Far:
+    """A volume behind a gateway, the initiator's machine with a file, and librbd. mangles: what changes the data."""
+
+    directory = PurePosixPath("/d")
+
+    def __init__(self, mangles: str = "") -> None:
+        self.mangles, self.volume, self.file = mangles, b"", b""
+
+    def push(self, data: bytes, _file: PurePosixPath) -> None:
+        self.file = data
+
+    def run(self, argv: Sequence[str], *, timeout_s: float) -> SimpleNamespace:
+        if argv[0] == "dd" and "oflag=direct" in argv:
+            self.volume = self.file[:-1] if self.mangles == "write" else self.file
+        elif argv[0] == "dd":
+            self.file = b"" if self.mangles == "read" else self.volume
+        return SimpleNamespace(stdout=f"{sha256(self.file).hexdigest()}  /d/nvmeof-piece")
+
+    def rbd_digest(self, *_: object) -> str:
+        return sha256(self.volume).hexdigest()
+
+    def rbd_write(self, _pool: str, _image: str, data: bytes, _offset: int) -> None:
+        self.volume = data
+
+
+@pytest.mark.parametrize(("mangles", "outcome"), [("", Outcome.PASS), ("write", Outcome.FAIL), ("read", Outcome.FAIL)])
+def test_data_that_changes_on_its_way_fails_each_scenario_of_content(
+    monkeypatch: pytest.MonkeyPatch, mangles: str, outcome: Outcome
+) -> None:
+    far = Far(mangles)
+    monkeypatch.setattr(content, "serves", lambda *_: None)
+    stage = stage_of(SimpleNamespace(client=far, patience=1.0))
+    stand = SimpleNamespace(initiator=SimpleNamespace(host=far), device="/dev/nvme0n1")
+    content.both_ways(stage, cast("Any", stand), "a way")
+    judging = {scenario.check for scenario in SCENARIOS if re.search(r"[.-](content|smallest)", scenario.name)}
+    assert {CHECKS[check](stage.recorder.events()).outcome for check in judging} == {outcome}
 
 
 def test_gateways_and_initiator_have_machines_of_their_own() -> None:
