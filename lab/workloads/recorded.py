@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -29,7 +30,7 @@ _FINAL_S = 60
 _RUN_BITS = 24
 """Versions start at run << 24, so that a load that is started again writes no value twice."""
 
-_END = re.compile(rb"^\d+ o ", re.MULTILINE)
+_END = re.compile(rb"^(\d+) o ", re.MULTILINE)
 
 _OPTIONS = {
     # A real client waits without limit; a check judges how long it waited.
@@ -149,7 +150,12 @@ class RecordedLoad:
 
     def completed(self) -> int:
         """Operations of the current run that have ended so far."""
-        return sum(len(_END.findall(client.host.read(client.log))) for client in self._clients)
+        return sum(self.by_worker())
+
+    def by_worker(self) -> list[int]:
+        """The same for each worker of each client: of one that is stuck the total says nothing."""
+        ended = [Counter(map(int, _END.findall(client.host.read(client.log)))) for client in self._clients]
+        return [done[worker] for done in ended for worker in range(self.load.workers)]
 
     def verify(self) -> None:
         """Read everything back on the node of every client, and record this as final reads."""

@@ -69,13 +69,17 @@ def struck_with_quorum(layout: Layout, count: int) -> list[tuple[str, ...]]:
 
 
 def limit_stall(stage: Stage, copied: Copying) -> None:
-    """Limit how long clients may wait: the time for failure detection, peering, and copying the data that they use."""
+    """Limit how long clients may wait: the time for failure detection, peering, and copying the data that they use.
+
+    It limits the gap of all clients together, and the wait of each: one may be stuck while the others go on.
+    """
     patience = stage.cluster.patience
     why = (
         "20 s to notice the loss of an OSD and a monitor, and 20 s for peering on a busy machine, times a "
         f"patience of {patience:g}; {copied.why}"
     )
-    stage.recorder.limit("longest_gap_s", STALL_S * patience + copied.seconds, "s", why, basis=copied.basis)
+    for metric in ("longest_gap_s", "longest_wait_s"):
+        stage.recorder.limit(metric, STALL_S * patience + copied.seconds, "s", why, basis=copied.basis)
 
 
 SCENARIOS = (

@@ -41,6 +41,8 @@ UNDER_WAY = 25
 UNDER_WAY_S = 120.0
 LEAST_OPERATIONS = 5
 """Operations after UNDER_WAY. A load that has stopped for good does none; any other load does far more."""
+EACH_GOES_ON = 2
+"""Operations of a worker that is served: the one that it may have been waiting for, and a new one."""
 RETURN_S = 180.0
 """A cluster must be healthy again by itself within this time, before patience and without the time that its disks and
 network take to copy the data. Measured: 3 to 15 s."""
@@ -117,10 +119,10 @@ def loaded(stage: Stage, data: Data = OBJECTS, *, restarted: bool = False) -> It
             before = under_way(load)
             yield load
             returned(stage, data.copied(stage))
-            if not restarted:
-                goes_on(load)
             done = load.completed() - before
             stage.recorder.witness("operations since the load was under way", got=done, least=LEAST_OPERATIONS)
+            if not restarted:
+                goes_on(load)
         if restarted:
             with load.running():
                 goes_on(load)
@@ -176,12 +178,12 @@ def again_and_again(
 
 
 def goes_on(load: RecordedLoad, when: str = "after the cluster was healthy again") -> None:
-    """Wait until the cluster serves the clients of a load. NotReached, which says when, if it does not."""
-    before = load.completed()
+    """Wait until the cluster serves every worker of a load. NotReached, which says when, if it does not."""
+    before = load.by_worker()
     clock.wait(
-        load.completed,
-        lambda done: done >= before + LEAST_OPERATIONS,
-        what=f"{LEAST_OPERATIONS} operations of {load.load.name} {when}",
+        load.by_worker,
+        lambda done: all(now >= then + EACH_GOES_ON for now, then in zip(done, before, strict=True)),
+        what=f"{EACH_GOES_ON} operations of each worker of {load.load.name} {when}",
         timeout_s=UNDER_WAY_S * load.cluster.patience,
     )
 

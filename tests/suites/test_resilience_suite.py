@@ -12,18 +12,23 @@ import pytest
 from cephlab.lab.base.errors import CephTrouble, LabError, NotReached, SpecError
 from cephlab.lab.ceph.client import CephCommandFailed, RadosError
 from cephlab.lab.checks.observations import observations
+from cephlab.lab.checks.service import service
 from cephlab.lab.checks.verdict import Outcome
-from cephlab.lab.checks.witnessed import witnessed
+from cephlab.lab.checks.witnessed import witnessed, witnesses
 from cephlab.lab.faults import FAULTS
+from cephlab.lab.history import operations
 from cephlab.lab.history.history import Basis, Bound, History, Recorder
+from cephlab.lab.history.operations import Act, Ended, Operation
 from cephlab.lab.scenario.scenario import Tier
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability
-from cephlab.suites.resilience import SCENARIOS, monitors, trial
+from cephlab.suites.limits import Copying
+from cephlab.suites.resilience import SCENARIOS, monitors, osds, trial
 from cephlab.suites.resilience.crash import rounds
 from cephlab.suites.resilience.full import refusal_s
 from cephlab.suites.resilience.monitors import LookBeyond, stale
 from cephlab.suites.resilience.soak import EXCEED, menu_for
+from tests.fake_stage import stage_of
 from tests.lab.faults.test_faults import REMOTE, a_cluster, an_attached_cluster
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
@@ -233,6 +238,37 @@ def test_copies_are_compared_before_the_images_of_a_load_are_removed(
         with trial.loaded(stage, cast("Any", data)):
             pass
     assert done == ["read back", "scrub", "remove"]
+
+
+@pytest.mark.parametrize(("healed", "outcome"), [(30, Outcome.PASS), (25, Outcome.INCONCLUSIVE)])
+def test_a_load_that_only_waits_until_all_is_healed_shows_nothing(
+    monkeypatch: pytest.MonkeyPatch, healed: int, outcome: Outcome
+) -> None:
+    """It goes on in the end in either case."""
+    done = iter([healed, 99])
+    load = SimpleNamespace(running=nullcontext, completed=lambda: next(done))
+    load.prepare = load.verify = load.clean = lambda: None
+    monkeypatch.setattr(trial, "new_load", lambda *_, **__: load)
+    monkeypatch.setattr(trial, "under_way", lambda _: 25)
+    monkeypatch.setattr(trial, "goes_on", lambda load: load.completed())
+    for name in ("agreed", "returned"):
+        monkeypatch.setattr(trial, name, lambda *_: None)
+    data = SimpleNamespace(pool=lambda _stage: nullcontext("pool"), copied=lambda _stage: None, sizes=(), of="objects")
+    stage = SimpleNamespace(cluster=None, recorder=History().recorder("s"))
+    with trial.loaded(cast("Any", stage), cast("Any", data)):
+        pass
+    assert witnesses(stage.recorder.events()).outcome is outcome
+
+
+@pytest.mark.parametrize(("waits_s", "outcome"), [(79.0, Outcome.PASS), (81.0, Outcome.FAIL)])
+def test_one_client_that_is_stuck_fails_although_the_others_go_on(waits_s: float, outcome: Outcome) -> None:
+    stage = stage_of(SimpleNamespace(patience=2.0))
+    osds.limit_stall(stage, Copying())
+    done = [Operation("load", "c0", 1, Act.READ, 1, 1, at_s, at_s + 1.0, Ended.OK) for at_s in range(100)]
+    stuck = Operation("load", "c0", 0, Act.WRITE, 0, 1, 1.0, 1.0 + waits_s, Ended.OK)
+    for data in operations.pack([*done, stuck]):
+        stage.recorder.record(operations.EVENT, **data)
+    assert service(stage.recorder.events()).outcome is outcome
 
 
 @pytest.mark.parametrize(("slowest_s", "wanted"), [(0.0, 5), (0.05, 5), (0.51, 6), (8.0, 80)])

@@ -26,16 +26,17 @@ from tests.fake_stage import stage_of
 
 @dataclass
 class Load:
-    """A recorded load that does something whenever it is asked, or nothing."""
+    """A recorded load whose workers do something whenever it is asked, or nothing. stuck: the first worker does not."""
 
     each: int
     done: int = 0
+    stuck: bool = False
     load: Any = field(default_factory=lambda: SimpleNamespace(name="objects"))
     cluster: Any = field(default_factory=lambda: SimpleNamespace(patience=1e-4))
 
-    def completed(self) -> int:
+    def by_worker(self) -> list[int]:
         self.done += self.each
-        return self.done
+        return [0 if self.stuck else self.done, self.done]
 
 
 FAILURES: dict[str, Callable[[Stage], None]] = {
@@ -50,7 +51,7 @@ def test_clients_that_only_wait_for_the_end_of_a_failure_are_found(
     monkeypatch: pytest.MonkeyPatch, failure: str
 ) -> None:
     """A pool that needs more copies than are left serves again once all is healed, and loses nothing."""
-    load = Load(trial.LEAST_OPERATIONS)
+    load = Load(trial.EACH_GOES_ON)
     for module in (osds, monitors):
         monkeypatch.setattr(module, "inflict", lambda *_: nullcontext())
         monkeypatch.setattr(module, "linger", lambda *_: None)
@@ -62,9 +63,9 @@ def test_clients_that_only_wait_for_the_end_of_a_failure_are_found(
     monkeypatch.setattr(monitors, "answers", lambda *_: True)
     stage = stage_of(SimpleNamespace(osd_ids=lambda: [0], wait_healthy=lambda: None))
     FAILURES[failure](stage)
-    load.each = 0
-    with pytest.raises(NotReached, match=r"operations of objects while (osd|mon|n)"):
-        FAILURES[failure](stage)
+    for load.each, load.stuck in ((0, False), (trial.EACH_GOES_ON, True)):
+        with pytest.raises(NotReached, match=r"operations of each worker of objects while (osd|mon|n)"):
+            FAILURES[failure](stage)
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -97,6 +97,14 @@ def test_what_was_logged_is_kept_where_a_dead_daemon_ends_the_wait() -> None:
     assert [machine.did for machine in machines] == [["stop", signal.SIGKILL]] * 3
 
 
+def test_a_worker_that_is_stuck_does_not_hide_behind_the_others() -> None:
+    done = b"".join(b"%d i 2 r 0 0\n%d o 3 o 1\n" % (worker, worker) for worker in (0, 2, 3, 0))
+    load, _ = load_on(Machine("c0"), Machine("c1", log=b"began 1\n" + done + b"1 i 2 r 0 0\n"))
+    with load.running():
+        assert load.by_worker() == [1, 0, 0, 0, 2, 0, 1, 1]
+        assert load.completed() == 5
+
+
 def test_a_client_that_does_not_end_is_named_and_killed() -> None:
     machines = Machine("c0"), Machine("c1", ends=lambda: False)
     load, history = load_on(*machines)
