@@ -65,19 +65,24 @@ def copying(stage: Stage, data_bytes: float, kind: PoolKind = REPLICATED) -> Cop
     return Copying(allowed, why, tuple(made.derivation.lines()))
 
 
-def wait_until_noticed(stage: Stage, peering_s: float, copied: Copying) -> None:
-    """Limit every wait to the time for noticing a dead OSD, peering without it, and copying the data that clients use.
+def until_noticed(cluster: Cluster, peering_s: float, copied: Copying) -> Bound:
+    """The longest wait: the time for noticing a dead OSD, peering without it, and copying the data that clients use.
 
     peering_s: for peering and the first operations afterwards, before patience.
     """
-    cluster = stage.cluster
     grace = float(own(cluster).deployment.options["osd_heartbeat_grace"])
     why = (
         f"osd_heartbeat_grace {grace:g} s, then {peering_s:g} s of peering times a patience of {cluster.patience:g}; "
         f"{copied.why}"
     )
-    high = grace + peering_s * cluster.patience + copied.seconds
-    stage.recorder.limit("longest_wait_s", high, "s", why, basis=copied.basis)
+    most = grace + peering_s * cluster.patience + copied.seconds
+    return Bound(why, most=most, derivation=copied.derivation, basis=copied.basis)
+
+
+def wait_until_noticed(stage: Stage, peering_s: float, copied: Copying) -> None:
+    """Limit every wait of a recorded load as `until_noticed` says."""
+    bound = until_noticed(stage.cluster, peering_s, copied)
+    stage.recorder.limit("longest_wait_s", bound.most or 0.0, "s", bound.why, basis=copied.basis)
 
 
 def stop_noted(cluster: Cluster, recorder: Recorder, name: str) -> None:

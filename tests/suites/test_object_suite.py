@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,9 @@ from cephlab.lab.history.history import History, Recorder
 from cephlab.lab.telemetry.demand import Interval, Role
 from cephlab.lab.workloads.s3fleet import Fleet
 from cephlab.lab.workloads.s3load import S3Operation, S3Result
+from cephlab.suites import limits
 from cephlab.suites.object import SCENARIOS, across, balanced, costs, faults, pace, sizes, stand
+from tests.suites.test_service_limits import stage_on
 
 
 def verdict_of(check: str, say: Callable[[Recorder], None]) -> Verdict:
@@ -22,6 +25,26 @@ def verdict_of(check: str, say: Callable[[Recorder], None]) -> Verdict:
 
 def operation(began_s: float, took_s: float, code: str = "", size_bytes: int = 100) -> S3Operation:
     return S3Operation("run", "get", 0, "/b/o", 1, size_bytes, began_s, began_s, began_s + took_s, True, code)
+
+
+@pytest.mark.parametrize(
+    ("grace", "took_s", "outcome"),
+    [("20", 25.9, Outcome.PASS), ("20", 26.1, Outcome.FAIL), ("10", 25.9, Outcome.FAIL)],
+)
+def test_a_request_waits_for_a_dead_osd_as_long_as_the_settings_allow(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, grace: str, took_s: float, outcome: Outcome
+) -> None:
+    """Peering takes 3 s times a patience of 2."""
+    stage = stage_on(tmp_path, None)
+    stage.cluster.deployment.options["osd_heartbeat_grace"] = grace  # type: ignore[attr-defined]
+    monkeypatch.setattr(limits, "own", lambda cluster: cluster)
+    monkeypatch.setattr(faults, "index_leader", lambda _: "osd.0")
+    monkeypatch.setattr(faults, "gateways", lambda _: {})
+    done = S3Result((operation(0.0, 0.1), operation(0.2, took_s)), (), 0, 30.0, 0.1)
+    monkeypatch.setattr(faults, "struck", lambda *_: (done, 0.0, 1.0))
+    stage.recorder.witness("operations", got=9, least=1)
+    faults.index_down(stage)
+    assert CHECKS["figures"](stage.recorder.events()).outcome is outcome
 
 
 BOTH = ("rgw.n0", "rgw.n2")
