@@ -174,13 +174,16 @@ def agree(stage: Stage, returned: str) -> None:
 
 
 def wiped(stage: Stage, victim: str) -> None:
-    """Replace the store of the stopped monitor with an empty one, as after the loss of its disk."""
+    """Replace the store of the stopped monitor with an empty one, as after the loss of its disk.
+
+    What the monitor has once it is back, it has from the others only if nothing was left in its store.
+    """
     cluster = stage.cluster
     daemon = cluster.daemon(victim)
     host = daemon.host
     store, monmap, seed = host.directory / victim, host.directory / "monmap", host.directory / "mon.keyring"
     host.push(cluster.client.command("mon", "mon getmap"), monmap)
-    secret = host.read(store / "keyring")
+    secret, before = host.read(store / "keyring"), commits(cluster, victim)
     host.remove(store)
     host.make_directory(store)
     try:
@@ -189,6 +192,16 @@ def wiped(stage: Stage, victim: str) -> None:
         run_tool(host, [*argv, "--keyring", str(seed)], timeout_s=QUORUM_S * cluster.patience, log=daemon.log)
     finally:
         host.remove(seed)
+    stage.recorder.witness(f"commits in the store of {victim} before it was emptied", got=before, least=COMMITS)
+    stage.recorder.observe(f"commits in the emptied store of {victim}", got=commits(cluster, victim), wanted=0)
+
+
+def commits(cluster: Cluster, victim: str) -> int:
+    """How many Paxos commits the store of a stopped monitor has."""
+    daemon = cluster.daemon(victim)
+    argv = ["ceph-monstore-tool", str(daemon.host.directory / victim), "dump-keys"]
+    keys = run_tool(daemon.host, argv, timeout_s=QUORUM_S * cluster.patience, log=daemon.log).stdout.splitlines()
+    return sum(prefix == "paxos" and name.isdecimal() for prefix, _, name in (key.partition(" / ") for key in keys))
 
 
 def with_ticks(stage: Stage, monitor: str) -> None:
