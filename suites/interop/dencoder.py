@@ -1,6 +1,6 @@
 """Every type of ceph-dencoder: one architecture encodes it, and the other must decode it to the same JSON."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from cephlab.lab.base.errors import CommandFailed, LabBroken, Unavailable
@@ -10,6 +10,9 @@ from cephlab.suites.interop.sides import ArchSide, each, sides
 
 BATCH = 150  # instances per process: an emulated start costs half a second, and a command line has a limit
 REFUSED = "refused: "
+LEAST_SHARE = 0.5
+"""Of the types, those with an instance that was compared. ceph-dencoder makes no instances of messages, which are about
+a sixth of its types (MessageDencoderImpl in Ceph's source), so a sound cluster has more than this, but not all."""
 _SHOWN = 5
 _TOOL_S = 120.0
 
@@ -59,6 +62,9 @@ def run(stage: Stage) -> None:
             title = f"instances that {arch} cannot encode"
             stage.recorder.observe(title, got=refused[arch], wanted=refused[first], of=len(written[arch]))
 
+        share = len(encoded_by_all(instances[first], written.values())) / len(types[first])
+        stage.recorder.witness("share of types with an instance that both encode", got=share, least=LEAST_SHARE)
+
         def read(side: ArchSide) -> dict[str, str]:
             unpack(side, archives[side.arch.other])
             return dump(side, instances[first], decoding)
@@ -73,6 +79,12 @@ def run(stage: Stage) -> None:
                 wanted=[],
                 of=encoded,
             )
+
+
+def encoded_by_all(instances: Sequence[Instance], written: Collection[Mapping[str, str]]) -> set[str]:
+    """The types with an instance that no architecture refuses to encode. Only these are compared."""
+    encoded = (each for each in instances if not any(texts[each.label].startswith(REFUSED) for texts in written))
+    return {each.kind for each in encoded}
 
 
 def differing(decoded: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
@@ -157,9 +169,10 @@ def unpack(side: ArchSide, archive: bytes) -> None:
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         name="interop.encoding-types",
-        goal="Each architecture decodes every structure that Ceph stores or sends as the other encoded it.",
+        goal="Each architecture decodes structures that Ceph stores or sends as the other encoded them.",
         method="Encodes all instances of all types with ceph-dencoder on each, decodes on the other; compares JSON.",
         run=run,
+        check="witnessed",
         sees=tuple(f"instances that {arch} decodes differently" for arch in Arch),
     ),
 )

@@ -1,6 +1,6 @@
 """The scenario over ceph-dencoder's types, with a stand-in for the program: no Debian image has the types."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -62,14 +62,34 @@ def test_a_type_that_one_lacks_fails(tmp_path: Path) -> None:
     assert verdict.outcome == "fail"
 
 
-def test_what_both_refuse_was_decoded_by_neither(tmp_path: Path) -> None:
+def same_types(tmp_path: Path, types: Mapping[str, int], crashes: frozenset[tuple[str, int]] = frozenset()) -> Verdict:
+    """The verdict on two programs with the same types, of which both refuse the same instances."""
     hosts = {}
     for arch in Arch:
         (tmp_path / arch).mkdir()
-        crashes = frozenset({("pg_t", 1), ("pg_t", 2)})
-        hosts[arch] = DencoderHost(arch, tmp_path / arch, types={"pg_t": 2}, crashes=crashes)
+        hosts[arch] = DencoderHost(arch, tmp_path / arch, types=types, crashes=crashes)
     stage = Stage(cluster_of(hosts), History().recorder("s"), Random(1), tmp_path)  # type: ignore[arg-type]
-    verdict = run_scenario(dencoder.SCENARIOS[0], stage)
+    return run_scenario(dencoder.SCENARIOS[0], stage)
+
+
+@pytest.mark.parametrize(
+    ("types", "refused", "outcome"),
+    [
+        ({"pg_t": 2, "hobject_t": 1, "MPing": 0}, (), "pass"),
+        ({"pg_t": 2, "MLog": 0, "MPing": 0}, (), "inconclusive"),
+        ({"pg_t": 2, "hobject_t": 1, "MPing": 0}, [("hobject_t", 1)], "inconclusive"),
+    ],
+)
+def test_most_types_must_have_been_compared(
+    tmp_path: Path, types: dict[str, int], refused: Sequence[tuple[str, int]], outcome: str
+) -> None:
+    verdict = same_types(tmp_path, types, frozenset(refused))
+    assert verdict.outcome == outcome
+    assert outcome == "pass" or "share of types with an instance that both encode" in verdict.reason
+
+
+def test_what_both_refuse_was_decoded_by_neither(tmp_path: Path) -> None:
+    verdict = same_types(tmp_path, {"pg_t": 2}, frozenset({("pg_t", 1), ("pg_t", 2)}))
     assert verdict.outcome == "inconclusive"
     assert "decodes differently" in verdict.reason
 
