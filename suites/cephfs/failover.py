@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults import inflict
 from cephlab.lab.faults.daemons import KillDaemon
+from cephlab.lab.faults.fault import look_for
 from cephlab.lab.history.history import Basis, Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.services.mds import FILE_SYSTEM, states
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.workloads.recorded import Load, RecordedLoad
 from cephlab.suites.cephfs.scrub import scrubbed
-from cephlab.suites.cephfs.stand import EXPECTED, PAIR, served_by, wait_active
+from cephlab.suites.cephfs.stand import EXPECTED, PAIR, served_by, tell, wait_active
 from cephlab.suites.expected import PEERS_MISSED
 from cephlab.suites.limits import no_errors
 from cephlab.suites.resilience.trial import goes_on, under_way
@@ -26,6 +27,8 @@ REPLAY_S = 6.0
 Measured on a very busy machine: the monitors were 3.6 s late, the standby took 1 to 3 s.
 """
 REPLAYING = "up:standby-replay"
+FOLLOWED = 10
+"""Journal events. A load of files makes many more in the time that a standby takes to look for new ones (a second)."""
 
 
 def load_of(stage: Stage, name: str, on: tuple[str, ...] = ()) -> RecordedLoad:
@@ -100,8 +103,7 @@ def standby_replay(stage: Stage) -> None:
     cluster.client.mon("fs set", fs_name=FILE_SYSTEM, var="allow_standby_replay", val="true")
     with loaded(stage, "replay") as load:
         for _ in Arch:
-            follows(cluster)
-            stage.recorder.witness("standby-replay servers", got=len(replaying(cluster)), least=1)
+            follows(stage)
             server = kill_active(stage, load, server)
 
 
@@ -109,9 +111,24 @@ def replaying(cluster: Cluster) -> list[str]:
     return [ident for ident, state in states(cluster.client).items() if state == REPLAYING]
 
 
-def follows(cluster: Cluster) -> None:
-    """Wait until a standby follows the journal."""
+def follows(stage: Stage) -> None:
+    """Wait until a standby is to follow the journal, and witness that it does: its state alone does not show that."""
+    cluster = stage.cluster
     cluster.wait(lambda _: bool(replaying(cluster)), what="a standby-replay server")
+    before = replayed(cluster)
+    sign = look_for(
+        "journal events that the standby replays while clients write",
+        lambda: replayed(cluster) - before,
+        least=FOLLOWED,
+        patience=cluster.patience,
+    )
+    stage.recorder.witness(sign.what, got=sign.got, least=sign.least)
+
+
+def replayed(cluster: Cluster) -> int:
+    """Journal events that standby-replay servers have replayed since they started."""
+    dumps = [tell(cluster, f"mds.{ident}", "perf", "dump") for ident in replaying(cluster)]
+    return sum(int(dump["mds_log"]["replayed"]) for dump in dumps)
 
 
 EXPECTS = {**EXPECTED, **PEERS_MISSED}

@@ -1,16 +1,37 @@
-"""CephFS on a machine that gives way, on a model of a cluster that wants as many standbys as it ever had."""
+"""CephFS on a machine that gives way, and a standby that follows the journal, on models of a cluster."""
 
 from contextlib import nullcontext
+from itertools import repeat
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from cephlab.lab.base.errors import NotReached
+from cephlab.lab.checks import Outcome
+from cephlab.lab.checks.witnessed import witnesses
 from cephlab.lab.history.history import History
 from cephlab.lab.scenario.scenario import Stage, seeded
 from cephlab.lab.spec.arch import Arch
-from cephlab.suites.cephfs import moved
+from cephlab.suites.cephfs import failover, moved
+from tests.fake_stage import stage_of
+
+
+@pytest.mark.parametrize(("each", "outcome"), [(5, Outcome.PASS), (0, Outcome.INCONCLUSIVE)])
+def test_a_standby_that_is_to_follow_the_journal_and_does_not_is_found(
+    monkeypatch: pytest.MonkeyPatch, each: int, outcome: Outcome
+) -> None:
+    counted = iter(range(7, 1000, each) if each else repeat(7))
+
+    def tell(_cluster: object, target: str, *words: str) -> dict[str, dict[str, int]]:
+        assert (target, words) == ("mds.n2", ("perf", "dump"))
+        return {"mds_log": {"replayed": next(counted)}}
+
+    monkeypatch.setattr(failover, "tell", tell)
+    monkeypatch.setattr(failover, "states", lambda _: {"n0": "up:active", "n2": "up:standby-replay"})
+    stage = stage_of(SimpleNamespace(client=None, patience=1e-3, wait=lambda _ready, what: None))
+    failover.follows(stage)
+    assert witnesses(stage.recorder.events()).outcome is outcome
 
 
 class Standbys:
