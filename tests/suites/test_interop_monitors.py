@@ -1,7 +1,7 @@
-"""A monitor that gives no new client an id is started anew, once, and the history says so; with no cluster."""
+"""A monitor that gives no new client an id is restarted once, and a store that was not emptied is found; no cluster."""
 
 import errno
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,6 +9,8 @@ from typing import Any, cast
 import pytest
 
 from cephlab.lab.ceph.client import RadosError
+from cephlab.lab.checks import Outcome
+from cephlab.lab.checks.witnessed import witnessed
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import History
 from cephlab.lab.scenario.scenario import Stage
@@ -29,6 +31,47 @@ class Client:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+class Disk:
+    """The machine of a stopped monitor. keys: of its store; keeps: whether they outlive the store, as on a bad disk."""
+
+    directory = PurePosixPath("/lab")
+
+    def __init__(self, commits: int, *, keeps: bool) -> None:
+        self.keys = ["mkfs / monmap", "paxos / last_committed", *(f"paxos / {number}" for number in range(commits))]
+        self.keeps = keeps
+
+    def push(self, _data: bytes, _path: PurePosixPath, *, mode: int = 0o644) -> None: ...
+    def make_directory(self, _path: PurePosixPath) -> None: ...
+
+    def read(self, _path: PurePosixPath) -> bytes:
+        return b"a key"
+
+    def remove(self, path: PurePosixPath) -> None:
+        if path.name == NAME and not self.keeps:
+            self.keys = []
+
+    def run(self, argv: list[str], **_: Any) -> SimpleNamespace:
+        assert argv[0] == "ceph-mon" or argv == ["ceph-monstore-tool", f"/lab/{NAME}", "dump-keys"]
+        return SimpleNamespace(stdout="".join(f"{key}\n" for key in self.keys))
+
+
+@pytest.mark.parametrize(
+    ("commits", "keeps", "outcome"),
+    [(500, False, Outcome.PASS), (500, True, Outcome.FAIL), (0, False, Outcome.INCONCLUSIVE)],
+)
+def test_a_store_that_was_not_emptied_is_found(
+    monkeypatch: pytest.MonkeyPatch, commits: int, keeps: bool, outcome: Outcome
+) -> None:
+    monkeypatch.setattr("cephlab.suites.interop.monitors.conf.conf_path", lambda _: PurePosixPath("/lab/ceph.conf"))
+    disk = Disk(commits, keeps=keeps)
+    daemon = SimpleNamespace(id="n1", name=NAME, host=disk, log=None)
+    client = SimpleNamespace(command=lambda *_: b"a map")
+    cluster = SimpleNamespace(patience=1.0, daemon=lambda _name: daemon, client=client)
+    stage = Stage(cast("Cluster", cluster), History().recorder("s"), Random(1), Path())
+    monitors.wiped(stage, NAME)
+    assert witnessed(stage.recorder.events()).outcome is outcome
 
 
 def stage_of(refusal: int | None, done: list[str]) -> Stage:
