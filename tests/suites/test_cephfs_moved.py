@@ -21,7 +21,7 @@ from tests.fake_stage import stage_of
 def test_a_standby_that_is_to_follow_the_journal_and_does_not_is_found(
     monkeypatch: pytest.MonkeyPatch, each: int, outcome: Outcome
 ) -> None:
-    counted = iter(range(7, 1000, each) if each else repeat(7))
+    counted = iter(range(700, 1000, each) if each else repeat(700))
 
     def tell(_cluster: object, target: str, *words: str) -> dict[str, dict[str, int]]:
         assert (target, words) == ("mds.n2", ("perf", "dump"))
