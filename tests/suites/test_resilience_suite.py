@@ -16,6 +16,7 @@ from cephlab.lab.checks.service import service
 from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.checks.witnessed import witnessed, witnesses
 from cephlab.lab.faults import FAULTS
+from cephlab.lab.faults.fault import EVENT
 from cephlab.lab.history import operations
 from cephlab.lab.history.history import Basis, Bound, History, Recorder
 from cephlab.lab.history.operations import Act, Ended, Operation
@@ -28,6 +29,7 @@ from cephlab.suites.resilience.crash import rounds
 from cephlab.suites.resilience.full import refusal_s
 from cephlab.suites.resilience.monitors import LookBeyond, stale
 from cephlab.suites.resilience.soak import EXCEED, menu_for
+from tests.fake_clock import VirtualClock
 from tests.fake_stage import stage_of
 from tests.lab.faults.test_faults import REMOTE, a_cluster, an_attached_cluster
 
@@ -234,6 +236,7 @@ def test_copies_are_compared_before_the_images_of_a_load_are_removed(
         trial.again_and_again(
             stage, cast("Any", None), 1, cast("Any", data), before_s=(0.0, 0.0), meanwhile=lambda: None
         )
+        assert witnesses(stage.recorder.events()).outcome is Outcome.INCONCLUSIVE  # no fault met an operation
     else:
         with trial.loaded(stage, cast("Any", data)):
             pass
@@ -258,6 +261,19 @@ def test_a_load_that_only_waits_until_all_is_healed_shows_nothing(
     with trial.loaded(cast("Any", stage), cast("Any", data)):
         pass
     assert witnesses(stage.recorder.events()).outcome is outcome
+
+
+def test_operations_are_counted_that_were_under_way_while_a_fault_held() -> None:
+    clock = VirtualClock()
+    recorder = History(clock=clock).recorder("s")
+    for at_s, phase in ((9.0, "inflicting"), (10.0, "broken"), (12.0, "healing"), (30.0, "broken"), (31.0, "healing")):
+        clock.now = at_s
+        recorder.record(EVENT, fault="f", target="t", nodes=[], phase=phase)
+    times = [(9.0, 9.9), (9.5, 12.5), (11.0, 11.5), (11.9, None), (12.1, 13.0)]
+    load = [Operation("load", "c0", 0, Act.READ, 0, 1, began_s, ended_s, Ended.OK) for began_s, ended_s in times]
+    for data in operations.pack([*load, Operation("load", "c0", 0, Act.FINAL, 0, 1, 10.0, 11.0, Ended.OK)]):
+        recorder.record(operations.EVENT, **data)
+    assert trial.operations_met(recorder.events()) == [3, 1]
 
 
 @pytest.mark.parametrize(("waits_s", "outcome"), [(79.0, Outcome.PASS), (81.0, Outcome.FAIL)])
