@@ -3,7 +3,7 @@
 from cephlab.lab.ceph.pgs import pgids
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.scenario.topology import Topology
-from cephlab.lab.services import reported
+from cephlab.lab.services import CORE, reported
 
 CLOCK_SKEW_S = 0.05
 """Default of mon_clock_drift_allowed, beyond which monitors warn too."""
@@ -34,6 +34,7 @@ def quorum(stage: Stage) -> None:
     skews = client.mon("time-sync-status").get("time_skew_status", {})
     late = {name: entry["skew"] for name, entry in skews.items() if abs(float(entry["skew"])) > CLOCK_SKEW_S}
     if len(mons) > 1:  # a single monitor cannot be compared with others
+        stage.recorder.witness("monitors whose clocks were compared", got=len(skews), least=len(mons))
         observe(f"monitors whose clock is off by more than {CLOCK_SKEW_S} s", got=late, wanted={}, of=len(skews))
 
 
@@ -45,7 +46,8 @@ def versions(stage: Stage) -> None:
     for name, entry in metadata.items():
         wanted = stage.cluster.daemon(name).host.arch.value
         observe(f"architecture that {name} reports", got=entry.get("arch"), wanted=wanted)
-    stage.recorder.witness("daemons checked", got=len(metadata), least=1)
+    core = [daemon for daemon in stage.cluster.daemons.values() if daemon.kind in CORE]
+    stage.recorder.witness("daemons checked", got=len(metadata), least=len(core))
 
 
 def replicas(stage: Stage) -> None:

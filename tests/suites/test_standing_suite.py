@@ -128,10 +128,13 @@ def test_what_is_wrong_with_a_standing_cluster_is_found(name: str, cluster: Simp
     [
         ("health", standing(status={"pgmap": {"num_pgs": 0, "pgs_by_state": []}, "health": {"status": "HEALTH_OK"}})),
         ("versions", standing({f"{kind} metadata": [] for kind in ("osd", "mon", "mgr")})),
+        ("versions", standing({"osd metadata": [{"id": 0, "arch": "x86_64"}]})),
+        ("quorum", standing({"time-sync-status": {}})),
+        ("quorum", standing({"time-sync-status": {"time_skew_status": {"a": {"skew": 0.0}}}})),
         ("replicas", standing({"osd dump": {"pools": []}})),
     ],
 )
-def test_a_look_at_nothing_is_no_pass(name: str, cluster: SimpleNamespace) -> None:
+def test_a_look_at_nothing_or_at_a_part_is_no_pass(name: str, cluster: SimpleNamespace) -> None:
     assert verdict_of(LOOKS[name], cluster).outcome is not Outcome.PASS
 
 
