@@ -65,7 +65,8 @@ def outages(stage: Stage, losses: tuple[Loss, ...], *, wipe: bool = False) -> No
         for number, loss in enumerate(losses, 1):
             lead(cluster, first_of(cluster, loss.leader))
             outage(stage, mirror, first_of(cluster, loss.victim), number, wipe=wipe)
-        archs = {cluster.daemon(name).host.arch for name in monitors(cluster)}
+        names = cluster.client.mon("quorum_status")["quorum_names"]
+        archs = {cluster.daemon(f"mon.{name}").host.arch for name in names}
         stage.recorder.witness("architectures in the quorum", got=len(archs), least=2)
         mirror.verify(cluster.client, stage.recorder, "after every outage")
 

@@ -1,6 +1,7 @@
 """A monitor that gives no new client an id is restarted once, and a store that was not emptied is found; no cluster."""
 
 import errno
+from contextlib import nullcontext
 from pathlib import Path, PurePosixPath
 from random import Random
 from types import SimpleNamespace
@@ -10,10 +11,11 @@ import pytest
 
 from cephlab.lab.ceph.client import RadosError
 from cephlab.lab.checks import Outcome
-from cephlab.lab.checks.witnessed import witnessed
+from cephlab.lab.checks.witnessed import witnessed, witnesses
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import History
 from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.spec.arch import Arch
 from cephlab.suites.interop import monitors
 
 NAME = "mon.n1"
@@ -72,6 +74,23 @@ def test_a_store_that_was_not_emptied_is_found(
     stage = Stage(cast("Cluster", cluster), History().recorder("s"), Random(1), Path())
     monitors.wiped(stage, NAME)
     assert witnessed(stage.recorder.events()).outcome is outcome
+
+
+@pytest.mark.parametrize(("quorum", "outcome"), [(["n0", "n1"], Outcome.PASS), (["n0"], Outcome.INCONCLUSIVE)])
+def test_a_quorum_of_one_architecture_shows_nothing(
+    monkeypatch: pytest.MonkeyPatch, quorum: list[str], outcome: Outcome
+) -> None:
+    """Both monitors are in the spec in either case."""
+    monkeypatch.setattr(monitors, "chosen_leaders", lambda _: nullcontext())
+    monkeypatch.setattr("cephlab.suites.interop.monitors.pools.pool", lambda *_, **__: nullcontext("quorum"))
+    archs = dict(zip(("mon.n0", "mon.n1"), Arch, strict=True))
+    daemons = {name: SimpleNamespace(name=name, kind="mon", host=SimpleNamespace(arch=archs[name])) for name in archs}
+    client = SimpleNamespace(mon=lambda _command: {"quorum_names": quorum})
+    cluster = SimpleNamespace(client=client, daemons=daemons, daemon=daemons.__getitem__)
+    stage = Stage(cast("Cluster", cluster), History().recorder("s"), Random(1), Path())
+    monkeypatch.setattr(monitors, "Mirror", lambda *_: SimpleNamespace(verify=lambda *_: None))
+    monitors.outages(stage, ())
+    assert witnesses(stage.recorder.events()).outcome is outcome
 
 
 def stage_of(refusal: int | None, done: list[str]) -> Stage:
