@@ -58,7 +58,9 @@ def went_on(recorder: Recorder, after_s: float) -> None:
     after_s: since the load began.
     """
     readings = [event.data for event in recorder.events() if event.kind == "reading"]
-    jobs = dict.fromkeys(name for data in readings for name in data["values"] if name.endswith(_RATE))
+    # A client whose log has no whole window has no reading either, and would not be missed.
+    known = [f"{event.data['job']}{_RATE}" for event in recorder.events() if event.kind == "calibrated"]
+    jobs = dict.fromkeys([*known, *(name for data in readings for name in data["values"] if name.endswith(_RATE))])
     for job in jobs:
         rates = [data["values"][job] for data in readings if data["at_s"] > after_s and job in data["values"]]
         whose = job.removesuffix(_RATE)

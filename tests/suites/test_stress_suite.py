@@ -239,9 +239,11 @@ def test_the_time_limit_knows_of_a_load_of_hours(monkeypatch: pytest.MonkeyPatch
     assert limit.why.endswith("and 21600 s of load")
 
 
-def went_on_after(last_heal_s: float, *rates: float) -> Verdict:
-    """The verdict over a client that had these rates, a second apart, when the last fault was healed at a time."""
+def went_on_after(last_heal_s: float, *rates: float, clients: Sequence[str] = ("block writes",)) -> Verdict:
+    """The verdict over clients of which one had these rates, a second apart; last_heal_s: when the last fault ended."""
     recorder = History().recorder("stress.struck")
+    for client in clients:
+        recorder.record("calibrated", job=client, full_iops=9.0, rate=5)
     for at_s, rate in enumerate(rates):
         recorder.record("reading", at_s=float(at_s), values={"block writes: rate": rate})
     went_on(recorder, last_heal_s)
@@ -254,6 +256,9 @@ def test_a_client_has_to_go_on_after_the_last_fault() -> None:
     assert stopped.outcome is Outcome.FAIL
     assert "block writes goes on after the last fault" in stopped.reason
     assert went_on_after(9.0, 50.0, 50.0).outcome is Outcome.INCONCLUSIVE
+    silent = went_on_after(1.5, 50.0, 0.0, 0.0, 40.0, clients=("block writes", "S3"))
+    assert silent.outcome is Outcome.INCONCLUSIVE
+    assert "looks at S3 after the last fault" in silent.reason
 
 
 def test_only_osds_are_struck_under_the_stress_load() -> None:
