@@ -217,8 +217,8 @@ def test_clients_that_were_busy_in_one_turn_of_several_leave_the_gain_open(
 ) -> None:
     monkeypatch.setattr(clients, "client_counts", lambda *_: (1, 6))
     sweep = Sweep(tmp_path, monkeypatch, "ssh", [1e3, 1.5e3] * clients.TURNS)
-    every, biases = clients.run_judged, iter([UNBIASED, Bias("c0 was busy"), UNBIASED, UNBIASED])
-    monkeypatch.setattr(clients, "run_judged", lambda *given: (every(*given)[0], next(biases)))
+    loaded, biases = clients.loaded, iter([UNBIASED, Bias("c0 was busy"), UNBIASED, UNBIASED])
+    monkeypatch.setattr(clients, "loaded", lambda *given: (loaded(*given)[0], next(biases)))
     clients.one_is_not_enough(sweep.stage)
     assert judged(sweep.figure("randread by 6 clients over that of one")) is Outcome.INCONCLUSIVE
 
