@@ -21,7 +21,6 @@ from cephlab.fixtures.run import suite_names
 from cephlab.lab.archive.archive import Ending
 from cephlab.lab.images.recipe import RECIPES, read_recipes
 from cephlab.lab.spec.clusterspec import Capability
-from cephlab.lab.spec.specfile import spec_from_json
 from tests.conftest import left_out, marked_whole
 from tests.test_architecture import LAYERS
 
@@ -217,11 +216,6 @@ def test_the_release_example_is_a_recipe(tmp_path: Path) -> None:
     recipes = tmp_path / "recipes.toml"
     recipes.write_text(RECIPES.read_text() + "\n" + example)
     assert "umbrella" in read_recipes(recipes).releases
-
-
-def test_the_spec_example_is_a_spec() -> None:
-    example = next(block for block in blocks(ROOT / "docs" / "adding.md", "toml") if "[[nodes]]" in block)
-    assert spec_from_json(tomllib.loads(example)).osd_count == 1
 
 
 @pytest.mark.parametrize("path", PROSE, ids=named)

@@ -50,7 +50,7 @@ for _part in (ClusterSpec, Node, Osd, Disk, DiskLimits):
     # An unknown key is a typing error, but pydantic would ignore it in a plain dataclass.
     setattr(_part, "__pydantic_config__", ConfigDict(extra="forbid"))  # noqa: B010
 
-_KEYS = "docs/adding.md shows a spec file with all keys"
+_KEYS = "docs/reference/files.md shows a spec file with all keys"
 _STAND_INS = {"arch": "x86_64"}
 """Values for keys that a table must have."""
 _ADAPTER: TypeAdapter[ClusterSpec] = TypeAdapter(ClusterSpec)

@@ -59,7 +59,7 @@ def refused(folder: Path, text: str) -> SpecError:
             "options.osd_pool_default_size",
             "ask for more nodes",
         ),
-        (node("n0", "memory = 3\n"), "nodes.0.memory", "docs/adding.md"),
+        (node("n0", "memory = 3\n"), "nodes.0.memory", "docs/reference/files.md"),
     ],
 )
 def test_what_does_not_fit_is_named_by_file_and_key(tmp_path: Path, text: str, key: str, hint: str) -> None:
@@ -136,8 +136,8 @@ def test_an_unknown_key_is_told_with_the_nearest_of_its_table(tmp_path: Path, te
 
 
 def test_the_page_that_the_hint_names_shows_every_key_of_a_spec_that_fits(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "adding.md").read_text()
-    example = page.partition("## A spec file")[2].partition("```toml\n")[2].partition("```")[0]
+    page = (Path(__file__).parents[3] / "docs/reference/files.md").read_text()
+    example = page.partition("## Cluster spec")[2].partition("```toml\n")[2].partition("```")[0]
     assert load_spec(written(tmp_path, example)).osd_count == 1
     keys = {field.name for table in (ClusterSpec, Node, Disk, DiskLimits, Osd) for field in fields(table)}
     assert [key for key in sorted(keys) if not re.search(rf"\b{key}\b", example)] == []
