@@ -38,7 +38,6 @@ NAME = "cephlab"
 app = typer.Typer(
     name=NAME,
     cls=Group,
-    help="Raise real Ceph clusters of mixed architecture, test them, and judge them by limits that scale.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -103,7 +102,7 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Raise real Ceph clusters of mixed architecture, test them, and judge them by limits that scale."""
+    """Raise real Ceph clusters of mixed architecture, run tests on them, and report a verdict for each."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -12,7 +12,7 @@ from cephlab.cli.main import NAME, app
 
 _HEAD = r""".TH CEPHLAB 1 "" cephlab "User Commands"
 .SH NAME
-cephlab \- test Ceph clusters of mixed architecture, and judge them by limits that scale
+cephlab \- raise real Ceph clusters of mixed architecture, run tests on them, and report a verdict for each
 .SH SYNOPSIS
 .B cephlab
 .I COMMAND
