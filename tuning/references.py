@@ -250,6 +250,6 @@ def beside(path: Path, profile: str) -> str:
     return str(path.parent / profile) if "/" in profile or profile.endswith(".toml") else profile
 
 
-def load_references(folder: Path = SHIPPED) -> tuple[Publication, ...]:
-    """Every reference of a folder, by name."""
-    return tuple(load_reference(path) for path in sorted(folder.glob("*.toml")))
+def load_references() -> tuple[Publication, ...]:
+    """The shipped references, by name."""
+    return tuple(load_reference(path) for path in sorted(SHIPPED.glob("*.toml")))

@@ -78,9 +78,9 @@ def require_seven_zip(*beside: str) -> str:
     return seven_zip
 
 
-def cpu_rating(program: str, run: Run = run_here) -> float:
+def cpu_rating(program: str) -> float:
     """7-Zip's total rating in MIPS of all CPUs together: its LZMA benchmark, compression and decompression."""
-    return parse_rating(run([program, "b"], 600), psutil.cpu_count() or 1)
+    return parse_rating(run_here([program, "b"], 600), psutil.cpu_count() or 1)
 
 
 OWN = 0.9
@@ -99,9 +99,9 @@ def parse_rating(text: str, cpus: int) -> float:
     return rating if share >= OWN else rating / share
 
 
-def crc32c_bytes_s(run: Run = run_here) -> float:
+def crc32c_bytes_s() -> float:
     """Bytes per second of fio's CRC-32C on one core; fio uses the CPU's instruction if there is one."""
-    return parse_crc(run(["fio", "--crctest=crc32c"], 60))
+    return parse_crc(run_here(["fio", "--crctest=crc32c"], 60))
 
 
 def parse_crc(text: str) -> float:
@@ -246,7 +246,7 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def loopback_bytes_s(seconds: float, run: Run = run_here) -> float:
+def loopback_bytes_s(seconds: float) -> float:
     """Bytes per second of one TCP stream over loopback, measured by iperf3."""
     port = free_port()
     server = threading.Thread(
@@ -257,7 +257,7 @@ def loopback_bytes_s(seconds: float, run: Run = run_here) -> float:
     )
     server.start()
     _await_port(port)
-    text = run(["iperf3", "-c", "127.0.0.1", "-p", str(port), "-t", f"{seconds:g}", "-J"], seconds + 30)
+    text = run_here(["iperf3", "-c", "127.0.0.1", "-p", str(port), "-t", f"{seconds:g}", "-J"], seconds + 30)
     server.join(10)
     return parse_iperf(text)
 

@@ -20,6 +20,7 @@ Started = tuple[PurePosixPath, Channel]
 _PATIENCE_S = 150.0
 """Longer than Ceph's op timeouts (conf.py: 60 and 120 s), so that a hang of Ceph is reported by Ceph and not as an
 error of the lab. All three are multiplied by patience."""
+_FORMAT_S = 300.0
 
 
 class RadosError(CephTrouble):
@@ -105,9 +106,9 @@ class RadosClient:
         """A monitor command with JSON output, parsed; None if it prints nothing."""
         return self.tell("mon", prefix, timeout_s=timeout_s, **arguments)
 
-    def mgr(self, prefix: str, *, timeout_s: float = _PATIENCE_S, **arguments: Any) -> Any:
+    def mgr(self, prefix: str, **arguments: Any) -> Any:
         """A manager command with JSON output, parsed."""
-        return self.tell("mgr", prefix, timeout_s=timeout_s, **arguments)
+        return self.tell("mgr", prefix, **arguments)
 
     def tell(self, target: str, prefix: str, *, timeout_s: float = _PATIENCE_S, **arguments: Any) -> Any:
         """A command to one daemon (`osd.0`, `mon.n0`) with JSON output, parsed."""
@@ -219,9 +220,9 @@ class RadosClient:
     def rbd_clone(self, pool: str, image: str, snap: str, child: str) -> None:
         self.call("rbd_clone", pool=pool, image=image, snap=snap, child=child)
 
-    def rbd_encrypt(self, pool: str, image: str, encryption: tuple[str, str], *, timeout_s: float = 300.0) -> None:
+    def rbd_encrypt(self, pool: str, image: str, encryption: tuple[str, str]) -> None:
         """Format an image. Its content is lost."""
-        self.call("rbd_encrypt", pool=pool, image=image, encryption=encryption, timeout_s=timeout_s)
+        self.call("rbd_encrypt", pool=pool, image=image, encryption=encryption, timeout_s=_FORMAT_S)
 
 
 def start_agent(host: Host, arguments: Sequence[str]) -> Started:

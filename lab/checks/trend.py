@@ -58,7 +58,7 @@ class Trend:
     independent: float = 0.0
 
 
-def trend(at_h: Sequence[float], values: Sequence[float], confidence: float = CONFIDENCE) -> Trend:
+def trend(at_h: Sequence[float], values: Sequence[float]) -> Trend:
     """The slope of a series. at_h: hours, rising; values: one for each entry of at_h.
 
     It is the median of the slopes between every two samples with no step between them, weighted by their distance
@@ -83,7 +83,7 @@ def trend(at_h: Sequence[float], values: Sequence[float], confidence: float = CO
         return Trend(slope, -math.inf, math.inf, steps, independent)
     spread = sum(float(np.sum((own - own.mean()) ** 2)) for own in (times[parts == p] for p in range(len(cuts) + 1)))
     variance = float(rest @ rest) / (len(times) - 2 - len(cuts)) * shrink * _RANK_EFFICIENCY / spread
-    half = float(stdtrit(left, (1 + confidence) / 2)) * math.sqrt(variance)
+    half = float(stdtrit(left, (1 + CONFIDENCE) / 2)) * math.sqrt(variance)
     return Trend(slope, slope - half, slope + half, steps, independent)
 
 

@@ -32,6 +32,7 @@ S3_FILE = "s3.json"
 
 _OURS = ("default.rgw.", ".rgw.root")
 _START_S = 90.0
+_PGS = 16
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def _urls(gateway: Gateway) -> dict[str, str]:
 
 
 @contextmanager
-def gateway(cluster: Cluster, node: str, data: PoolKind, *, pg_num: int = 16) -> Iterator[Gateway]:
+def gateway(cluster: Cluster, node: str, data: PoolKind, *, pg_num: int = _PGS) -> Iterator[Gateway]:
     """Run a gateway on a node, with its objects in a pool of this kind. Everything is removed afterwards.
 
     Raises DaemonDied, with the last log lines, if the gateway ends; NotReached if it never answers.
@@ -147,10 +148,10 @@ def gateway(cluster: Cluster, node: str, data: PoolKind, *, pg_num: int = 16) ->
         yield _begin(own(cluster), node, data, pg_num, undo)
 
 
-def lasting_gateway(cluster: Cluster, node: str, data: PoolKind, *, pg_num: int = 16) -> Gateway:
+def lasting_gateway(cluster: Cluster, node: str, data: PoolKind) -> Gateway:
     """Run a gateway until the cluster is removed. If it does not answer, everything is removed at once."""
     with ExitStack() as undo:
-        lasting = _begin(own(cluster), node, data, pg_num, undo)
+        lasting = _begin(own(cluster), node, data, _PGS, undo)
         undo.pop_all()
     return lasting
 

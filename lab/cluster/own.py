@@ -12,7 +12,7 @@ from typing import Any
 
 from cephlab.lab.base.errors import LabBroken, LabError, SpecError
 from cephlab.lab.base.given import parse_json
-from cephlab.lab.base.progress import Progress, quiet
+from cephlab.lab.base.progress import quiet
 from cephlab.lab.base.runs import Run, write_json, write_private
 from cephlab.lab.ceph import conf, keyring
 from cephlab.lab.ceph.client import RadosClient
@@ -244,7 +244,7 @@ def _without(node: Node, name: str) -> Node:
     return replace(node, services=tuple(service for service, daemon in pairs if daemon != name))
 
 
-def load_cluster(provider: Provider, run: Run, *, progress: Progress = quiet) -> OwnCluster:
+def load_cluster(provider: Provider, run: Run) -> OwnCluster:
     """Find a kept cluster again; SpecError if it has no state or one of another schema."""
     try:
         text = run.state_file.read_text(errors="replace")
@@ -266,7 +266,7 @@ def load_cluster(provider: Provider, run: Run, *, progress: Progress = quiet) ->
     )
     shims = {node: Path(path) for node, path in raw["shims"].items()}
     deployer = Deployer(
-        spec, lab.hosts, shims, deployment.sizing, deployment.patience, progress, raw.get("identities", {})
+        spec, lab.hosts, shims, deployment.sizing, deployment.patience, quiet, raw.get("identities", {})
     )
     return OwnCluster(run, spec, provider, lab, deployment, deployer)
 

@@ -15,6 +15,9 @@ from cephlab.lab.history.history import Recorder
 EVENT = "thrash"
 """Kind of a schedule's events: {step, phase, faults}; phase: began, whole."""
 
+RECOVERED_S = 180.0
+"""If not every PG is clean this long after a step, the cluster has failed. Multiplied by patience."""
+
 _ATTEMPTS = 100
 
 
@@ -24,8 +27,6 @@ class Pace:
 
     hold_s: tuple[float, float] = (1.0, 8.0)
     rest_s: tuple[float, float] = (0.5, 4.0)
-    recovered_s: float = 180.0
-    """If not every PG is clean by then, the cluster has failed. Multiplied by patience."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +83,11 @@ def thrash(
     *,
     seconds: float,
     least: int = 0,
-    pace: Pace | None = None,
 ) -> int:
     """Carry out steps until `seconds` have passed; returns how many. At least `least`, because emulated steps are long.
 
-    NotReached if the PGs are not all clean within the pace's time after a step: the cluster did not recover.
+    NotReached if the PGs are not all clean within RECOVERED_S after a step: the cluster did not recover.
     """
-    pace = pace or Pace()
     over = Deadline.after(seconds)
     done = 0
     for number, step in enumerate(steps):
@@ -99,8 +98,8 @@ def thrash(
             for fault in step.faults:
                 stack.enter_context(inflict(fault, cluster, recorder))
             Deadline.after(step.hold_s).pause(step.hold_s)
-        cluster.wait(lambda status: status.all_up, what=f"every OSD up after {step}", timeout_s=pace.recovered_s)
-        pools.wait_clean(cluster, pace.recovered_s)
+        cluster.wait(lambda status: status.all_up, what=f"every OSD up after {step}", timeout_s=RECOVERED_S)
+        pools.wait_clean(cluster, RECOVERED_S)
         recorder.record(EVENT, step=number, phase="whole", faults=str(step))
         Deadline.after(step.rest_s).pause(step.rest_s)
         done += 1

@@ -14,7 +14,7 @@ from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.images import build
 from cephlab.lab.images.cache import Cache, image_key
 from cephlab.lab.images.image import Image
-from cephlab.lab.images.recipe import KernelRecipe, RecipeBook, read_recipes
+from cephlab.lab.images.recipe import KernelRecipe, read_recipes
 from cephlab.lab.images.resolve import DebianSource, resolve
 from cephlab.lab.images.tools import BUILD_VARIABLE, SystemTools, Tools, call, require, require_all
 from cephlab.lab.spec.arch import Arch, host_arch
@@ -83,18 +83,11 @@ class Kernel:
 class KernelStore:
     """Kernels below one home, with the same cache and the same package archive as images."""
 
-    def __init__(
-        self,
-        home: Home,
-        *,
-        book: RecipeBook | None = None,
-        tools: Tools | None = None,
-        source: DebianSource | None = None,
-    ) -> None:
+    def __init__(self, home: Home, *, source: DebianSource | None = None) -> None:
         self._home = home
         self._cache = Cache(home)
-        self.book = book or read_recipes()
-        self._tools = tools or SystemTools()
+        self.book = read_recipes()
+        self._tools = SystemTools()
         self._source = source or DebianSource.from_environment()
 
     def cached(self, name: str, arch: Arch) -> Kernel | None:

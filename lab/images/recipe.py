@@ -169,10 +169,6 @@ class RecipeBook(_Part):
             supported=entry.supported,
         )
 
-    def role_sets_of(self, arch: Arch) -> tuple[str, ...]:
-        """Names of the role sets available for an architecture."""
-        return tuple(name for name, contents in self.role_sets.items() if arch in contents.archs)
-
     def _role_set(self, name: str, arch: Arch) -> _Contents:
         contents = _named("role set", name, self.role_sets)
         if arch not in contents.archs:

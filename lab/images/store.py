@@ -13,7 +13,7 @@ from cephlab.lab.images.cache import Cache, image_key, refuse_used
 from cephlab.lab.images.export import Form, export_image
 from cephlab.lab.images.image import Image, pulled_image, require_unchanged
 from cephlab.lab.images.lock import Deb, Lock
-from cephlab.lab.images.recipe import Recipe, RecipeBook, read_recipes
+from cephlab.lab.images.recipe import Recipe, read_recipes
 from cephlab.lab.images.resolve import KEYRING, DebianSource, resolve
 from cephlab.lab.images.shim import compiler
 from cephlab.lab.images.tools import SystemTools, Tools, missing, require
@@ -50,7 +50,6 @@ class ImageStore:
         self,
         home: Home,
         *,
-        book: RecipeBook | None = None,
         tools: Tools | None = None,
         preload: Preload | None = None,
         source: DebianSource | None = None,
@@ -61,7 +60,7 @@ class ImageStore:
         self._trusting = trusting
         self._compared: set[str] = set()
         self._cache = Cache(home)
-        self.book = book or read_recipes()
+        self.book = read_recipes()
         self._tools = tools or SystemTools()
         self._preload = preload or AioPreload()
         self._source = source or DebianSource.from_environment()

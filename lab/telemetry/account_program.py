@@ -41,13 +41,13 @@ def texts_of(pid: int, proc: Path = PROC) -> dict[str, Any]:
     return {"stat": (base / "stat").read_text(), "io": (base / "io").read_text(), "tasks": tasks}
 
 
-def tree(pid: int, proc: Path = PROC) -> list[int]:
+def tree(pid: int) -> list[int]:
     """A process and all its descendants, now; OSError if it has ended."""
-    (proc / str(pid) / "stat").read_text()
+    (PROC / str(pid) / "stat").read_text()
     children: dict[int, list[int]] = {}
-    for child in _pids(proc):
+    for child in _pids(PROC):
         try:
-            parent = (proc / str(child) / "stat").read_text(errors="replace").rpartition(")")[2].split()[1]
+            parent = (PROC / str(child) / "stat").read_text(errors="replace").rpartition(")")[2].split()[1]
         except OSError:
             continue
         children.setdefault(int(parent), []).append(child)
@@ -57,9 +57,9 @@ def tree(pid: int, proc: Path = PROC) -> list[int]:
     return members
 
 
-def holding(name: str, wanted: bytes, proc: Path = PROC) -> list[int]:
+def holding(name: str, wanted: bytes) -> list[int]:
     """Processes with exactly this entry in their `environ` or `cmdline`."""
-    return [pid for pid, entries in _entries(name, proc) if wanted in entries and pid != os.getpid()]
+    return [pid for pid, entries in _entries(name, PROC) if wanted in entries and pid != os.getpid()]
 
 
 def running(programs: list[str], proc: Path = PROC) -> list[int]:
@@ -83,17 +83,17 @@ def _pids(proc: Path) -> list[int]:
     return [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()]
 
 
-def networks_of(pids: list[int], proc: Path = PROC) -> dict[str, str]:
+def networks_of(pids: list[int]) -> dict[str, str]:
     """Network namespace of these processes -> counters of the interfaces in it."""
     networks: dict[str, str] = {}
     for pid in pids:
-        networks.setdefault(namespace_of(pid, proc), (proc / str(pid) / "net/dev").read_text())
+        networks.setdefault(namespace_of(pid), (PROC / str(pid) / "net/dev").read_text())
     return networks
 
 
-def namespace_of(pid: int | str, proc: Path = PROC) -> str:
+def namespace_of(pid: int | str) -> str:
     """The network namespace of a process."""
-    return os.readlink(proc / str(pid) / "ns/net")  # noqa: PTH115 - the target of the link is not a path
+    return os.readlink(PROC / str(pid) / "ns/net")  # noqa: PTH115 - the target of the link is not a path
 
 
 def interface_of(address: str) -> str:

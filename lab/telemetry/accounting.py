@@ -75,13 +75,13 @@ def tree(pid: int) -> tuple[int, ...]:
         return tuple(account_program.tree(pid))
 
 
-def usage_of_trees(trees: Mapping[Role, Sequence[int]], *, proc: Path = PROC) -> dict[Role, Usage]:
+def usage_of_trees(trees: Mapping[Role, Sequence[int]]) -> dict[Role, Usage]:
     """The counters of several trees at one moment: first all CPU clocks, within microseconds, then the rest.
 
     LabBroken if a process has ended, because its share would be lost.
     """
     clocks = {pid: _clock_s(pid) for pids in trees.values() for pid in pids}
-    return {role: together(_usage(pid, clocks[pid], proc) for pid in pids) for role, pids in trees.items()}
+    return {role: together(_usage(pid, clocks[pid]) for pid in pids) for role, pids in trees.items()}
 
 
 @contextmanager
@@ -97,27 +97,27 @@ def _clock_s(pid: int) -> float:
         return clock_s(pid)
 
 
-def _usage(pid: int, cpu_s: float, proc: Path) -> Usage:
+def _usage(pid: int, cpu_s: float) -> Usage:
     with _must_exist(pid):
-        return of_texts(texts_of(pid, proc), cpu_s)
+        return of_texts(texts_of(pid), cpu_s)
 
 
-def whole_s(pid: int, *, proc: Path = PROC) -> float:
+def whole_s(pid: int) -> float:
     """CPU seconds of a process and all its descendants, ended ones included (those in steps of 10 ms).
 
     A machine of User-Mode Linux has a process for each of its programs, which come and go.
     """
     for _ in range(_LOOKS):
         try:
-            return sum(_clock_s(process) + _ended_children_s(process, proc) for process in tree(pid))
+            return sum(_clock_s(process) + _ended_children_s(process) for process in tree(pid))
         except LabBroken:
             tree(pid)  # LabBroken if the process itself has ended; else a descendant has: read again
     raise LabBroken(f"process {pid} cannot be accounted for", "its child processes change all the time")
 
 
-def _ended_children_s(pid: int, proc: Path) -> float:
+def _ended_children_s(pid: int) -> float:
     with _must_exist(pid):
-        fields = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     return (int(fields[13]) + int(fields[14])) * TICK_S
 
 

@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import PurePosixPath
 
-from cephlab.lab.base.clock import SYSTEM, Clock
+from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.ceph.daemon import Daemon
@@ -43,8 +43,7 @@ def measure(
     *,
     image_key: str,
     say: Say,
-    conditions: Mapping[str, str] | None = None,
-    clock: Clock = SYSTEM,
+    conditions: Mapping[str, str],
 ) -> Measurement:
     """Measure one operation on a cluster that does nothing else, then remove everything created for it.
 
@@ -53,8 +52,8 @@ def measure(
     with ExitStack() as undo:
         clients = undo.enter_context(prepared(cluster, plan, say))
         meter = undo.enter_context(metering(cluster, clients))
-        reference = undo.enter_context(steady(cluster, clock))
-        bench = Bench(cluster, meter, reference, plan, clients, say, clock)
+        reference = undo.enter_context(steady(cluster))
+        bench = Bench(cluster, meter, reference, plan, clients, say, SYSTEM)
         say(f"at rest for {plan.idle_s:g} s")
         idle = bench.idle()
         put = partial(load_in_passes, bench) if plan.passes else bench.load
@@ -69,7 +68,7 @@ def measure(
         lower=low.batches if low else (),
         stopped=loaded.stopped,
         linearity=linear,
-        conditions={**(conditions or {}), **conditions_of(cluster, plan, loaded)},
+        conditions={**conditions, **conditions_of(cluster, plan, loaded)},
     )
 
 
@@ -85,12 +84,12 @@ def metering(cluster: Cluster, clients: Clients) -> Iterator[Meter]:
 
 
 @contextmanager
-def steady(cluster: Cluster, clock: Clock) -> Iterator[Reference]:
+def steady(cluster: Cluster) -> Iterator[Reference]:
     """Keep CPUs awake and run the reference work during a load, if the cluster runs on this machine.
 
     For a cluster elsewhere both would be useless: then neither runs, and batches have no reference.
     """
-    reference = Reference(clock)
+    reference = Reference()
     with ExitStack() as undo:
         if runs_here(cluster):
             undo.enter_context(kept_awake())

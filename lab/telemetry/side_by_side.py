@@ -58,7 +58,7 @@ def measure_beside(
     starts: Starts,
     decide: Decide,
     say: Say,
-    conditions: Mapping[str, str] | None = None,
+    conditions: Mapping[str, str],
 ) -> tuple[Measurement, Measurement]:
     """Measure one operation on two idle clusters at the same time, then remove everything created for it.
 
@@ -68,7 +68,7 @@ def measure_beside(
     loaded_by_side: tuple[list[Loaded], list[Loaded]] = ([], [])
     with ExitStack() as undo:
         clients = [undo.enter_context(prepared(side.cluster, plan, say)) for side in sides]
-        reference = undo.enter_context(steady(before.cluster, SYSTEM))
+        reference = undo.enter_context(steady(before.cluster))
         reason, rest = None, None
         while reason is None:
             number = len(loaded_by_side[0])
@@ -89,7 +89,7 @@ def measure_beside(
             decided = decide(batches_of(loaded_by_side[0]), batches_of(loaded_by_side[1]), calibrated(before, after))
             reason = enough(starts, number + 1, decided)
     names = " and ".join(side.cluster.name for side in sides)
-    pair = {PAIR: names, **({CALIBRATED: "yes"} if calibrated(before, after) else {}), **(conditions or {})}
+    pair = {PAIR: names, **({CALIBRATED: "yes"} if calibrated(before, after) else {}), **conditions}
     old, new = (measurement_of(side, plan, own, reason, pair) for side, own in zip(sides, loaded_by_side, strict=True))
     return old, new
 

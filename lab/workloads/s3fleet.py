@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from cephlab.lab.base import clock
-from cephlab.lab.base.clock import SYSTEM, Clock
+from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import LabBroken, LabError
 from cephlab.lab.providers.host import Host
 from cephlab.lab.workloads import s3load
@@ -38,11 +38,11 @@ class Fleet:
         return merged(list(self.results.values()))
 
 
-def clock_ahead_s(host: Host, time: Clock = SYSTEM) -> float:
+def clock_ahead_s(host: Host) -> float:
     """How far the clock of a host is ahead of the monotonic clock of this process, corrected by half the round trip."""
-    before = time.monotonic()
+    before = SYSTEM.monotonic()
     at_s = float(host.run(["date", "+%s.%N"]).stdout)
-    return at_s - (before + time.monotonic()) / 2
+    return at_s - (before + SYSTEM.monotonic()) / 2
 
 
 def run_together(

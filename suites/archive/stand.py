@@ -31,6 +31,7 @@ NEARFULL, BACKFILLFULL = 0.93, 0.94
 """Above our 85 % and what is put after that. Ceph's defaults are 0.85 and 0.90, and 0.95 for full."""
 
 NO_LIMITS = DiskLimits()
+CHUNK_BYTES = 4096  # osd_pool_erasure_code_stripe_unit
 
 
 @dataclass(frozen=True)
@@ -123,14 +124,14 @@ def bluefs(cluster: Cluster, counter: str) -> list[int]:
     return [int(dump[f"bluefs.{counter}"]) for dump in dumps.values()]
 
 
-def shard_bytes(size_bytes: int, k: int, chunk_bytes: int) -> int:
+def shard_bytes(size_bytes: int, k: int) -> int:
     """Bytes of each shard of an object: whole stripes of k chunks (Ceph's ECUtil::stripe_info_t)."""
-    return -(-size_bytes // (k * chunk_bytes)) * chunk_bytes
+    return -(-size_bytes // (k * CHUNK_BYTES)) * CHUNK_BYTES
 
 
-def taken_bytes(sizes: Sequence[int], unit_bytes: int, kind: PoolKind, chunk_bytes: int = 4096) -> int:
+def taken_bytes(sizes: Sequence[int], unit_bytes: int, kind: PoolKind) -> int:
     """Bytes that objects take on all disks: each of k+m shards in whole allocation units.
 
-    chunk_bytes: osd_pool_erasure_code_stripe_unit. An object is at most one RADOS object of the gateway, 4 MiB.
+    An object is at most one RADOS object of the gateway, 4 MiB.
     """
-    return sum(kind.size * -(-shard_bytes(size, kind.k, chunk_bytes) // unit_bytes) * unit_bytes for size in sizes)
+    return sum(kind.size * -(-shard_bytes(size, kind.k) // unit_bytes) * unit_bytes for size in sizes)

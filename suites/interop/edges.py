@@ -3,7 +3,6 @@
 The caller passes its scenario's `rng`, so that the scenario's seed gives the same inputs again.
 """
 
-from collections.abc import Sequence
 from random import Random
 
 NAME_BYTES = 2048
@@ -108,7 +107,7 @@ def as_text(key: bytes) -> str:
     return key.decode("utf-8", "surrogateescape")
 
 
-def sizes(rng: Random, count: int, edges: Sequence[int] = SIZES) -> list[int]:
+def sizes(rng: Random, count: int) -> list[int]:
     """Every edge in random order, then random sizes up to the largest edge."""
-    drawn = rng.sample(list(edges), k=len(edges))
-    return [drawn[number] if number < len(drawn) else rng.randrange(max(edges) + 1) for number in range(count)]
+    drawn = rng.sample(SIZES, k=len(SIZES))
+    return [drawn[number] if number < len(drawn) else rng.randrange(max(SIZES) + 1) for number in range(count)]

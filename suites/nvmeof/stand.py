@@ -132,12 +132,10 @@ def served(stage: Stage, nodes: Nodes, *, fenced: bool = True, **volume: Any) ->
 
 
 @contextmanager
-def standing(
-    stage: Stage, nodes: Nodes, *, node: str = "", connecting: Connecting = HELD, fenced: bool = True
-) -> Iterator[Stand]:
+def standing(stage: Stage, nodes: Nodes, *, node: str = "", fenced: bool = True) -> Iterator[Stand]:
     """A pair, and an initiator connected to both of its gateways. node: the initiator's, by default `initiator_on`."""
     with served(stage, nodes, fenced=fenced) as pair:
-        initiator = Initiator(stage.cluster, node or initiator_on(stage.cluster), connecting)
+        initiator = Initiator(stage.cluster, node or initiator_on(stage.cluster), HELD)
         try:
             stand = Stand(pair, initiator, initiator.connect(pair.volume, pair.gateways))
             equal_but_for_numbers(stage, stand)

@@ -336,10 +336,10 @@ class OsdPlan:
         return f"osd.{self.id}"
 
 
-def plan_osds(nodes: Iterable[Node], first_id: int = 0) -> list[OsdPlan]:
-    """Plan the OSDs of some nodes, numbered in order."""
+def plan_osds(nodes: Iterable[Node]) -> list[OsdPlan]:
+    """Plan the OSDs of all nodes, numbered in order."""
     pairs = [(node, osd) for node in nodes for osd in node.osds]
-    return [plan_osd(node, osd, first_id + index) for index, (node, osd) in enumerate(pairs)]
+    return [plan_osd(node, osd, index) for index, (node, osd) in enumerate(pairs)]
 
 
 def plan_osd(node: Node, osd: Osd, osd_id: int) -> OsdPlan:

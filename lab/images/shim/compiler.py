@@ -12,7 +12,6 @@ from cephlab.lab.spec.arch import Arch, host_arch
 
 AIO = "aio.c"
 AIO_QUEUE = "aio_queue.h"
-AIO_TEST = "aio_test.c"
 CRC_ZERO = "crc_zero.c"
 
 SOURCES = Path(__file__).parent

@@ -15,7 +15,7 @@ from cephlab.lab.providers.container import imported, limits, nodes, strain
 from cephlab.lab.providers.container.engine import Engine, connect, find_engine
 from cephlab.lab.providers.container.lab import ContainerLab
 from cephlab.lab.providers.container.removal import ContainerRemoval, runs_present
-from cephlab.lab.providers.engine.provider import EngineProvider, EngineRemoval, Export, exporter
+from cephlab.lab.providers.engine.provider import EngineProvider, EngineRemoval, exporter
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec
 
@@ -38,9 +38,8 @@ class ContainerProvider(EngineProvider[Engine, ContainerLab]):
     cost = 2
     usual = _ALWAYS | {Capability.CPU_LIMIT, Capability.MEMORY_LIMIT, Capability.DISK_LIMIT}
 
-    def __init__(self, find: Callable[[], Engine] = find_engine, export: Export | None = None) -> None:
+    def __init__(self, find: Callable[[], Engine] = find_engine) -> None:
         super().__init__(find, "the engine")
-        self._export = export
 
     def capabilities_of(self, engine: Engine) -> frozenset[Capability]:
         able = set(_ALWAYS) | strain.capabilities(engine)
@@ -78,7 +77,7 @@ class ContainerProvider(EngineProvider[Engine, ContainerLab]):
         for arch in spec.archs:
             if arch is not engine.arch and engine.local:
                 binfmt.ensure(arch, progress)
-        export = self._export or exporter(run.home, "oci")
+        export = exporter(run.home, "oci")
         loaded = {arch: imported.ensure(engine, images[arch], export, progress) for arch in spec.archs}
         lab = ContainerLab(engine, run, nodes.make_network(engine, run.id, run.home), loaded)
         lab.add_nodes(spec.nodes)
