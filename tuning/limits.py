@@ -1,10 +1,9 @@
-"""Limits against a profile: what a metric may be on hardware of that kind, and verdicts by interval."""
+"""Limits against a profile: what a metric may be on hardware of that kind."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from cephlab.lab.checks.verdict import Outcome, Verdict
-from cephlab.lab.telemetry.demand import Demand, Interval
+from cephlab.lab.telemetry.demand import Demand
 from cephlab.tuning.demandsets import with_shipped
 from cephlab.tuning.derivation import Derivation, DerivationStep
 from cephlab.tuning.model import Prediction
@@ -73,26 +72,3 @@ def supported_factor(demands: Sequence[Demand], kinds: Sequence[FigureKind], fin
     """
     compared = validate(with_shipped(demands), of_kinds(load_references(), kinds), find).comparisons
     return trusted_factor([comparison.ratio for comparison in compared if comparison.ratio], least=TARGET_WORST)
-
-
-def judge(limit: Limit, measured: Interval) -> Verdict:
-    """Pass when the whole interval is inside the limit, fail when it is outside, else inconclusive."""
-    steps = tuple(limit.derivation.lines())
-    facts = (*steps, f"measured: {measured.mean:,.6g} {limit.unit} ({measured.low:,.6g} to {measured.high:,.6g})")
-    summary = f"{limit.metric}: {measured.mean:,.6g} {limit.unit}, wanted {_range(limit)}"
-    if measured.samples < 2:
-        return Verdict(Outcome.INCONCLUSIVE, f"{summary}; one sample has no interval", facts)
-    under = limit.low is not None and measured.high < limit.low
-    over = limit.high is not None and measured.low > limit.high
-    if under or over:
-        return Verdict(Outcome.FAIL, summary, facts)
-    inside = (limit.low is None or measured.low >= limit.low) and (limit.high is None or measured.high <= limit.high)
-    if inside:
-        return Verdict(Outcome.PASS, summary, facts)
-    return Verdict(Outcome.INCONCLUSIVE, f"{summary}; the interval crosses the limit", facts)
-
-
-def _range(limit: Limit) -> str:
-    parts = [f"at least {limit.low:,.6g}"] if limit.low is not None else []
-    parts += [f"at most {limit.high:,.6g}"] if limit.high is not None else []
-    return f"{' and '.join(parts)} {limit.unit}"

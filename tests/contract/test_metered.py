@@ -11,7 +11,7 @@ from cephlab.lab.base import clock
 from cephlab.lab.providers.base import RunsMachines
 from cephlab.lab.providers.host import Host, HostProcess
 from cephlab.lab.telemetry import accounting
-from cephlab.lab.telemetry.accountants import Account, Here, Teller, There
+from cephlab.lab.telemetry.accountants import Here, Teller, There
 from cephlab.lab.telemetry.demand import Role
 from tests.contract.conftest import Place
 
@@ -30,7 +30,6 @@ os.mkdir(done)
 time.sleep(600)
 """
 
-Burnt = tuple[HostProcess, Account, Account]
 TREE = Role.PRIMARY
 
 

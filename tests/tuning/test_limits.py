@@ -1,73 +1,17 @@
-"""Limits from predictions, and verdicts by interval: each side of each limit, and the limit itself."""
+"""Limits from predictions, and how far predictions are trusted."""
 
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import pytest
 
-from cephlab.lab.checks.verdict import Outcome, Verdict
-from cephlab.lab.telemetry.demand import Interval
-from cephlab.tuning.limits import (
-    Limit,
-    judge,
-    latency_limit,
-    recovery_limit,
-    supported_factor,
-    throughput_limit,
-    trusted_factor,
-)
+from cephlab.tuning.limits import latency_limit, recovery_limit, supported_factor, throughput_limit, trusted_factor
 from cephlab.tuning.model import predict
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.recovery import recovery_time
 from cephlab.tuning.references import FigureKind
 from cephlab.tuning.workload import Shape
 from tests.model_parts import demand, disks, machine, profile
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "measured", "outcome"),
-    [
-        (100.0, None, (100.0, 110.0), Outcome.PASS),
-        (100.0, None, (90.0, 100.0), Outcome.INCONCLUSIVE),
-        (100.0, None, (90.0, 99.9), Outcome.FAIL),
-        (None, 100.0, (90.0, 100.0), Outcome.PASS),
-        (None, 100.0, (100.0, 110.0), Outcome.INCONCLUSIVE),
-        (None, 100.0, (100.1, 110.0), Outcome.FAIL),
-        (90.0, 110.0, (90.0, 110.0), Outcome.PASS),
-        (90.0, 110.0, (89.0, 100.0), Outcome.INCONCLUSIVE),
-        (90.0, 110.0, (100.0, 111.0), Outcome.INCONCLUSIVE),
-        (90.0, 110.0, (80.0, 89.0), Outcome.FAIL),
-        (90.0, 110.0, (111.0, 120.0), Outcome.FAIL),
-        (None, None, (1.0, 2.0), Outcome.PASS),
-    ],
-)
-def test_an_interval_is_inside_outside_or_over_the_limit(
-    low: float | None, high: float | None, measured: tuple[float, float], outcome: Outcome
-) -> None:
-    limit = Limit("rate", "ops/s", "because", low, high)
-    assert judge(limit, Interval(sum(measured) / 2, *measured, samples=2)).outcome is outcome
-
-
-def test_one_sample_has_no_interval() -> None:
-    limit = Limit("rate", "ops/s", "because", 100.0, 200.0)
-    verdict = judge(limit, Interval(150.0, 150.0, 150.0, samples=1))
-    said = "rate: 150 ops/s, wanted at least 100 and at most 200 ops/s; one sample has no interval"
-    assert verdict == Verdict(Outcome.INCONCLUSIVE, said, ("measured: 150 ops/s (150 to 150)",))
-
-
-def test_a_verdict_says_what_was_measured_and_what_was_wanted() -> None:
-    made = predict([demand(primary_s=0.001, replicas_s=0.001)], profile(), Shape("randwrite", 4096, 50, 20))
-    limit = throughput_limit(made, 2.0)
-    verdict = judge(limit, Interval(1000.0, 900.0, 1100.0, samples=3))
-    assert verdict.reason == f"throughput of {made.shape}: 1,000 ops/s, wanted at least {limit.low:,.6g} ops/s"
-    assert verdict.derivation[-1] == "measured: 1,000 ops/s (900 to 1,100)"
-    assert verdict.derivation[:-1] == tuple(limit.derivation.lines())
-    over = judge(Limit("m", "s", "", high=1.0), Interval(1.0, 0.5, 1.5, samples=2))
-    said = "m: 1 s, wanted at most 1 s"
-    facts = ("measured: 1 s (0.5 to 1.5)",)
-    assert over == Verdict(Outcome.INCONCLUSIVE, f"{said}; the interval crosses the limit", facts)
-    inside = judge(Limit("m", "s", "", high=1.5), Interval(1.0, 0.5, 1.5, samples=2))
-    assert inside == Verdict(Outcome.PASS, "m: 1 s, wanted at most 1.5 s", facts)
 
 
 def test_limits_are_open_on_the_side_that_harms_nobody() -> None:

@@ -8,10 +8,9 @@ import pytest
 
 from cephlab.cli.validatemodel import assumption_lines
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.checks.verdict import Outcome
-from cephlab.lab.telemetry.demand import Demand, Interval, Role
+from cephlab.lab.telemetry.demand import Demand, Role
 from cephlab.tuning.demandsets import find_demands, find_every_demand
-from cephlab.tuning.limits import Limit, judge, latency_limit, recovery_limit, throughput_limit, trusted_factor
+from cephlab.tuning.limits import latency_limit, recovery_limit, throughput_limit, trusted_factor
 from cephlab.tuning.model import predict
 from cephlab.tuning.profilefile import find_profile
 from cephlab.tuning.recovery import recovery_time
@@ -272,28 +271,6 @@ def test_limits_against_a_profile_carry_their_derivation() -> None:
     assert latency_limit(made, 2.0).high == pytest.approx(made.latency_s * 2)
     rebuilt = recovery_time(profile(machine(disk=(disks(seq_write=1e9, seq_read=1e9),))), 1e12)
     assert recovery_limit(rebuilt, 1.5).high == pytest.approx(rebuilt.seconds * 1.5)
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "samples", "outcome"),
-    [
-        (101.0, 110.0, 5, Outcome.PASS),
-        (80.0, 99.0, 5, Outcome.FAIL),
-        (95.0, 105.0, 5, Outcome.INCONCLUSIVE),
-        (150.0, 150.0, 1, Outcome.INCONCLUSIVE),
-    ],
-)
-def test_a_verdict_is_by_interval(low: float, high: float, samples: int, outcome: Outcome) -> None:
-    limit = Limit("throughput", "ops/s", "because", low=100.0)
-
-    assert judge(limit, Interval((low + high) / 2, low, high, samples)).outcome is outcome
-
-
-def test_above_the_highest_is_a_failure() -> None:
-    limit = Limit("latency", "s", "because", high=0.01)
-
-    assert judge(limit, Interval(0.02, 0.015, 0.025, 5)).outcome is Outcome.FAIL
-    assert judge(limit, Interval(0.005, 0.004, 0.006, 5)).outcome is Outcome.PASS
 
 
 def test_the_model_is_trusted_as_far_as_it_was_validated() -> None:
