@@ -57,7 +57,7 @@ def validate_model(
     from cephlab.tuning.picture import drawn
     from cephlab.tuning.references import load_reference, load_references
     from cephlab.tuning.trust import shipped
-    from cephlab.tuning.validate import RATES, validate
+    from cephlab.tuning.validate import validate
 
     refuse_unwritable("--fit", fit)
     refuse_unwritable("--picture", picture)
@@ -73,7 +73,7 @@ def validate_model(
         out.json({"demands": origin, **validation_value(validation, references), "left_out": left_out_value(misses)})
     else:
         _show_validation(out, validation, references, misses)
-    return CODES[{True: Outcome.PASS, False: Outcome.FAIL, None: Outcome.INCONCLUSIVE}[validation.meets(RATES)]]
+    return CODES[{True: Outcome.PASS, False: Outcome.FAIL, None: Outcome.INCONCLUSIVE}[validation.met]]
 
 
 def _fitted(
@@ -107,10 +107,8 @@ def _show_validation(
 
 
 def _show_left_out(out: Output, validation: Validation, misses: Sequence[Miss]) -> None:
-    from cephlab.tuning.validate import RATES
-
     value = left_out_value(misses)
-    now = validation.by_bed(RATES)
+    now = validation.by_bed
     beds = [
         [bed, f"{now[bed]:.2f}" if bed in now else "-", f"{error:.2f}"] for bed, error in value["by_test_bed"].items()
     ]
@@ -150,15 +148,15 @@ def assumption_lines(validation: Validation) -> list[str]:
 
 def summary(validation: Validation) -> str:
     """How many figures, their error with and without those that rest on assumptions, and whether the target is met."""
-    from cephlab.tuning.validate import RATES, TARGET_ERROR, TARGET_WORST
+    from cephlab.tuning.validate import TARGET_ERROR, TARGET_WORST
 
-    rates = validation.of(RATES)
+    rates = validation.rates
     published = [comparison for comparison in validation.comparisons if comparison.figure.kind.is_rate]
-    error, worst = validation.error(RATES), validation.worst(RATES)
+    error, worst = validation.error, validation.worst
     if error is None or worst is None:
         return "no throughput figure could be predicted: measure more operations"
-    met = "met" if validation.meets(RATES) else "missed"
-    firm, without = [rate for rate in rates if not rate.rests], validation.error_without(RATES)
+    met = "met" if validation.met else "missed"
+    firm, without = [rate for rate in rates if not rate.rests], validation.error_without_assumptions
     return (
         f"throughput: {len(rates)} of {len(published)} published figures predicted,\n"
         f"geometric mean error {error:.2f}, worst {worst:.2f}\n"
@@ -170,14 +168,12 @@ def summary(validation: Validation) -> str:
 
 def validation_value(validation: Validation, references: Sequence[Publication]) -> dict[str, Any]:
     """A validation as JSON values; predicted and ratio are null, with `why`, if the model cannot predict it."""
-    from cephlab.tuning.validate import RATES
-
     return {
         "figures": [compared(comparison) for comparison in validation.comparisons],
         "lost": {reference.name: list(reference.lost) for reference in references},
-        "throughput_error": validation.error(RATES),
-        "throughput_worst": validation.worst(RATES),
-        "throughput_error_by_test_bed": validation.by_bed(RATES),
-        "throughput_error_without_assumptions": validation.error_without(RATES),
-        "met": validation.meets(RATES),
+        "throughput_error": validation.error,
+        "throughput_worst": validation.worst,
+        "throughput_error_by_test_bed": validation.by_bed,
+        "throughput_error_without_assumptions": validation.error_without_assumptions,
+        "met": validation.met,
     }

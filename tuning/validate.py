@@ -59,38 +59,41 @@ class Validation:
 
     comparisons: tuple[Comparison, ...]
 
-    def of(self, kinds: Sequence[FigureKind]) -> list[Comparison]:
-        """Comparisons of some kinds that have a prediction."""
-        return [each for each in self.comparisons if each.ratio is not None and each.figure.kind in kinds]
+    @property
+    def rates(self) -> list[Comparison]:
+        """Comparisons of rates that have a prediction."""
+        return [each for each in self.comparisons if each.ratio is not None and each.figure.kind.is_rate]
 
-    def error(self, kinds: Sequence[FigureKind]) -> float | None:
-        """Geometric mean of how far predictions are off, as a factor of 1 or more; None when there are none."""
-        return geometric_error([each.ratio for each in self.of(kinds) if each.ratio])
+    @property
+    def error(self) -> float | None:
+        """Geometric mean of how far rates are off, as a factor of 1 or more; None when there are none."""
+        return geometric_error([each.ratio for each in self.rates if each.ratio])
 
-    def error_without(self, kinds: Sequence[FigureKind]) -> float | None:
+    @property
+    def error_without_assumptions(self) -> float | None:
         """As `error`, for predictions that rest on no assumption."""
-        return geometric_error([each.ratio for each in self.of(kinds) if each.ratio and not each.rests])
+        return geometric_error([each.ratio for each in self.rates if each.ratio and not each.rests])
 
-    def meets(self, kinds: Sequence[FigureKind]) -> bool | None:
+    @property
+    def met(self) -> bool | None:
         """Whether median and worst of the test beds are within the target; None where nothing could be predicted."""
-        errors = list(self.by_bed(kinds).values())
+        errors = list(self.by_bed.values())
         if not errors:
             return None
         return median(errors) < TARGET_ERROR and max(errors) <= TARGET_WORST
 
-    def by_bed(self, kinds: Sequence[FigureKind]) -> dict[str, float]:
-        """Test bed (a publication) -> the error of its figures."""
+    @property
+    def by_bed(self) -> dict[str, float]:
+        """Test bed (a publication) -> the error of its rates."""
         ratios: dict[str, list[float]] = {}
-        for each in self.of(kinds):
+        for each in self.rates:
             ratios.setdefault(each.reference, []).append(each.ratio or 1.0)
         return {bed: geometric_error(known) or 1.0 for bed, known in ratios.items()}
 
-    def worst(self, kinds: Sequence[FigureKind]) -> float | None:
-        """The largest factor by which a prediction is off."""
-        return max((max(each.ratio, 1 / each.ratio) for each in self.of(kinds) if each.ratio), default=None)
-
-
-RATES = (FigureKind.THROUGHPUT, FigureKind.BANDWIDTH)
+    @property
+    def worst(self) -> float | None:
+        """The largest factor by which a rate is off."""
+        return max((max(each.ratio, 1 / each.ratio) for each in self.rates if each.ratio), default=None)
 
 
 def geometric_error(ratios: Sequence[float]) -> float | None:

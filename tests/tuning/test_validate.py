@@ -17,7 +17,7 @@ from cephlab.tuning.recovery import recovery_time
 from cephlab.tuning.references import FigureKind, Machines, load_reference, load_references
 from cephlab.tuning.scaling import Scalability, fit
 from cephlab.tuning.trust import shipped
-from cephlab.tuning.validate import RATES, geometric_error, validate
+from cephlab.tuning.validate import geometric_error, validate
 from cephlab.tuning.workload import Shape, parse_block, parse_ec
 from tests.model_parts import demand, disks, machine, profile
 
@@ -96,8 +96,7 @@ def test_each_figure_is_predicted_or_told_why_not(tmp_path: Path) -> None:
     assert "randread" in by_name["reads"].why
     assert by_name["watts"].why == "nothing derives it"
     assert by_name["rebuilt"].predicted is not None
-    assert validation.error(RATES) == pytest.approx(1.5, rel=0.01)
-    assert validation.worst([FigureKind.POWER]) is None
+    assert validation.error == pytest.approx(1.5, rel=0.01)
 
 
 def test_the_appendix_of_the_hyperconverged_paper_is_there_whole() -> None:
@@ -121,7 +120,8 @@ def test_the_shortest_latency_is_beside_that_of_one_alone(tmp_path: Path) -> Non
         [demand(primary_s=0.001, replicas_s=0.001)], [load_reference(_reference(tmp_path, text))], lambda _: profile()
     )
 
-    assert made.of([FigureKind.ALONE])[0].ratio == pytest.approx(1.0, rel=0.01)
+    [alone] = [each for each in made.comparisons if each.figure.kind is FigureKind.ALONE]
+    assert alone.ratio == pytest.approx(1.0, rel=0.01)
 
 
 ASSUMING = REFERENCE.replace("depth = 20 }", 'depth = 20, assumed = ["clients"] }').replace(
@@ -133,10 +133,10 @@ ASSUMING = REFERENCE.replace("depth = 20 }", 'depth = 20, assumed = ["clients"] 
 def test_a_figure_says_what_it_rests_on(tmp_path: Path, text: str, rests: str) -> None:
     reference = load_reference(_reference(tmp_path, text))
     made = validate([demand(primary_s=0.001, replicas_s=0.001)], [reference], lambda _: profile(), sensitivity=True)
-    (writes,) = made.of(RATES)
+    (writes,) = made.rates
 
     assert ", ".join(assumption.what for assumption in writes.rests) == rests
-    assert (made.error_without(RATES) is None) is bool(rests)
+    assert (made.error_without_assumptions is None) is bool(rests)
     # Four times as many clients; a quarter of one is one.
     assert [word for assumption in writes.rests for word, _ in assumption.otherwise] == (["1", "4"] if rests else [])
 
@@ -146,7 +146,7 @@ def test_what_a_profile_assumes_is_tried_at_half_and_at_double(tmp_path: Path) -
     slow = replace(node, core_speed=replace(node.core_speed, source="assumed: as the others"))
     reference = load_reference(_reference(tmp_path))
     made = validate([demand(primary_s=0.001, replicas_s=0.001)], [reference], lambda _: profile(slow), sensitivity=True)
-    (writes,) = made.of(RATES)
+    (writes,) = made.rates
     (rest,) = writes.rests
 
     assert rest.what == "n.core_speed of 1 points"
@@ -158,19 +158,19 @@ def test_the_gain_of_a_second_thread_is_an_assumption(tmp_path: Path) -> None:
     measured = [demand(primary_s=0.004, threads=threads)]
     reference = load_reference(_reference(tmp_path))
     two = machine(cores=100, threads_per_core=2, disk=(disks(),))
-    made = validate(measured, [reference], lambda _: profile(two), sensitivity=True).of(RATES)
+    made = validate(measured, [reference], lambda _: profile(two), sensitivity=True).rates
 
     # 16 op threads of 1 / 1.25 points on each of three nodes.
     assert [rest.what for rest in made[0].rests] == ["n: a core's gain by its second thread of 1.25"]
     known = replace(two, thread_speed=two.core_speed)
-    assert not validate(measured, [reference], lambda _: profile(known), sensitivity=True).of(RATES)[0].rests
+    assert not validate(measured, [reference], lambda _: profile(known), sensitivity=True).rates[0].rests
 
 
 def test_the_target_is_met_missed_or_not_to_be_judged(tmp_path: Path) -> None:
     reference = load_reference(_reference(tmp_path))
 
     def meets(*demands: Demand) -> bool | None:
-        return validate(demands, [reference], lambda _: profile()).meets(RATES)
+        return validate(demands, [reference], lambda _: profile()).met
 
     assert meets() is None
     assert meets(demand(primary_s=0.001, replicas_s=0.001)) is False
@@ -209,10 +209,10 @@ def test_the_shipped_demands_predict_the_shipped_references(tmp_path: Path) -> N
 
     assert "shipped" in origin
     assert all(measured.core_speed > 0 for measured in demands)
-    assert len(validation.of(RATES)) >= 6
-    ratios = [comparison.ratio for comparison in validation.of(RATES) if comparison.ratio]
+    assert len(validation.rates) >= 6
+    ratios = [comparison.ratio for comparison in validation.rates if comparison.ratio]
     assert all(0.2 < ratio < 5 for ratio in ratios)
-    assert validation.meets(RATES)
+    assert validation.met
 
 
 @pytest.mark.shipped_constants
@@ -243,15 +243,15 @@ def test_the_page_of_the_model_shows_what_it_says(tmp_path: Path) -> None:
     validation = validate(demands, load_references(), lambda name: find_profile(name, tmp_path), sensitivity=True)
     page, left_out = PAGE.read_text(), {(miss.bed, miss.figure): miss.ratio for miss in shipped()[0]}
 
-    for comparison in validation.of(RATES):
+    for comparison in validation.rates:
         ratios = rf"{comparison.ratio:.2f} \| {left_out[comparison.reference, comparison.figure.name]:.2f}"
         assert re.search(
             rf"^\| {comparison.reference} \| {comparison.figure.name} \| .* \| {ratios} \| ", page, re.MULTILINE
         )
-    assert f"Geometric mean error {validation.error(RATES):.2f} over {len(validation.of(RATES))} of" in page
-    firm = [comparison for comparison in validation.of(RATES) if not comparison.rests]
-    assert f"{len(firm)} of the {len(validation.of(RATES))} rest on no assumption: geometric mean error" in page
-    assert f"mean error {validation.error_without(RATES):.2f}." in page
+    assert f"Geometric mean error {validation.error:.2f} over {len(validation.rates)} of" in page
+    firm = [comparison for comparison in validation.rates if not comparison.rests]
+    assert f"{len(firm)} of the {len(validation.rates)} rest on no assumption: geometric mean error" in page
+    assert f"mean error {validation.error_without_assumptions:.2f}." in page
     assert [line for line in assumption_lines(validation) if line not in page] == []
     assert (DOCS / "model-steps.md").read_text().count("**Scalability law.**") == 1
 
@@ -329,10 +329,9 @@ def test_a_publication_is_predicted_with_its_own_release(tmp_path: Path) -> None
 
     def rates(*demands: Demand) -> list[float]:
         predicted = [
-            validate(demands, [reference], lambda _: profile()).of(RATES)[0].predicted or 0
-            for reference in (newer, older)
+            validate(demands, [reference], lambda _: profile()).rates[0].predicted or 0 for reference in (newer, older)
         ]
-        both = validate(demands, [newer, older], lambda _: profile()).of(RATES)
+        both = validate(demands, [newer, older], lambda _: profile()).rates
         assert predicted == [
             comparison.predicted for comparison in both if comparison.figure.name == both[0].figure.name
         ]
