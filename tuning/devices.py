@@ -22,8 +22,6 @@ PIECE_BYTES = 64.0 * 1024
 DEFERRED_BYTES = 64 * 1024
 """bluestore_prefer_deferred_size_hdd: a smaller write to a rotating disk is acknowledged once it is in the log."""
 
-SOURCE = "rated IOPS and bandwidth; BlueStore acknowledges what its log holds (bluestore_prefer_deferred_size_hdd)"
-
 
 @dataclass(frozen=True)
 class Visit:

@@ -15,7 +15,6 @@ from cephlab.tuning.profile import Profile
 from cephlab.tuning.profilefile import THIS_MACHINE
 from cephlab.tuning.workload import Shape
 
-SOURCE = "X(N) = l N / (1 + s (N - 1) + k N (N - 1)) (Gunther 1993; Gunther, Guerrilla Capacity Planning, 2007)"
 LEAST_POINTS = 4
 """Three parameters need more than three points to be judged."""
 LARGEST_ERROR = 0.10
@@ -26,6 +25,7 @@ LARGEST_ERROR = 0.10
 class Scalability:
     """rate: of one client; contention: share that is serial; coherency: cost of each pair of clients agreeing.
 
+    X(N) = rate N / (1 + contention (N - 1) + coherency N (N - 1)) (Gunther, Guerrilla Capacity Planning, 2007).
     error: root mean square of the relative residuals.
     """
 

@@ -1,10 +1,12 @@
-"""Preconditions a disk: writes until the write rate is in steady state, and reports whether it got there."""
+"""Preconditions a disk: writes until the write rate is in steady state, and reports whether it got there.
+
+Steady state as in SNIA's Solid State Storage Performance Test Specification.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-SOURCE = "SNIA Solid State Storage Performance Test Specification, steady state"
 WINDOW = 5
 """How many of the last rounds must be steady."""
 SPREAD, SLOPE = 0.20, 0.10

@@ -15,8 +15,6 @@ from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.workloads.fio import FioResult, parse
 from cephlab.suites.baseline.rated import SEQUENTIAL, SYNC_LATENCY, SYNC_WRITES, speed
 
-SOURCE = "Proxmox VE hyper-converged Ceph benchmark, 2020, SSDs for Ceph OSD"
-
 
 @dataclass(frozen=True)
 class RatedDevice:
@@ -29,7 +27,7 @@ class RatedDevice:
     bandwidth_kb_s: float
 
 
-REFERENCES = (
+REFERENCES = (  # Proxmox VE hyper-converged Ceph benchmark, 2020, SSDs for Ceph OSD
     RatedDevice("Intel Optane SSD DC P4800X 375 GB", "3D XPoint NVMe", 80732, 0.01, 322931),
     RatedDevice("Intel SSD DC P3700 800 GB", "data centre NVMe", 75162, 0.01, 300650),
     RatedDevice("Micron 9300 MAX 3.2 TB", "data centre NVMe", 51000, 0.02, 205824),
