@@ -247,8 +247,10 @@ def asked(world: World, what: Selection, where: LabOptions, kept: Kept, rerun: P
     if what.job is not None and what.suite:
         raise SpecError("--job and --suite cannot be given together", "a job runs instead of suites", "leave one out")
     brought = (*beside(world, where, what.suite or ()), *((SCALE,) if what.scale_model else ()))
-    suites = chosen(what.suite or (), tier=what.tier or QUICK, everything=everything, beside=brought)
-    suites = (JOBS, *(name for name in brought if name == REQUIREMENTS)) if what.job else suites
+    if what.job:
+        suites = (JOBS, *(name for name in brought if name == REQUIREMENTS))
+    else:
+        suites = chosen(what.suite or (), tier=what.tier or QUICK, everything=everything, beside=brought)
     request = Request(
         archive=folder.expanduser().absolute(),
         home=home.path,

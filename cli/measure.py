@@ -36,6 +36,11 @@ if TYPE_CHECKING:
     from cephlab.lab.telemetry.demandfile import Measurement
     from cephlab.lab.telemetry.plan import Plan
 
+BASELINE, SAME = "baseline", "same"
+"""What --beside may name besides a release and an image."""
+_LEAST_KEY = 6
+"""How many digits of an image's key are enough to name one."""
+
 
 @dataclass(frozen=True)
 class MeasuredLoad:
@@ -228,11 +233,6 @@ def _words(measurement: Measurement) -> str:
     return "\n".join(lines)
 
 
-BASELINE, SAME = "baseline", "same"
-_LEAST_KEY = 6
-"""How many digits of an image's key are enough to name one."""
-
-
 def measure_beside(
     world: World, out: Output, request: MeasureRequest, what: str, changed: dict[str, str]
 ) -> list[Compared]:
@@ -273,20 +273,17 @@ def measure_beside(
             raise_for(ClusterRequest(other, *where, given=images), say, healthy_s=HEALTHY_S) as before,
             raise_for(ClusterRequest(own, *where, given=new), say, healthy_s=HEALTHY_S) as after,
         ):
-            sides, starts, here = (
-                (Side(before, old.key), Side(after, after.images[request.osd_arch].identity)),
-                Starts.within(request.budget_s),
-                place.machine(),
-            )
+            sides = (Side(before, old.key), Side(after, after.images[request.osd_arch].identity))
+            starts, here = Starts.within(request.budget_s), place.machine()
             pairs = [
                 measure_both(sides, plan, starts=starts, decide=settled, say=say, conditions=here) for plan in plans
             ]
-    files = _files(world, request, *pairs[0])
-    for path, side in zip(files, zip(*pairs, strict=True), strict=True):
-        demandfile.save(path, side)
-    for line in (*map(str, files), *(before.stopped for before, _ in pairs)):
-        out.note(line)
     earlier, later = zip(*pairs, strict=True)
+    for path, side in zip(_files(world, request, *pairs[0]), (earlier, later), strict=True):
+        demandfile.save(path, side)
+        out.note(str(path))
+    for measurement in earlier:
+        out.note(measurement.stopped)
     return compare(earlier, later)
 
 

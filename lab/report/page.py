@@ -86,7 +86,7 @@ class Agreement(StrEnum):
     @property
     def tone(self) -> Ending:
         """The ending whose colour it has, although it is not a verdict on Ceph."""
-        return {"agreed": Ending.PASS, "not agreed": Ending.ERROR}.get(self.value, Ending.INCONCLUSIVE)
+        return {Agreement.AGREED: Ending.PASS, Agreement.NOT_AGREED: Ending.ERROR}.get(self, Ending.INCONCLUSIVE)
 
 
 @dataclass(frozen=True)

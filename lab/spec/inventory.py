@@ -285,6 +285,22 @@ def _refuse(inventory: Inventory) -> None:
     wrong = [f"hosts: {name!r} is there twice, wanted: each name once" for name in _duplicates(names)]
     places = [f"{machine.address} port {machine.port or SSH_PORT}" for machine in inventory.machines]
     wrong += [f"hosts: {place} is there twice, wanted: each machine once" for place in _duplicates(places)]
+    if (inventory.nvmeof is None) is bool(inventory.with_role(Role.NVMEOF)):
+        wrong += ["nvmeof: wanted: a table [nvmeof] and the role nvmeof for each machine with a gateway, or neither"]
+    wrong += [
+        f"{key}: got {path}, wanted: an existing file"
+        for key, path in _files(inventory)
+        if path and not is_file(Path(path))
+    ]
+    if inventory.ceph is not None and not wrong:
+        for path in (inventory.ceph.conf, inventory.ceph.keyring):
+            read_text(path, HINT)
+    if wrong:
+        raise SpecError(f"{inventory.source} is not an inventory", "\n".join(wrong), HINT)
+
+
+def _files(inventory: Inventory) -> list[tuple[str, str | Path | None]]:
+    """(key, file) of everything that an inventory may name; None if it does not."""
     files: list[tuple[str, str | Path | None]] = []
     for machine in inventory.machines:
         files += [(f"key of {machine.name}", machine.key), (f"known_hosts of {machine.name}", machine.known_hosts)]
@@ -298,14 +314,7 @@ def _refuse(inventory: Inventory) -> None:
         written = ("server_cert", "client_cert", "client_key")
         certificates = inventory.nvmeof.certificates or ()
         files += [(f"nvmeof.{name}", file) for name, file in zip(written, certificates, strict=False)]
-    if (inventory.nvmeof is None) is bool(inventory.with_role(Role.NVMEOF)):
-        wrong += ["nvmeof: wanted: a table [nvmeof] and the role nvmeof for each machine with a gateway, or neither"]
-    wrong += [f"{key}: got {path}, wanted: an existing file" for key, path in files if path and not is_file(Path(path))]
-    if inventory.ceph is not None and not wrong:
-        for path in (inventory.ceph.conf, inventory.ceph.keyring):
-            read_text(path, HINT)
-    if wrong:
-        raise SpecError(f"{inventory.source} is not an inventory", "\n".join(wrong), HINT)
+    return files
 
 
 def _duplicates(values: list[str]) -> list[str]:
