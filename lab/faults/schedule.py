@@ -82,7 +82,7 @@ def thrash(
     steps: Iterable[ThrashStep],
     *,
     seconds: float,
-    least: int = 0,
+    least: int,
 ) -> int:
     """Carry out steps until `seconds` have passed; returns how many. At least `least`, because emulated steps are long.
 

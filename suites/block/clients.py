@@ -127,7 +127,7 @@ def note_growth(
     count: int,
     rates: tuple[Interval, Interval],
     limit: Bound,
-    bias: Bias = UNBIASED,
+    bias: Bias,
 ) -> None:
     """Record the rate of `count` clients over that of one. rates: both; bias: which way the first may be off."""
     gain = ratio_of(bias.rate(rates[0]), rates[1])

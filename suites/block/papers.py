@@ -21,7 +21,7 @@ from cephlab.lab.workloads.fio import FioResult
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.lab.workloads.radosbench import BenchJob, BenchResult
 from cephlab.suites import gains
-from cephlab.suites.bias import UNBIASED, Bias
+from cephlab.suites.bias import Bias
 from cephlab.suites.block.depth import GAIN, GAINED, note_curve
 from cephlab.suites.block.expected import Expected, expect, unpredicted
 from cephlab.suites.block.radosbench import all_read, bench_judged, summed, until_read
@@ -30,7 +30,6 @@ from cephlab.suites.block.stand import (
     ANYWHERE,
     CLIENTS,
     LEAST_OPERATIONS,
-    NO_LIMIT,
     POOL,
     RAMP_S,
     client_node,
@@ -125,9 +124,18 @@ altra = partial(FioSetting, source=_ALTRA, block_bytes=4096, size_bytes=200 * GI
 """Sections 5.1 and 12.5: two copies, 70 % of raw capacity in use, 4096 PGs."""
 altra_single = partial(altra, seconds=300, depths=_DEPTHS, ramp_s=60.0, more=_SYNC, krbd=True, curve=True)
 altra_multi = partial(altra, seconds=600, volumes=_ALTRA_PROCESSES, numa=True)
-kunpeng = partial(FioSetting, block_bytes=4096, depths=(128,), size_bytes=20 * GIB, seconds=60, numa=True, ramp_s=10.0)
+kunpeng = partial(
+    FioSetting,
+    block_bytes=4096,
+    depths=(128,),
+    size_bytes=20 * GIB,
+    seconds=60,
+    ramp_s=10.0,
+    kind=ONE_COPY,
+    pgs=16384,
+    numa=True,
+)
 """Tips 2 and 3: images of 20 GiB, one copy, 16384 PGs."""
-kunpeng = partial(kunpeng, kind=ONE_COPY, pgs=16384)
 
 SETTINGS = (
     altra_single("altra-single-write", pattern="randwrite"),
@@ -262,7 +270,7 @@ def loaded(
     setting: FioSetting,
     targets: Sequence[tuple[BlockImage, str]],
     load: tuple[int, int],
-    bound: Bound = NO_LIMIT,
+    bound: Bound,
 ) -> tuple[list[FioResult], Bias]:
     """Run one load on all images together, and record its figures.
 
@@ -296,7 +304,7 @@ def note_all(
     results: Sequence[FioResult],
     name: str,
     bound: Bound,
-    bias: Bias = UNBIASED,
+    bias: Bias,
 ) -> None:
     """Record the rate of all volumes, with the limit for that load. bias: which way the rate may be off."""
     sides = [(done.iops, done.iops_stddev) for result in results for done in (result.read, result.write)]

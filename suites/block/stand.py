@@ -218,7 +218,7 @@ def note_both(
     rate: Interval,
     latency: Interval,
     bounds: tuple[Bound, Bound],
-    bias: Bias = UNBIASED,
+    bias: Bias,
 ) -> None:
     """Record a throughput and a mean latency with their bounds. bias: which way both may be off."""
     note_bound(recorder, f"{what}: throughput", bias.rate(rate), "operations/s", bias.told(bounds[0]))
