@@ -30,6 +30,7 @@ from cephlab.suites.block.stand import (
     ANYWHERE,
     CLIENTS,
     LEAST_OPERATIONS,
+    NO_LIMIT,
     POOL,
     RAMP_S,
     client_node,
@@ -270,7 +271,7 @@ def loaded(
     setting: FioSetting,
     targets: Sequence[tuple[BlockImage, str]],
     load: tuple[int, int],
-    bound: Bound,
+    bound: Bound = NO_LIMIT,
 ) -> tuple[list[FioResult], Bias]:
     """Run one load on all images together, and record its figures.
 
