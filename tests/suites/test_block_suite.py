@@ -27,6 +27,7 @@ from cephlab.lab.telemetry.statistics import knee
 from cephlab.lab.workloads.fio import Done, FioJob, FioResult
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.lab.workloads.radosbench import BenchResult
+from cephlab.suites.bias import UNBIASED
 from cephlab.suites.block import SCENARIOS, expected, papers, stand
 from cephlab.suites.block.clients import together
 from cephlab.suites.block.costs import floors
@@ -333,7 +334,7 @@ def test_a_papers_setting_is_held_to_the_model_where_the_hosts_are_the_profiles(
     recorder.witness("operations", got=1000, least=100)
     setting = next(setting for setting in SETTINGS if setting.name == "altra-multi-write")
     results = [result(iops, 0.001, stddev=iops / 50) for _ in range(3)]
-    papers.note_all(stage, setting, results, setting.name, expect(stage, setting.shapes(3)).bounds(0)[0])
+    papers.note_all(stage, setting, results, setting.name, expect(stage, setting.shapes(3)).bounds(0)[0], UNBIASED)
     verdict = figures(recorder.events())
     assert verdict.outcome is outcome
     assert ("ampere-altra-4n should do" in verdict.reason) is (lab == "ssh")
