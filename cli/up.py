@@ -220,16 +220,15 @@ def show_plan(world: World, out: Output, request: ClusterOptions, options: RunOp
         world.runs.unused(options.name)
     from cephlab.cli.spec import plan_page, plan_value
     from cephlab.lab.cluster.optionnames import refuse_wrong_options
-    from cephlab.lab.cluster.raising import refuse_unfit
-    from cephlab.lab.services import role_sets
+    from cephlab.lab.cluster.raising import cached_images, refuse_unfit
 
     choice, spec = _plan(world, out, request, options.lab)
-    archs = spec.archs if spec.image is None else ()
-    images = {arch: world.images.cached(spec.release, arch, role_sets(spec)) for arch in archs}
-    refuse_wrong_options(spec, {arch: image for arch, image in images.items() if image is not None})
-    if spec.options and not any(images.values()):
+    images = cached_images(spec, world.images)
+    refuse_wrong_options(spec, images)
+    if spec.options and not images:
         out.warn(f"the ceph.conf settings were not checked: no image of {spec.image or spec.release} is cached")
-    cached = {arch.value: image.key if image is not None else None for arch, image in images.items()}
+    archs = spec.archs if spec.image is None else ()
+    cached = {arch.value: images[arch].key if arch in images else None for arch in archs}
     sizing = refuse_unfit(spec, world.home, world.images)
     out.result(plan_page(spec, choice, sizing, cached), plan_value(spec, choice, cached))
 

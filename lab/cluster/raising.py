@@ -43,6 +43,7 @@ class ImageSource(Protocol):
     def book(self) -> RecipeBook: ...
 
     def get(self, release: str, arch: Arch, role_sets: Sequence[str] = ..., *, progress: Progress) -> Image: ...
+    def cached(self, release: str, arch: Arch, role_sets: Sequence[str] = ...) -> Image | None: ...
     def pulled(self, release: str, arch: Arch, reference: str) -> Image: ...
     def lacking(self, release: str, arch: Arch, role_sets: Sequence[str] = ...) -> dict[str, str]: ...
 
@@ -61,6 +62,13 @@ def images_for(spec: ClusterSpec, images: ImageSource, say: Progress, asked: tup
     if spec.image is not None:
         return {arch: images.pulled(spec.release, arch, spec.image) for arch in spec.archs}
     return {arch: images.get(spec.release, arch, role_sets(spec, asked), progress=say) for arch in spec.archs}
+
+
+def cached_images(spec: ClusterSpec, images: ImageSource, asked: tuple[str, ...] = CEPH) -> Images:
+    """The images of a spec that the cache has. Builds and pulls none."""
+    archs = spec.archs if spec.image is None else ()
+    found = {arch: images.cached(spec.release, arch, role_sets(spec, asked)) for arch in archs}
+    return {arch: image for arch, image in found.items() if image is not None}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from cephlab.fixtures.raising import image_facts
+from cephlab.fixtures.facts import image_facts
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.process import Result
 from cephlab.lab.cluster.own import OwnCluster, described, identified
