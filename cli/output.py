@@ -174,7 +174,8 @@ class Output:
 
 
 def _error_value(error: LabError) -> dict[str, str]:
-    return {"what": error.what, "detail": error.detail, "hint": error.hint}
+    detail = "\n".join(filter(None, (error.detail, *getattr(error, "__notes__", ()))))
+    return {"what": error.what, "detail": detail, "hint": error.hint}
 
 
 def _finite(value: Any) -> Any:

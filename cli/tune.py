@@ -189,17 +189,17 @@ def check(out: Output, world: World, name: TuningArgument, place: TuningPlace) -
 @app.command("apply", cls=Command)
 @framed
 def apply(out: Output, world: World, name: TuningArgument, place: TuningPlace) -> int:
-    """Apply the settings that differ. Exit code 1 if one was refused, 6 if none could be set.
+    """Apply the settings that differ. Exit code 1 if one was refused, 6 if none could be set. An error undoes all.
 
     Example: cephlab tune apply NAME demo
     """
     from cephlab.lab.tunables.settings import SettingOutcome
-    from cephlab.lab.tunables.tune import apply as change
+    from cephlab.lab.tunables.tune import apply_to
     from cephlab.tuning.named import load
 
     tuning = load(name)
     with targets(world, place, out.note, changing=True) as chosen:
-        changes = [changed for target in chosen for changed in change(target, tuning.name, tuning.settings)]
+        changes = apply_to(chosen, tuning.name, tuning.settings)
         # What was found may be a whole file; why something was refused is what the reader needs.
         whys = [done.why if done.outcome is SettingOutcome.REFUSED else short(done.why) for done in changes]
         rows = [

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.errors import LabError, SpecError
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.telemetry.demand import Interval, Resource, Role
 from cephlab.lab.telemetry.demandfile import Measurement
@@ -73,11 +73,21 @@ def measure_effect(
             )
         restart(cluster)
         tuned = measure()
-    finally:
-        say(f"reverting {tuning}")
-        revert(target, tuning)
+    except BaseException as error:
+        try:
+            _put_back(target, tuning, say)
+        except LabError as also:
+            # The first error says what went wrong.
+            error.add_note(f"and reverting {tuning} failed: {also}")
+        raise
+    _put_back(target, tuning, say)
     restart(cluster)
     return Effect(changes, before, tuned, measure())
+
+
+def _put_back(target: Target, tuning: str, say: Say) -> None:
+    say(f"reverting {tuning}")
+    revert(target, tuning)
 
 
 def restart(cluster: Cluster) -> None:

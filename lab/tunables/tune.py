@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cephlab.lab.base.errors import CleanupFailed, LabError, SpecError
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.tunables import machine as machines
 from cephlab.lab.tunables.machine import Machine, Seen, Write, current
 from cephlab.lab.tunables.options import CephOptions
@@ -52,14 +53,33 @@ def check(target: Target, settings: Sequence[Setting]) -> list[Finding]:
 
 
 def apply(target: Target, tuning: str, settings: Sequence[Setting]) -> list[SettingChange]:
-    """Set what differs. The old state is written to disk first, so a second call can continue after a killed one."""
-    findings = check(target, settings)
-    old = target.records.get(tuning)
-    number = old.number if old else target.records.next_number()
-    before = _merged(old.before if old else (), _before(target, tuning, findings))
-    target.records.write(TuningRecord(tuning, number, tuple(before)))
-    changes = [change for site in target.sites for change in _apply_site(site, tuning, findings)]
-    return changes + _apply_options(target, findings)
+    """Set what differs on one target; see `apply_to`."""
+    return apply_to((target,), tuning, settings)
+
+
+def apply_to(targets: Sequence[Target], tuning: str, settings: Sequence[Setting]) -> list[SettingChange]:
+    """Set what differs, on one target after the other. An error half-way puts back what this call found on all of them.
+
+    The old state is written to disk first, so a second call can continue after a killed one. The error gets a note that
+    says what was put back; the record of what could not be is kept.
+    """
+    changes: list[SettingChange] = []
+    begun: list[_Begun] = []
+    try:
+        for target in targets:
+            findings = check(target, settings)
+            old = target.records.get(tuning)
+            number = old.number if old else target.records.next_number()
+            found = tuple(_before(target, tuning, findings))
+            begun.append(_Begun(target, found, old))
+            before = tuple(_merged(old.before if old else (), found))
+            target.records.write(TuningRecord(tuning, number, before))
+            changes += [change for site in target.sites for change in _apply_site(site, tuning, findings)]
+            changes += _apply_options(target, findings)
+    except BaseException as error:
+        _put_back(begun, tuning, error)
+        raise
+    return changes
 
 
 def revert(target: Target, tuning: str) -> list[str]:
@@ -79,13 +99,7 @@ def revert(target: Target, tuning: str) -> list[str]:
             f"both set {', '.join(sorted(above[-1].knobs() & record.knobs())[:3])}",
             f"revert {above[-1].tuning} first",
         )
-    done: list[str] = []
-    errors: list[str] = []
-    for before in record.before:
-        try:
-            errors += _restore(target, before, done)
-        except LabError as error:
-            errors.append(f"{before.where}: {error}")
+    done, errors = _restore_all(target, record.before)
     if errors:
         raise CleanupFailed(errors, f"revert {tuning} again")
     target.records.forget(tuning)
@@ -142,7 +156,7 @@ def _files(site: Site, tuning: str, drifted: Sequence[Setting]) -> dict[str, byt
     return files
 
 
-def _merged(old: Sequence[Before], new: Iterator[Before]) -> Iterator[Before]:
+def _merged(old: Sequence[Before], new: Sequence[Before]) -> Iterator[Before]:
     """The earlier record, extended by what it does not cover. Its entries win: they are from before the tuning."""
     known = {before.where: before for before in old}
     for before in new:
@@ -240,6 +254,45 @@ def _apply_options(target: Target, findings: Sequence[Finding]) -> list[SettingC
 
 
 # Putting back
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A target that `apply_to` began to change. found: what this call found; old: the record of an earlier call."""
+
+    target: Target
+    found: Sequence[Before]
+    old: TuningRecord | None
+
+
+def _put_back(begun: Sequence[_Begun], tuning: str, error: BaseException) -> None:
+    """Undo what was begun, the last first, and go on after errors. Says on the error what came of it."""
+    restored: list[str] = []
+    left: list[str] = []
+    for each in reversed(begun):
+        done, errors = _restore_all(each.target, each.found)
+        restored += done
+        left += errors
+        if not errors and each.old is None:
+            each.target.records.forget(tuning)
+        elif not errors and each.old is not None:
+            each.target.records.write(each.old)
+    if restored:
+        error.add_note(f"what {tuning} had set was put back in {how_many(len(restored), 'place')}")
+    if left:
+        error.add_note("\n".join((f"what {tuning} had set could not be put back; revert it later:", *left)))
+
+
+def _restore_all(target: Target, befores: Sequence[Before]) -> tuple[list[str], list[str]]:
+    """Restore every place, also after an error; returns the restored places and the errors."""
+    done: list[str] = []
+    errors: list[str] = []
+    for before in befores:
+        try:
+            errors += _restore(target, before, done)
+        except LabError as error:
+            errors.append(f"{before.where}: {error}")
+    return done, errors
 
 
 def _restore(target: Target, before: Before, done: list[str]) -> list[str]:

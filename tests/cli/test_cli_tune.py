@@ -3,12 +3,14 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from cephlab.cli.main import app
 from cephlab.cli.world import World
+from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.home import Home
 from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.tunables import targets
@@ -94,11 +96,11 @@ def test_a_refusal_ends_with_1(world: World, machine: FakeMachine, file: str) ->
 def test_why_something_was_refused_is_not_cut_and_what_was_found_is(
     world: World, machine: FakeMachine, file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def change(_target: Target, _name: str, settings: Sequence[Setting]) -> list[SettingChange]:
+    def change(_targets: Sequence[Target], _name: str, settings: Sequence[Setting]) -> list[SettingChange]:
         outcomes = (SettingOutcome.REFUSED, SettingOutcome.DONE)
         return [SettingChange("m", settings[0], outcome, f"{outcome} {'x' * 100} end") for outcome in outcomes]
 
-    monkeypatch.setattr("cephlab.lab.tunables.tune.apply", change)
+    monkeypatch.setattr("cephlab.lab.tunables.tune.apply_to", change)
     shown = "".join(call(world, "apply", file, "--this-machine").stdout.split())
     assert f"refused{'x' * 100}end" in shown
     assert f"done{'x' * 82}..." in shown
@@ -170,3 +172,22 @@ def test_what_hosts_share_is_one_site_seen_through_a_native_host(world: World) -
     assert [site.machine.where for site in sites[:3]] == ["n0", "n1", "n2"]
     assert sites[3].shared == {Scope.KERNEL}
     assert len(list(sites_of(hosts, MACHINE_SCOPES))) == 3
+
+
+def test_an_apply_that_fails_half_way_says_what_it_put_back_also_as_json(
+    world: World, machine: FakeMachine, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, failed = machine.run, False
+
+    def lost(argv: Sequence[str], **more: Any) -> Any:
+        nonlocal failed
+        if machine.writes and not failed:
+            failed = True
+            raise LabBroken("the machine is lost", "no route")
+        return answer(argv, **more)
+
+    monkeypatch.setattr(machine, "run", lost)
+    ended = call(world, "apply", file, "--this-machine", "--json")
+    assert ended.exit_code == 3
+    assert machine.files[SWAPPINESS] == b"60\n"
+    assert json.loads(ended.stdout)["error"]["detail"] == "no route\nwhat mine had set was put back in 1 place"

@@ -1,15 +1,17 @@
 """Tunings on a machine and a cluster that exist only as dictionaries: drift found, applied, put back exactly."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from cephlab.lab.base.errors import CleanupFailed, SpecError
+from cephlab.lab.base.errors import CleanupFailed, LabBroken, SpecError
 from cephlab.lab.tunables.machine import Machine, limits_file
 from cephlab.lab.tunables.options import CephOptions
 from cephlab.lab.tunables.records import Records
 from cephlab.lab.tunables.settings import Finding, Kind, Scope, Setting, SettingOutcome, State
-from cephlab.lab.tunables.tune import Site, Target, apply, check, revert
+from cephlab.lab.tunables.tune import Site, Target, apply, apply_to, check, revert
 from tests.fake_machine import SWAPS, FakeClient, FakeMachine, Killed
 
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
@@ -119,6 +121,66 @@ def test_a_killed_apply_can_be_gone_on_with_and_still_be_reverted(tmp_path: Path
     assert {finding.state for finding in check(target, SETTINGS)} == {State.SET}
     revert(target, "altra")
     assert machine.files == files()
+
+
+@dataclass
+class Unsteady(FakeMachine):
+    """A machine that is lost once, after so many writes. then: what happens at that time."""
+
+    then: Callable[[], object] = lambda: None
+
+    def _count(self) -> None:
+        try:
+            super()._count()
+        except Killed:
+            self.dies_after = None
+            self.then()
+            raise LabBroken("the connection to the machine is lost") from None
+
+
+@pytest.mark.parametrize("dies_after", range(1, 8))
+def test_an_apply_that_fails_half_way_puts_back_what_it_set(tmp_path: Path, dies_after: int) -> None:
+    machine = Unsteady(files=files(), dies_after=dies_after)
+    target = target_of(tmp_path, machine)
+    with pytest.raises(LabBroken, match="is lost") as caught:
+        apply(target, "altra", SETTINGS)
+    assert machine.files == files()
+    assert target.records.all() == []
+    assert "what altra had set was put back in" in caught.value.__notes__[0]
+
+
+def test_an_apply_that_fails_half_way_leaves_what_an_earlier_call_set(tmp_path: Path) -> None:
+    machine = Unsteady(files=files())
+    target = target_of(tmp_path, machine)
+    apply(target, "altra", SETTINGS[:1])
+    first = dict(machine.files)
+    record = target.records.get("altra")
+    machine.dies_after, machine.writes = 2, 0
+    with pytest.raises(LabBroken, match="is lost"):
+        apply(target, "altra", SETTINGS)
+    assert machine.files == first != files()
+    assert target.records.get("altra") == record
+    revert(target, "altra")
+    assert machine.files == files()
+
+
+def test_all_targets_are_put_back_and_what_cannot_be_is_told_and_remembered(tmp_path: Path) -> None:
+    machines = [Unsteady(name, files()) for name in ("a", "b", "c")]
+    targets = [
+        Target(m.name, (Site(Machine(m.name, m, "10.0.0.1")),), None, Records(tmp_path / m.name)) for m in machines
+    ]
+    machines[2].then = lambda: machines[1].read_only.add(SWAPPINESS)
+    machines[2].dies_after = 1
+    with pytest.raises(LabBroken, match="is lost") as caught:
+        apply_to(targets, "altra", SETTINGS[:3])
+    assert machines[0].files == machines[2].files == files()
+    assert machines[1].files == {**files(), SWAPPINESS: b"0\n"}
+    assert [bool(target.records.all()) for target in targets] == [False, True, False]
+    told = "\n".join(caught.value.__notes__)
+    assert f"could not be put back; revert it later:\nb: {SWAPPINESS}: EROFS" in told
+    machines[1].read_only.clear()
+    revert(targets[1], "altra")
+    assert machines[1].files == files()
 
 
 @pytest.mark.parametrize("dies_after", range(6))

@@ -10,7 +10,7 @@ import pytest
 from cephlab.cli.measure_request import MeasureRequest
 from cephlab.cli.tune import _saved
 from cephlab.cli.world import World
-from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.errors import CleanupFailed, LabBroken, SpecError
 from cephlab.lab.base.home import Home
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.spec.arch import Arch
@@ -165,6 +165,24 @@ def test_a_measurement_that_fails_leaves_no_tuning_behind(tmp_path: Path, monkey
     with pytest.raises(LabBroken, match="no load"):
         run(tmp_path, monkeypatch, [OPTION], steps)
     assert steps.client.database == {}
+
+
+def test_a_revert_that_fails_does_not_hide_why_it_was_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = Steps(FakeClient(dict(KNOWN)))
+
+    def fail() -> Measurement:
+        if steps.client.database:
+            raise LabBroken("no load")
+        return measurement(10.0)
+
+    def refuse(*_: object) -> list[str]:
+        raise CleanupFailed(["n0: it is read-only"])
+
+    monkeypatch.setattr(steps, "measure", fail)
+    monkeypatch.setattr(effect, "revert", refuse)
+    with pytest.raises(LabBroken, match="no load") as caught:
+        run(tmp_path, monkeypatch, [OPTION], steps)
+    assert "n0: it is read-only" in caught.value.__notes__[0]
 
 
 def test_a_tunings_measurements_are_scaled_and_no_prediction_starts_from_them(tmp_path: Path) -> None:
