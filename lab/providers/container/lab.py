@@ -40,6 +40,8 @@ class ContainerLab(EngineLab[ContainerHost]):
         super().__init__(run, subnet, tuple(images))
         self._engine = engine
         self._images = dict(images)
+        self._removed: dict[str, list[tuple[str, str]]] = {}
+        """Containers of other images that are to be made with their node's own: node -> (name, image)."""
 
     @property
     def state(self) -> dict[str, Any]:
@@ -123,18 +125,29 @@ class ContainerLab(EngineLab[ContainerHost]):
         if self._exists(host):
             with engine_errors(f"starting {name}"):
                 # Its own comes first: containers of other images use its network.
-                for container in sorted(self._states(host), key=len):
+                for container in self._states(host):
                     self._engine.client.api.start(container)
         else:
-            self._raise(host)
+            self._raise_all(host)
         return host
 
-    def _states(self, host: ContainerHost) -> dict[str, str]:
-        """Names of a node's containers, its own and one for each other image, and the state of each."""
+    def _raise_all(self, host: ContainerHost) -> None:
+        """Make the node's own container, and those of other images that were removed with it."""
+        self._raise(host)
+        for name, image in self._removed.pop(host.name, ()):
+            beside = replace(host, container=name)
+            nodes.raise_container(beside, self._run.id, self._home, image, beside=host.container)
+
+    def _containers(self, host: ContainerHost) -> dict[str, Mapping[str, Any]]:
+        """A node's containers by name, its own first, then one for each other image."""
         labels = {**names.labels(self._run.id, self._home), names.NODE_LABEL: host.name}
         with engine_errors(f"looking for {host.name}"):
             listed = labelled(self._engine.client.api.containers, labels, all=True)
-        return {str(container["Names"][0]).lstrip("/"): str(container["State"]) for container in listed}
+        found = {str(container["Names"][0]).lstrip("/"): container for container in listed}
+        return {name: found[name] for name in sorted(found, key=len)}
+
+    def _states(self, host: ContainerHost) -> dict[str, str]:
+        return {name: str(container["State"]) for name, container in self._containers(host).items()}
 
     def _running(self, host: ContainerHost) -> list[str]:
         return [name for name, state in self._states(host).items() if state == "running"]
@@ -177,23 +190,28 @@ class ContainerLab(EngineLab[ContainerHost]):
         )
 
     def _commands(self, host: ContainerHost) -> int:
-        """How many commands run in a container, without the one that keeps it up."""
-        if not self._exists(host):
-            return 0
+        """How many commands run in the node's containers, without those that keep them up."""
+        api = self._engine.client.api
         with engine_errors(f"inspecting {host.name}"):
-            known = self._engine.client.api.inspect_container(host.container).get("ExecIDs") or []
+            known = [each for name in self._states(host) for each in api.inspect_container(name).get("ExecIDs") or []]
         # Podman still lists commands that have ended.
         states = [execs.inspect(self._engine.client, str(exec_id)) for exec_id in known]
         return sum(state is not None and bool(state["Running"]) for state in states)
 
     def _renew(self, host: ContainerHost) -> None:
-        """Make the container again. One that is down is made when it is started."""
+        """Make the node's containers again. Those of a node that is down are made when it is started.
+
+        Containers of other images use the network of the node's own, so they cannot outlive it.
+        """
         was_up = host.up()
-        if self._exists(host):
-            with engine_errors(f"removing {host.container}"):
-                self._engine.client.api.remove_container(host.container, force=True)
+        images = {name: str(container["Image"]) for name, container in self._containers(host).items()}
+        others = [(name, image) for name, image in images.items() if name != host.container]
+        self._removed.setdefault(host.name, []).extend(others)
+        with engine_errors(f"removing the containers of {host.name}"):
+            for name in reversed(images):
+                self._engine.client.api.remove_container(name, force=True)
         if was_up:
-            self._raise(host)
+            self._raise_all(host)
 
     def disconnect(self, name: str) -> None:
         """Take a node off the network; its processes keep running."""
