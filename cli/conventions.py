@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
 from pathlib import Path
@@ -78,6 +79,25 @@ def _unfilled(param: object, given: object) -> str:
     return ""
 
 
+def _refuse_endless(param: object, given: object) -> None:
+    """BadParameter for nan and infinity: a limit may hold for them, and none of what is asked for can be endless."""
+    if (
+        not isinstance(param, TyperOption)
+        or param.type_descriptor.annotation is not float
+        or not isinstance(given, str)
+    ):
+        return
+    try:
+        finite = math.isfinite(float(given))
+    except ValueError:
+        return  # typer says so
+    if not finite:
+        limits = param.type_descriptor.parameter_info
+        ends = [f"{end:g} or {more}" for end, more in ((limits.min, "more"), (limits.max, "less")) if end is not None]
+        wanted = ", ".join(("a finite number", *ends))
+        raise typer.BadParameter(f"(got: {given!r}; wanted: {wanted})", param=param)
+
+
 def _takes_one(param: object) -> bool:
     """Whether it is an option with one value. A flag means the same however often it is given."""
     return isinstance(param, TyperOption) and not (param.is_flag or param.multiple or param.count)
@@ -100,8 +120,13 @@ class Command(TyperCommand):
         return all_plainly(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Also note what was given empty or again: later an empty path is the current folder, and one value is left."""
+        """Also refuse nan and infinity, and note what was given empty or again.
+
+        Later an empty path is the current folder, and one value is left.
+        """
         given, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        for param in self.params:
+            _refuse_endless(param, given.get(param.name))
         ctx.meta[EMPTY] = [shown for param in self.params if (shown := _unfilled(param, given.get(param.name)))]
         ctx.meta[REPEATED] = [each.opts[-1] for each, times in Counter(order).items() if times > 1 and _takes_one(each)]
         return super().parse_args(ctx, args)
@@ -164,4 +189,4 @@ def wrong_use(error: typer.TyperException, name: str) -> SpecError:
         # The value is in the error of pydantic that caused this one.
         given = [repr(each["input"]) for each in getattr(error.__cause__, "errors", list)()]
         detail = "; ".join([*(f"got: {each}" for each in given), f"wanted: {plainly(wanted)}"])
-    return SpecError(f"{what[:1].lower()}{what[1:]}".rstrip("."), detail, f"see `{name} --help`")
+    return SpecError(f"{what[:1].lower()}{what[1:]}".rstrip(".: "), detail, f"see `{name} --help`")

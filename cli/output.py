@@ -110,22 +110,21 @@ class Output:
             if whole and whole in line:
                 print(line)
                 continue
-            inside = " " * (len(line) - len(line.lstrip()) + 2)
-            print(textwrap.fill(line, wide, subsequent_indent=inside, break_long_words=False, break_on_hyphens=False))
+            print(_wrapped(line, wide))
 
     def listed(self, title: str, lines: Sequence[str]) -> None:
         """Print a title, and lines below it."""
         self.lines("", title, *(f"  {line}" for line in lines))
 
     def note(self, line: str) -> None:
-        """Print a line for the reader that is not part of the result."""
+        """Print a line for the reader that is not part of the result; what continues is indented as in `lines`."""
         printer = console(error=True)
-        printer.print(line, markup=False, highlight=False, soft_wrap=not printer.is_terminal)
+        printer.print(_hanging(line, printer), markup=False, highlight=False, soft_wrap=True)
 
     def warn(self, line: str) -> None:
         printer = console(error=True)
-        unbroken = not printer.is_terminal
-        printer.print(f"[yellow]warning:[/yellow] {_plain(line)}", highlight=False, soft_wrap=unbroken)
+        first, colon, rest = _hanging(f"warning: {line}", printer).partition(":")
+        printer.print(f"[yellow]{first}{colon}[/yellow]{_plain(rest)}", highlight=False, soft_wrap=True)
 
     def error(self, error: LabError) -> None:
         """Print the error in one line, the evidence indented below it, and the remedy."""
@@ -207,6 +206,16 @@ def console(*, error: bool) -> Console:
 
     stream = sys.stderr if error else sys.stdout
     return Console(stderr=error, width=None if stream.isatty() else _WIDE)
+
+
+def _wrapped(line: str, wide: int) -> str:
+    inside = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.fill(line, wide, subsequent_indent=inside, break_long_words=False, break_on_hyphens=False)
+
+
+def _hanging(text: str, printer: Console) -> str:
+    """Each line of the text as it is, or wrapped to the width of a terminal."""
+    return "\n".join(_wrapped(line, printer.width) for line in text.split("\n")) if printer.is_terminal else text
 
 
 _TONES = {

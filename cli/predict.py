@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -193,7 +194,7 @@ def predict(
         from cephlab.cli.predictpage import page_of
         from cephlab.cli.report import show_page
 
-        page.output.write_text(page_of(answers, machines.changes or ()))
+        page.output.write_text(page_of(answers, machines.changes or (), datetime.now(UTC)))
         written = page.output.absolute()
         out.result(str(written), answers.value | {"page": str(written)})
         if page.show:

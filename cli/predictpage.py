@@ -15,6 +15,8 @@ from cephlab.lab.report.predicted import Part, Table, render_prediction
 from cephlab.lab.report.series import Line, Plot, line_chart
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from cephlab.cli.answers import Answers
     from cephlab.cli.sweep import Point
     from cephlab.tuning.model import Prediction
@@ -24,13 +26,14 @@ _COUNTED = {"depth": "in flight", "clients": "clients", "nodes.count": "nodes"}
 """What the points of a sweep count; the other places of a profile have no word for it."""
 
 
-def page_of(answers: Answers, changes: Sequence[str]) -> str:
-    """The page. changes: `PLACE=VALUE`, as given to `--set`."""
+def page_of(answers: Answers, changes: Sequence[str], made: datetime) -> str:
+    """The page. changes: `PLACE=VALUE`, as given to `--set`; made: when, in UTC."""
     hardware = answers.hardware
     facts = {
         "profile": f"{hardware.name}: {hardware.title}",
         "changed": ", ".join(changes),
         "demands": answers.origin,
+        "made": f"{made:%Y-%m-%d %H:%M} UTC",
         "cephlab": version("cephlab"),
     }
     parts = [*_loads(answers), *_further(answers), _rests_on(answers)]

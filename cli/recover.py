@@ -32,7 +32,7 @@ def amount(option: str, text: str) -> float:
     except ValueError:
         if size := size_bytes(text):
             return size
-    units = "k, M, G, T and KiB ... PiB in powers of 1024, KB ... PB in powers of 1000"
+    units = "k, M, G, T and KiB ... EiB in powers of 1024, KB ... EB in powers of 1000"
     raise SpecError(f"{option}: {text!r} is not a size", f"wanted: bytes above 0, or with a unit: {units}", "write 4T")
 
 

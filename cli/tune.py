@@ -189,7 +189,7 @@ def check(out: Output, world: World, name: TuningArgument, place: TuningPlace) -
 @app.command("apply", cls=Command)
 @framed
 def apply(out: Output, world: World, name: TuningArgument, place: TuningPlace) -> int:
-    """Apply the settings that differ. Exit code 1 if one was refused, 6 if none could be set. An error undoes all.
+    """Apply the settings that differ. Exit code 1 if one was refused, 6 if none could be set.
 
     Example: cephlab tune apply NAME demo
     """

@@ -7,6 +7,7 @@ from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.numbers import how_many
 from cephlab.tuning.derivation import DerivationStep
 from cephlab.tuning.profile import MachineClass, Profile
+from cephlab.tuning.units import terabytes
 from cephlab.tuning.work import OperationWork
 from cephlab.tuning.workload import Flow, Shape
 
@@ -188,7 +189,7 @@ def steps(parties: Sequence[MachineLoad], shape: Shape) -> Iterator[DerivationSt
     for load in parties:
         held = load.primary + load.replica
         how = (
-            f"primary for {load.machine.weight / 1e12:.4g} TB of {total / 1e12:.4g} TB; holds {held:.4g} of "
+            f"primary for {terabytes(load.machine.weight)} of {terabytes(total)}; holds {held:.4g} of "
             f"{how_many(shape.copies, 'shard')}, at most one where there are enough hosts"
         )
         value = f"{load.primary:.4f} as primary + {load.replica:.4f} more"

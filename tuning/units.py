@@ -26,11 +26,13 @@ UNITS: dict[Measure, dict[str, float]] = {
         "GB": 1e9,
         "TB": 1e12,
         "PB": 1e15,
+        "EB": 1e18,
         "KiB": 2.0**10,
         "MiB": 2.0**20,
         "GiB": 2.0**30,
         "TiB": 2.0**40,
         "PiB": 2.0**50,
+        "EiB": 2.0**60,
     },
     Measure.RATE: {
         "B/s": 1,
@@ -85,7 +87,15 @@ def parse(text: str, kind: Measure) -> float:
 
 
 _STEPS: dict[Measure, tuple[tuple[str, float], ...]] = {
-    Measure.BYTES: (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1)),
+    Measure.BYTES: (
+        ("EiB", 2.0**60),
+        ("PiB", 2.0**50),
+        ("TiB", 2.0**40),
+        ("GiB", 2.0**30),
+        ("MiB", 2.0**20),
+        ("KiB", 2.0**10),
+        ("B", 1),
+    ),
     Measure.RATE: (("GB/s", 1e9), ("MB/s", 1e6), ("B/s", 1)),
     Measure.TIME: (("s", 1), ("ms", 1e-3), ("us", 1e-6)),
     Measure.OPS: (("kops/s", 1e3), ("ops/s", 1)),
@@ -111,5 +121,8 @@ def digits(value: float, count: int) -> str:
 
 
 def terabytes(size_bytes: float) -> str:
-    """A size in the unit of disks, whatever its size: `12.5 TB`."""
-    return f"{digits(size_bytes / 1e12, 4)} TB"
+    """A size in the unit of disks, also if it is smaller: `12.5 TB`; PB and EB from 10,000 of the unit below."""
+    for unit in ("TB", "PB"):
+        if abs(size_bytes) < 9999.5 * UNITS[Measure.BYTES][unit]:
+            return f"{digits(size_bytes / UNITS[Measure.BYTES][unit], 4)} {unit}"
+    return f"{digits(size_bytes / 1e18, 4)} EB"

@@ -9,6 +9,7 @@ from cephlab.lab.base.nearest import did_you_mean
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.telemetry.demand import Operation
 from cephlab.lab.telemetry.describe import size_text
+from cephlab.tuning.units import terabytes
 
 
 class Flow(StrEnum):
@@ -159,7 +160,7 @@ class Shape:
             + (f", {self.hit_ratio:.4g} of reads from memory" if self.hit_ratio else "")
             + (f", on {self.span:.4g} of each disk" if self.span < 1 else "")
             + (f", stripe unit {size_text(self.stripe_unit)}" if self.stripe_unit != STRIPE_UNIT else "")
-            + (f", {self.data_bytes / 1e12:.4g} TB stored" if self.data_bytes else "")
+            + (f", {terabytes(self.data_bytes)} stored" if self.data_bytes else "")
         )
 
 

@@ -1,6 +1,6 @@
 """Numbers for readers: a count with its noun, a figure with three digits and an SI prefix."""
 
-_UP = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_UP = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _DOWN = ((1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"))
 _PLAIN = ("share",)
 

@@ -75,7 +75,7 @@ def world(tmp_path: Path, fake: FakeProvider) -> World:
         (["--release", "reef", "--image", "example/ceph:1"], "--release and --image cannot be given together"),
         (["--timeout", "-1"], "--timeout"),
         (["--timeout", "0"], "--timeout"),
-        (["--timeout", "inf"], "--timeout: inf is not a time"),
+        (["--timeout", "inf"], "Invalid value for '--timeout'"),
         (["--timeout", "nan"], "--timeout"),
         (["--disk-size", "x"], "hint: write 10GiB"),
         (["--image", "foo bar"], "--image: 'foo bar' is not the name of an image"),

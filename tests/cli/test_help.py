@@ -114,6 +114,8 @@ def test_wrong_use_has_the_shape_of_every_error(
         (["gate", "-j", "x"], "got: 'x'; wanted: a whole number"),
         (["gate", "-j", "-1"], "got: '-1'; wanted: 0 or more"),
         (["up", "--timeout", "long"], "got: 'long'; wanted: a number"),
+        (["predict", "--hit-ratio", "nan"], "got: 'nan'; wanted: a finite number, 0 or more, 1 or less"),
+        (["measure", "--within", "1e999"], "got: '1e999'; wanted: a finite number, 0.1 or more"),
     ],
 )
 def test_a_value_that_is_none_is_told_with_what_was_wanted(
@@ -123,6 +125,20 @@ def test_a_value_that_is_none_is_told_with_what_was_wanted(
     what, told, _hint = capsys.readouterr().err.splitlines()
     assert what.startswith(f"error: invalid value for '{arguments[1]}'")
     assert told.strip() == detail
+
+
+def test_no_number_of_any_command_may_be_endless(capsys: pytest.CaptureFixture[str]) -> None:
+    options = [
+        (path, param.opts[0])
+        for path, command in COMMANDS.items()
+        for param in command.params
+        if isinstance(param, TyperOption) and param.type_descriptor.annotation is float
+    ]
+    assert {("measure",), ("predict",), ("probe",), ("tune", "measure"), ("up",)} <= {path for path, _ in options}
+    for (path, option), given in itertools.product(options, ("nan", "-inf", "1e999")):
+        assert run([*path, option, given]) == 2
+        said = capsys.readouterr().err
+        assert f"error: invalid value for '{option}'\n  got: '{given}'; wanted: a finite number" in said
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from cephlab.cli import narration
+from cephlab.cli import narration, output
 from cephlab.cli.narration import Narration
 from cephlab.cli.output import Output
 from cephlab.lab.archive.archive import Ending, Record
@@ -71,6 +71,22 @@ def test_lines_of_a_result_wrap_between_words_but_a_command_does_not(
     Output(as_json=False).lines("", "  demo.one: less load than was asked for", command, whole="cephlab ")
     shown = ["", "  demo.one: less load than was", "    asked for", command]
     assert capsys.readouterr().out.splitlines() == shown
+
+
+def test_notes_and_warnings_on_a_terminal_are_indented_where_they_continue(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = io.StringIO()
+    monkeypatch.setattr(
+        output, "console", lambda *, error: Console(file=said, width=30, force_terminal=True, color_system=None)
+    )
+    Output(as_json=False).note("not known: what the network [of the lab] takes\nfor one round")
+    Output(as_json=False).warn("two monitors tolerate no more failures than one")
+    assert said.getvalue().splitlines() == [
+        "not known: what the network",
+        "  [of the lab] takes",
+        "for one round",
+        "warning: two monitors tolerate",
+        "  no more failures than one",
+    ]
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -2,14 +2,18 @@
 
 import json
 import re
+from datetime import UTC, datetime
 from html import unescape
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from cephlab.cli.answers import Answers
 from cephlab.cli.main import app
+from cephlab.cli.predictpage import page_of
 from cephlab.cli.world import World
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.numbers import si
@@ -94,6 +98,14 @@ def test_the_page_says_what_it_rests_on_and_loads_nothing(world: World, tmp_path
     assert all(step["how"] in text and step["value"] in text for step in steps)
     assert "<link" not in html
     assert not re.search(r"(?:src|href)=\"(?!#)", html)
+
+
+def test_the_page_says_when_and_by_which_cephlab_it_was_made(world: World) -> None:
+    hardware = find_profile("ampere-altra-4n", world.home.profiles)
+    answers = Answers(hardware, "shipped", [], [], None, [], [], [], [], "", None)
+    html = page_of(answers, (), datetime(2026, 3, 4, 5, 6, 59, tzinfo=UTC))
+    assert "<dt>made</dt><dd>2026-03-04 05:06 UTC</dd>" in html
+    assert f"<dt>cephlab</dt><dd>{version('cephlab')}</dd>" in html
 
 
 @pytest.mark.slow

@@ -92,8 +92,11 @@ def test_an_answer_is_written_with_its_limit_and_its_ends(given: Any, required: 
     [
         (1.234e15, Measure.BYTES, "1,234 TB"),
         (4.56e9, Measure.BYTES, "0.00456 TB"),
-        (12.345e15, Measure.BYTES, "12,345 TB"),
-        (9999.6e12, Measure.BYTES, "10,000 TB"),
+        (12.345e15, Measure.BYTES, "12.35 PB"),
+        (9999.4e12, Measure.BYTES, "9,999 TB"),
+        (9999.6e12, Measure.BYTES, "10 PB"),
+        (9999.6e15, Measure.BYTES, "10 EB"),
+        (9e27, Measure.BYTES, "9,000,000,000 EB"),
         (119.0, Measure.TIME, "119 s"),
         (120.0, Measure.TIME, "2 min"),
         (7199.0, Measure.TIME, "120 min"),

@@ -51,7 +51,7 @@ def test_two_lost_nodes_of_an_erasure_code_with_half_of_everything_left_to_clien
         # Each lost byte is made of four: of two on hard disks.
         "rate by reading disks: 16 hdd x 68.8 MB/s x 0.5 / 2 read per byte = 275 MB/s",
         "rate by network out of the others: 4 n x 990 MB/s x 0.5 / 4 sent per byte = 495 MB/s",
-        "recovery: 1,863 GiB / 275 MB/s = 7,268 s",
+        "recovery: 1.82 TiB / 275 MB/s = 7,268 s",
     ]
 
 

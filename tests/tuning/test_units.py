@@ -21,6 +21,8 @@ from cephlab.tuning.units import UNITS, Measure, parse, show
         ("5 GiB", Measure.BYTES, 5 * 1024**3),
         ("5 TiB", Measure.BYTES, 5 * 1024**4),
         ("5 PiB", Measure.BYTES, 5 * 1024**5),
+        ("5 EB", Measure.BYTES, 5e18),
+        ("5 EiB", Measure.BYTES, 5 * 1024**6),
         ("5 B/s", Measure.RATE, 5),
         ("5 bytes/s", Measure.RATE, 5),
         ("100 Gbit/s", Measure.RATE, 12.5e9),
@@ -61,7 +63,7 @@ def test_a_figure_is_worth_its_unit(text: str, kind: Measure, value: float) -> N
 
 
 def test_every_unit_is_tried_above() -> None:
-    assert sum(len(units) for units in UNITS.values()) == 30
+    assert sum(len(units) for units in UNITS.values()) == 32
     assert [kind.value for kind in Measure] == ["bytes", "bytes/s", "s", "ops/s", "points", "W", "objects", "ops/s/W"]
 
 
@@ -92,6 +94,11 @@ def test_what_is_no_rate_of_operations_is_refused_with_their_units(text: str) ->
 @pytest.mark.parametrize(
     ("value", "kind", "text"),
     [
+        (3 * 2**60, Measure.BYTES, "3 EiB"),
+        (2**60, Measure.BYTES, "1 EiB"),
+        (2**60 - 2**50, Measure.BYTES, "1,023 PiB"),
+        (2**50, Measure.BYTES, "1 PiB"),
+        (2**40, Measure.BYTES, "1 TiB"),
         (2**30, Measure.BYTES, "1 GiB"),
         (2**30 - 1, Measure.BYTES, "1,024 MiB"),
         (5e6, Measure.BYTES, "4.77 MiB"),

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from cephlab.lab.base.numbers import how_many
+from cephlab.lab.base.numbers import how_many, si
 from tests.code_tree import PACKAGES, ROOT, modules, nodes, tree
 
 EITHER = re.compile(r"[a-z]\((?:s|es|ies)\)")
@@ -18,6 +18,14 @@ OF_OTHERS = {"average latency(s)", "argument(s)", r"\b(\d+) (\w+)\(s\)"}
 )
 def test_one_is_told_from_several(count: float, words: str) -> None:
     assert how_many(count, "client") == words
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(1.1e12, "1.1 TB"), (1e15, "1 PB"), (1.1e18, "1.1 EB"), (9.99e17, "999 PB"), (2e21, "2,000 EB")],
+)
+def test_sizes_go_on_to_the_largest_prefix(value: float, shown: str) -> None:
+    assert si(value, "bytes") == shown
 
 
 def test_an_s_is_not_always_enough() -> None:
