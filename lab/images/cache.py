@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from cephlab.lab.base import clock, process
 from cephlab.lab.base.errors import LabBroken, SpecError
-from cephlab.lab.base.home import Home
+from cephlab.lab.base.home import HOME_VARIABLE, Home
 from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, Runs, write_json
 from cephlab.lab.images.image import Image, note_contents
@@ -28,6 +28,8 @@ BUILD_FORMAT = 2
 
 _RECORD = "image.json"
 _CLAIMS_FILE = "images.json"
+_CLAIMS = ".claims"
+"""Names the folders of runs that start from images, because several homes may share a folder of images by a link."""
 _SCRATCH = ".scratch-"
 _LOCK_POLL_S = 0.2
 _ORPHAN_TIMEOUT_S = 10.0
@@ -225,17 +227,33 @@ def claim(run: Run, images: Iterable[Image]) -> None:
                     "run the same command again: it rebuilds the image",
                 )
         write_json(run.directory / _CLAIMS_FILE, {"keys": [image.key for image in ours]})
+        claims = run.home.images / _CLAIMS
+        claims.mkdir(exist_ok=True)
+        for gone in (path for path, folder in _claimed(claims) if not folder.is_dir()):
+            gone.unlink(missing_ok=True)
+        name = hashlib.sha256(str(run.directory).encode()).hexdigest()[:16]
+        write_json(claims / f"{name}.json", {"run": str(run.directory)}, mode=0o644)
+
+
+def _claimed(claims: Path) -> list[tuple[Path, Path]]:
+    """The claims in a folder of images, each with the folder of its run."""
+    records = [(path, _read_json(path)) for path in sorted(claims.glob("*.json"))]
+    return [(path, Path(str(record["run"]))) for path, record in records if record is not None]
 
 
 def refuse_used(home: Home, image: Image) -> None:
     """SpecError if a run has claimed the image, or if it is in the state of a cluster of an older cephlab."""
-    # Other users' runs too: their clusters may run from it as well.
-    for folder in [*(run.directory for run in Runs(home).all()), *Runs(home).others()]:
+    # Other users' runs too, and those of homes that share the images: their clusters may run from it as well.
+    own = [*(run.directory for run in Runs(home).all()), *Runs(home).others()]
+    elsewhere = [folder for _, folder in _claimed(home.images / _CLAIMS) if folder not in own]
+    for folder in (*own, *elsewhere):
         if any(image.key in _text(folder / name) for name in (_CLAIMS_FILE, "cluster.json")):
+            there = f"of the home {folder.parent.parent}" if folder in elsewhere else ""
+            down = f"{HOME_VARIABLE}={folder.parent.parent} cephlab down" if there else "cephlab down"
             raise SpecError(
-                f"image {image.key[:12]} is in use by the cluster {folder.name}",
+                f"image {image.key[:12]} is in use by the cluster {folder.name} {there}".rstrip(),
                 "the programs of the cluster run directly from the image",
-                f"remove the cluster first: cephlab down {folder.name}",
+                f"remove the cluster first: {down} {folder.name}",
             )
 
 

@@ -11,9 +11,11 @@ from docker.utils import parse_repository_tag
 
 from cephlab.lab.base.errors import LabBroken, Unavailable
 from cephlab.lab.base.progress import Progress, quiet
+from cephlab.lab.base.runs import LABEL
 from cephlab.lab.images.image import KEY_LABEL, Image, digest_of
 from cephlab.lab.providers.container.engine import ENGINE_ERRORS, Engine, engine_errors
 from cephlab.lab.providers.engine.answers import NotThere
+from cephlab.lab.providers.engine.places import HOME_LABEL
 from cephlab.lab.providers.engine.provider import Export
 from cephlab.lab.spec.arch import Arch
 
@@ -61,10 +63,17 @@ def ensure(engine: Engine, image: Image, export: Export, progress: Progress = qu
 
 
 def forget(engine: Engine, image: Image) -> list[str]:
-    """Remove the unused copies of a cephlab image from the engine; returns in words what happened to each copy."""
+    """Remove the unused copies of a cephlab image from the engine; returns in words what happened to each copy.
+
+    Containers are those of other homes: the image of a cluster of this home is not removed. An engine refuses to remove
+    an image that they use, but not the name of one that has several, and a cluster makes nodes by that name.
+    """
     outcomes = []
     for key, name in _ours(engine):
         if key == image.key and _is_named(name, tag(image)):
+            if users := _users(engine, name):
+                outcomes.append(f"{name} stays in the engine: {', '.join(users)} uses it")
+                continue
             try:
                 with engine_errors(f"removing {name}"):
                     engine.client.api.remove_image(name)
@@ -75,6 +84,14 @@ def forget(engine: Engine, image: Image) -> list[str]:
             else:
                 outcomes.append(f"removed {name} from the engine")
     return outcomes
+
+
+def _users(engine: Engine, name: str) -> list[str]:
+    """Whose containers are made from an image: clusters and their homes, in words."""
+    with engine_errors(f"looking for containers of {name}"):
+        listed = engine.client.api.containers(all=True, filters={"ancestor": name})
+    marks = [container.get("Labels") or {} for container in listed]
+    return sorted({f"{mark.get(LABEL, 'a container')} of {mark.get(HOME_LABEL, 'no home')}" for mark in marks})
 
 
 def others(engine: Engine, keys: Collection[str]) -> list[str]:

@@ -39,6 +39,25 @@ def test_an_image_that_a_run_has_claimed_is_not_removed(tmp_path: Path) -> None:
     assert not image.root.exists()
 
 
+def test_an_image_stays_that_a_run_of_a_home_with_the_same_images_has_claimed(tmp_path: Path) -> None:
+    image, home = make_store(tmp_path).get("reef", NATIVE), Home(tmp_path / "home")
+    other = Home(tmp_path / "other")
+    other.path.mkdir()
+    other.images.symlink_to(home.images)
+    run = Runs(other).create("local", "one")
+    claim(run, [image])
+    ended = CliRunner().invoke(app, ["image", "rm", "reef"], obj=World(home, providers(FakeProvider())))
+    assert ended.exit_code == 2
+    assert f"in use by the cluster one of the home {other.path}" in ended.stderr
+    assert f"CEPHLAB_HOME={other.path} cephlab down one" in ended.stderr
+    assert image.root.is_dir()
+    Runs(other).forget(run)
+    claim(Runs(other).create("local", "two"), [])
+    assert len(list((home.images / ".claims").iterdir())) == 1, "claims of runs that are gone go with the next"
+    make_store(tmp_path).remove(image)
+    assert not image.root.exists()
+
+
 def test_a_removed_image_cannot_be_claimed(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     image = store.get("reef", NATIVE)

@@ -92,6 +92,14 @@ def test_a_copy_that_a_container_is_made_from_stays() -> None:
     assert said == f"{NAME} stays in the engine: a container of another run uses it"
 
 
+def test_a_copy_stays_that_clusters_of_other_homes_are_made_from_although_the_engine_would_let_it_go() -> None:
+    made = [{"Labels": {"cephlab.run": "one", "cephlab.home": "/b"}}] * 2 + [{"Labels": None}]
+    client = Client(Api(containers_of_run=made))
+    (said,) = provider(client).forget_image(IMAGE)
+    assert said == f"{NAME} stays in the engine: a container of no home, one of /b uses it"
+    assert client.api.removed == []
+
+
 def test_an_engine_that_fails_is_told() -> None:
     with pytest.raises(LabBroken, match="removing cephlab/reef-amd64"):
         provider(Client(Api(fails=500))).forget_image(IMAGE)
