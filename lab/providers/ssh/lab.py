@@ -62,20 +62,25 @@ class SshLab(LabNodes[SshHost]):
 
     def _begin(self, name: str, machine: Machine) -> SshHost:
         host = self._open(name, machine, [])
-        reached = False
         try:
             host.connection.ensure()
-            reached = True
+        except BaseException:
+            self._drop(host)
+            raise
+        try:
             host.begin()
-        except BaseException as error:
-            refused = isinstance(error, LabError) and not isinstance(error, CommandTimedOut | ConnectionLost)
-            if refused or not reached:
-                # Nothing was left there, so nothing must be removed at the end. Otherwise that is not known.
-                host.connection.close()
-                del self._hosts[name]
+        except (CommandTimedOut, ConnectionLost):
+            raise  # what is left there is not known, so it is removed at the end
+        except LabError:
+            self._drop(host)
             raise
         host.check()
         return host
+
+    def _drop(self, host: SshHost) -> None:
+        """Forget a machine on which nothing was left, so that nothing is removed there at the end."""
+        host.connection.close()
+        del self._hosts[host.name]
 
     def _claim(self, node: Node) -> Machine:
         """The free machine with the node's name, else the next free machine of its architecture."""

@@ -170,11 +170,18 @@ def test_an_osd_that_was_started_anew_is_down_anew(cluster: FakeCluster) -> None
     """Another thread may wait all the time, so that the map is looked at while the OSD is killed and started."""
     cluster.up = [1]
     watch = Watch(cast("Cluster", cluster), cluster.clock, cluster.held)
-    for waited in range(30, 600, 5):
-        cluster.clock.now += 5
-        if waited % 60 == 0:
-            cluster.daemons["osd.0"].pid += 10
-        watch(waited_s=waited)
+
+    def look(*, anew_s: int) -> None:
+        for waited in range(30, 600, 5):
+            cluster.clock.now += 5
+            if waited % anew_s == 0:
+                cluster.daemons["osd.0"].pid += 10
+            watch(waited_s=waited)
+
+    look(anew_s=60)
+    assert cluster.asked == 114, "it looked all the time"
+    with pytest.raises(CephTrouble, match=r"osd\.0 has been down in the map for 90 s although its process runs"):
+        look(anew_s=1000)
 
 
 def test_each_thread_is_told_once_of_what_one_came_upon(cluster: FakeCluster) -> None:
