@@ -14,7 +14,7 @@ from cephlab.cli.output import Output, coloured, console, pairs, table, toned
 from cephlab.cli.request import nodes_text
 from cephlab.cli.world import World
 from cephlab.lab.base.clock import SYSTEM
-from cephlab.lab.base.errors import CleanupFailed, DaemonDied, LabError, SpecError
+from cephlab.lab.base.errors import CleanupFailed, DaemonDied, DiskFull, LabError, SpecError
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.base.runs import belongs
 
@@ -134,10 +134,10 @@ def status(
 
 def report(out: Output, cluster: OwnCluster) -> int:
     """Print the status, and the first daemon that died; returns the exit code of `cephlab status`."""
-    died = None
+    died: LabError | None = None
     try:
         cluster.check_daemons()
-    except DaemonDied as error:
+    except (DaemonDied, DiskFull) as error:
         died = error
     try:
         known = ask(cluster)

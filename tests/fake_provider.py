@@ -92,7 +92,7 @@ class FakeChannel:
 
 @dataclass
 class FakeHost:
-    """Files in a dictionary. runs: what an interactive command turns into on this machine."""
+    """Files in a dictionary. runs: what an interactive command turns into here; free_bytes: room on its disk."""
 
     name: str
     arch: Arch
@@ -102,6 +102,7 @@ class FakeHost:
     files: dict[str, bytes] = field(default_factory=dict)
     channels: list[FakeChannel] = field(default_factory=list)
     runs: Callable[[Sequence[str], Mapping[str, str], bool], Sequence[str]] | None = None
+    free_bytes: int = 1 << 40
 
     @property
     def directory(self) -> PurePosixPath:
@@ -116,7 +117,9 @@ class FakeHost:
         return self.arch is not host_arch()
 
     def run(self, argv: Sequence[str], **_options: Any) -> Result:
-        assert argv[0] == "find", f"only crash records are looked for here: {argv}"
+        if argv[0] == "df":
+            return Result(tuple(argv), 0, f"Avail Mounted on\n{self.free_bytes} /\n".encode(), b"")
+        assert argv[0] == "find", f"only crash records and room are looked for here: {argv}"
         assert argv[1].endswith("/crash")
         return Result(tuple(argv), 0, b"", b"")
 

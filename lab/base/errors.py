@@ -7,6 +7,7 @@ LabError
 ├── LabBroken        the lab itself failed: engine, disk, network                  (exit 3)
 │   ├── CommandFailed    a command on a host or on this machine ended non-zero
 │   ├── CommandTimedOut  a command did not end in time and was killed
+│   ├── DiskFull         a daemon ended where the disk of this machine, or of its node, is full
 │   └── CleanupFailed    some steps of a clean-up failed; all others were done
 └── CephTrouble      Ceph did something wrong while the lab worked                 (exit 1)
     ├── DaemonDied       a daemon ended although nobody stopped it
@@ -154,13 +155,14 @@ def end_if_interrupted() -> None:
         raise stopped
 
 
+_MAKE_ROOM = "free some space, e.g. `cephlab prune`, `cephlab image rm`"
+
+
 def unwritable(path: object, error: OSError) -> LabBroken:
     """The error to raise when a file of the lab cannot be written. A full disk gets a hint."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     what = f"the disk of {path} is full" if full else f"{path} cannot be written"
-    return LabBroken(
-        what, error.strerror or str(error), "free some space, e.g. `cephlab prune`, `cephlab image rm`" if full else ""
-    )
+    return LabBroken(what, error.strerror or str(error), _MAKE_ROOM if full else "")
 
 
 def unreadable(path: object, error: OSError | UnicodeDecodeError, hint: str = "") -> SpecError:
@@ -191,6 +193,15 @@ class DaemonDied(CephTrouble):
         if crash:
             detail += f"\ncrash record:\n{_tail(crash)}"
         super().__init__(f"{name} on {node} died {how}", detail, "if the cluster was kept, `cephlab logs` shows more")
+
+
+class DiskFull(LabBroken):
+    """A daemon ended where there is no room left: the lab gave it too little, and Ceph cannot be blamed."""
+
+    def __init__(self, died: DaemonDied, where: str, free_bytes: int) -> None:
+        hint = f"{_MAKE_ROOM}, or set CEPHLAB_HOME to a folder on a larger disk"
+        detail = f"{where} has {free_bytes >> 20} MiB left\n{died.detail}"
+        super().__init__(f"{died.what}, and the disk below it is full", detail, hint)
 
 
 class NotReached(CephTrouble):

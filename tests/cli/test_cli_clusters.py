@@ -102,6 +102,15 @@ def test_status_names_a_dead_daemon_with_its_last_log_lines(world: World, fake: 
     assert "died     osd.1" in result.stdout
 
 
+def test_status_of_a_cluster_that_ran_out_of_disk_is_trouble_of_the_lab(world: World, fake: FakeProvider) -> None:
+    fake.lab = kept_cluster(world.home, dead=["osd.1"], health="HEALTH_WARN")
+    fake.lab.hosts["n1"].free_bytes = 3 << 20
+    result = call(world, "status", "one")
+    assert result.exit_code == 3
+    assert "and the disk below it is full\n  / has 3 MiB left\n" in result.stderr
+    assert "died     osd.1" in result.stdout
+
+
 def test_status_as_json_names_a_dead_daemon_too(world: World, fake: FakeProvider) -> None:
     fake.lab = kept_cluster(world.home, dead=["osd.1"])
     result = call(world, "status", "one", "--json")
