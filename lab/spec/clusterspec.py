@@ -325,7 +325,7 @@ def _bad_counts(spec: ClusterSpec) -> Iterator[Misfit]:
                 key=f"options.{name}",
             )
     size = options.get("osd_pool_default_size", "")
-    if size.isdigit() and hosts and int(size) > hosts:
+    if size.isdecimal() and hosts and float(size) > hosts:  # int() refuses thousands of digits
         yield Misfit(
             f"{size} replicas need {size} hosts with OSDs",
             f"osd_pool_default_size is {size}, hosts with OSDs: {hosts}",

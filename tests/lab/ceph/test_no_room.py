@@ -1,5 +1,6 @@
 """A daemon that dies where the disk is full is the lab's trouble; else it is Ceph's."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, ClassVar, cast
@@ -18,7 +19,7 @@ ROOMY, LEFT = 1 << 40, 5 << 20
 class Node:
     """A node with the file systems that df shows. asked: the paths that df was given."""
 
-    rooms: dict[str, object]
+    rooms: Mapping[str, object]
     name: str = "n0"
     asked: list[str] = field(default_factory=list)
     directory: ClassVar = PurePosixPath("/run/n0")

@@ -11,7 +11,7 @@ import pytest
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import Runs
 from cephlab.lab.providers.container import lab as containers
-from cephlab.lab.providers.container import names
+from cephlab.lab.providers.container import names, nodes
 from cephlab.lab.providers.container.engine import Engine
 from cephlab.lab.providers.container.host import ContainerHost
 from cephlab.lab.providers.container.imported import EngineImage
@@ -37,7 +37,7 @@ class Node0:
         self.images = {OTHER: "new", OWN: "old"}
         self.steps: list[str] = []
         self._labels = {**names.labels(run.id, run.home), names.NODE_LABEL: "n0"}
-        monkeypatch.setattr(containers.nodes, "raise_container", self._make)
+        monkeypatch.setattr(nodes, "raise_container", self._make)
 
     def containers(self, *, filters: Any = None, **_: Any) -> list[dict[str, Any]]:
         wanted = [name for name in self.images if "name" not in (filters or {}) or name == OWN]

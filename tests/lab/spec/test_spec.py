@@ -36,6 +36,12 @@ def test_replicas_are_counted_however_ceph_spells_the_option() -> None:
         spec(osd_pool_default_size="2")
 
 
+def test_a_number_of_replicas_that_python_does_not_read_is_no_traceback() -> None:
+    with pytest.raises(SpecError, match=r"9 replicas need 9+ hosts"):
+        spec(osd_pool_default_size="9" * 5000)
+    assert spec(osd_pool_default_size="\u00b2").osd_count == 1, "an image refuses it"
+
+
 @pytest.mark.parametrize("disk_bytes", [GIB, 10 * GIB, 100 * GIB])
 def test_a_separate_db_holds_rocksdbs_logs_and_its_tables_beside(disk_bytes: int) -> None:
     [node] = build_spec([(Arch.X86_64, 1)], Daemons(disk_bytes=disk_bytes, separate_db=True)).nodes
