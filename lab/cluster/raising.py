@@ -67,8 +67,8 @@ def images_for(spec: ClusterSpec, images: ImageSource, say: Progress, asked: tup
 def cached_images(spec: ClusterSpec, images: ImageSource, asked: tuple[str, ...] = CEPH) -> Images:
     """The images of a spec that the cache has. Builds and pulls none."""
     archs = spec.archs if spec.image is None else ()
-    found = {arch: images.cached(spec.release, arch, role_sets(spec, asked)) for arch in archs}
-    return {arch: image for arch, image in found.items() if image is not None}
+    cached = {arch: images.cached(spec.release, arch, role_sets(spec, asked)) for arch in archs}
+    return {arch: image for arch, image in cached.items() if image is not None}
 
 
 @dataclass(frozen=True)

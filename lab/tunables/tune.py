@@ -70,9 +70,9 @@ def apply_to(targets: Sequence[Target], tuning: str, settings: Sequence[Setting]
             findings = check(target, settings)
             old = target.records.get(tuning)
             number = old.number if old else target.records.next_number()
-            found = tuple(_before(target, tuning, findings))
-            begun.append(_Begun(target, found, old))
-            before = tuple(_merged(old.before if old else (), found))
+            now = tuple(_before(target, tuning, findings))
+            begun.append(_Begun(target, now, old))
+            before = tuple(_merged(old.before if old else (), now))
             target.records.write(TuningRecord(tuning, number, before))
             changes += [change for site in target.sites for change in _apply_site(site, tuning, findings)]
             changes += _apply_options(target, findings)
@@ -258,10 +258,10 @@ def _apply_options(target: Target, findings: Sequence[Finding]) -> list[SettingC
 
 @dataclass(frozen=True)
 class _Begun:
-    """A target that `apply_to` began to change. found: what this call found; old: the record of an earlier call."""
+    """A target that `apply_to` began to change. before: what this call found; old: the record of an earlier call."""
 
     target: Target
-    found: Sequence[Before]
+    before: Sequence[Before]
     old: TuningRecord | None
 
 
@@ -270,7 +270,7 @@ def _put_back(begun: Sequence[_Begun], tuning: str, error: BaseException) -> Non
     restored: list[str] = []
     left: list[str] = []
     for each in reversed(begun):
-        done, errors = _restore_all(each.target, each.found)
+        done, errors = _restore_all(each.target, each.before)
         restored += done
         left += errors
         if not errors and each.old is None:

@@ -100,6 +100,12 @@ def test_the_page_says_what_it_rests_on_and_loads_nothing(world: World, tmp_path
     assert not re.search(r"(?:src|href)=\"(?!#)", html)
 
 
+def test_much_data_is_shown_in_the_unit_that_fits(world: World) -> None:
+    for given, shown in (("5T", "5.498 TB"), ("1000000T", "1,100 PB"), ("20 EB", "20 EB")):
+        said = predict(world, "--profile", "ampere-altra-4n", "--op", "get", "--data", given)
+        assert f"each, {shown} stored" in said.stdout
+
+
 def test_the_page_says_when_and_by_which_cephlab_it_was_made(world: World) -> None:
     hardware = find_profile("ampere-altra-4n", world.home.profiles)
     answers = Answers(hardware, "shipped", [], [], None, [], [], [], [], "", None)

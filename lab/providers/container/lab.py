@@ -143,8 +143,8 @@ class ContainerLab(EngineLab[ContainerHost]):
         labels = {**names.labels(self._run.id, self._home), names.NODE_LABEL: host.name}
         with engine_errors(f"looking for {host.name}"):
             listed = labelled(self._engine.client.api.containers, labels, all=True)
-        found = {str(container["Names"][0]).lstrip("/"): container for container in listed}
-        return {name: found[name] for name in sorted(found, key=len)}
+        by_name = {str(container["Names"][0]).lstrip("/"): container for container in listed}
+        return {name: by_name[name] for name in sorted(by_name, key=len)}
 
     def _states(self, host: ContainerHost) -> dict[str, str]:
         return {name: str(container["State"]) for name, container in self._containers(host).items()}
