@@ -203,7 +203,6 @@ def _waited(thread: str, work: OperationWork, replica: float) -> float:
 def _disks(profile: Profile, load: MachineLoad, work: OperationWork) -> Iterator[Ceiling]:
     machine = load.machine
     shards = load.primary + placement.replica_share(load, work.shape)
-    uneven = imbalance.busiest(profile, work.shape)
     # Every shard, the primary's too, is on a disk of its own, and the operation ends with the last of them.
     forked = last_of(work.shape.awaited)
     for disks in machine.disks:
@@ -211,6 +210,7 @@ def _disks(profile: Profile, load: MachineLoad, work: OperationWork) -> Iterator
         whole = machine.weight if data else sum(d.count * d.size.value for d in machine.metadata_disks)
         share = shards * disks.size.value / whole
         visit, number = devices.visit(disks, machine, work), load.count * disks.count
+        uneven = imbalance.busiest(profile, work.shape, _sharing(machine, disks))
         yield from _made(
             f"{load.name}: disk {disks.name}",
             share * visit.busy_s,
@@ -219,6 +219,13 @@ def _disks(profile: Profile, load: MachineLoad, work: OperationWork) -> Iterator
         )
         if data:
             yield from _link(load, disks, share * disks.count * work.shape.shard_bytes, forked)
+
+
+def _sharing(machine: MachineClass, disks: Disks) -> float:
+    """OSDs that share one of these disks: their PGs together are more, and so more even, than those of one OSD."""
+    if disks.role is DiskRole.DATA:
+        return disks.osds_per_disk
+    return max(1.0, machine.osds / sum(each.count for each in machine.metadata_disks))
 
 
 def _link(load: MachineLoad, disks: Disks, amount: float, forked: float) -> Iterator[Ceiling]:
@@ -344,6 +351,8 @@ def _most(profile: Profile, machine: MachineClass, work: OperationWork, used: fl
     limits = [used * machine.bandwidth.value * goodput(profile.mtu_bytes) / amount] if amount else []
     if work.client.cpu:
         limits.append(used * machine.points / work.client.cpu)
+    if machine.memory_bandwidth and amount:
+        limits.append(used * machine.memory_bandwidth.value / memory.linked(amount))
     # Where no limit is known, all machines count the same.
     return min([*limits, *(processes * pool.ceiling for pool in daemons.client_pools(machine, work))], default=1.0)
 

@@ -16,19 +16,19 @@ UPMAP_MAX_DEVIATION = 5.0
 """Ceph's balancer evens out the PGs of OSDs to within this number. It ignores which OSD is primary."""
 
 
-def busiest(profile: Profile, shape: Shape) -> float:
-    """Load of the busiest OSD over the mean.
+def busiest(profile: Profile, shape: Shape, together: float = 1.0) -> float:
+    """Load of the busiest OSD over the mean, or of the busiest disk where so many OSDs share one.
 
     A read of a replicated object goes to the PG's primary OSD, which no balancer evens out. A write, or a read of k
     shards, goes to several OSDs of the PG, and Ceph's balancer evens out the PGs of each OSD.
     """
-    osds = profile.osds
-    if osds < 2:
+    parties = profile.osds / together
+    if parties < 2:
         return 1.0
     held = pgs_per_osd(profile, shape)
     if shape.flow is Flow.WRITE or shape.k:
-        return 1 + min(UPMAP_MAX_DEVIATION / held, _spread(held, osds))
-    return 1 + _spread(held / shape.copies, osds)
+        return 1 + min(UPMAP_MAX_DEVIATION / held, _spread(held * together, parties))
+    return 1 + _spread(held * together / shape.copies, parties)
 
 
 def taken_over(profile: Profile, shape: Shape, lost: int) -> float:
@@ -62,6 +62,6 @@ def step(profile: Profile, shape: Shape) -> DerivationStep:
     return DerivationStep("load of the busiest OSD over the mean", how, f"{over:.4f}", SOURCE)
 
 
-def _spread(expected: float, osds: int) -> float:
+def _spread(expected: float, osds: float) -> float:
     # An OSD cannot be primary of more than all PGs; the formula assumes many PGs.
     return min(osds - 1.0, math.sqrt(2 * math.log(osds) / expected))

@@ -118,6 +118,10 @@ def _copied(demands: Sequence[Demand]) -> list[Demand]:
     return [demand for demand in demands if not demand.operation.k]
 
 
+def _coded(demands: Sequence[Demand]) -> list[Demand]:
+    return [demand for demand in demands if demand.operation.k]
+
+
 def _protected(demands: Sequence[Demand], demand: Demand, shape: Shape) -> Prices:
     """Prices of a demand's block with the protection of `shape`.
 
@@ -208,18 +212,25 @@ def _line(priced: Sequence[tuple[int, Prices]], shape: Shape) -> Prices:
 
 
 def _usable(demands: Sequence[Demand], shape: Shape, block_bytes: int) -> list[Demand]:
-    """Demands to use for a block size: of the same operation, and for copies only those with copies.
+    """Demands to use for a block size: of the same operation, with copies for copies and a code for a code.
 
     Where these are not enough, random ones stand in for sequential ones and the other way round; then erasure codes for
-    copies. Similar demands on both sides of a size say more than a line that is drawn far beyond it.
+    copies, and copies for codes. Similar demands on both sides of a size say more than a line that is drawn far beyond
+    it. Beyond all of them those that were measured nearest to the size count.
     """
     kin = [demand for demand in demands if not demand.emulated and _kin(demand, shape)]
     exact = [demand for demand in kin if demand.operation.name == shape.operation]
-    pools = (exact, kin) if shape.k else (_copied(exact), _copied(kin), exact, kin)
-    sized = [(usable, {demand.operation.block_bytes for demand in usable}) for usable in pools]
+    alike = _coded if shape.k else _copied
+    sized = [
+        (usable, {demand.operation.block_bytes for demand in usable})
+        for usable in (alike(exact), alike(kin), exact, kin)
+    ]
     between = [usable for usable, sizes in sized if sizes and min(sizes) <= block_bytes <= max(sizes)]
-    if between or (beyond := [usable for usable, sizes in sized if len(sizes) > 1]):
-        return (between or beyond)[0]
+    if between:
+        return between[0]
+    beyond = [(min(abs(size - block_bytes) for size in sizes), usable) for usable, sizes in sized if len(sizes) > 1]
+    if beyond:
+        return min(beyond, key=lambda pair: pair[0])[1]
     if kin:
         return kin
     known = ", ".join(sorted({f"{d.operation.name} {d.operation.block_bytes} B" for d in demands})) or "none"

@@ -8,7 +8,7 @@ import pytest
 from cephlab.tuning import daemons
 from cephlab.tuning.ceilings import UTILISATION_LAW, Ceiling, ceilings, goodput, last_of
 from cephlab.tuning.derivation import Derivation
-from cephlab.tuning.profile import DiskRole, MachineClass, Profile
+from cephlab.tuning.profile import DiskKind, DiskRole, MachineClass, Profile
 from cephlab.tuning.units import Measure
 from cephlab.tuning.work import OperationWork, Price
 from cephlab.tuning.workload import Shape
@@ -145,6 +145,24 @@ def test_threads_that_read_a_stripe_before_a_part_of_it_is_written() -> None:
 
 
 # Disks and what they hang on
+
+
+@pytest.mark.parametrize("shape", [replace(WRITE, replicas=1), Shape("randread", 65536, clients=3, depth=8)])
+@pytest.mark.parametrize("role", list(DiskRole)[:2])
+def test_osds_that_share_a_disk_are_together_as_even_as_one_with_all_their_pgs(role: DiskRole, shape: Shape) -> None:
+    """A disk does not see how its PGs are spread over its OSDs: more OSDs on it cannot make it slower."""
+    shared = disks("x", kind=DiskKind.NVME, role=role, read_iops=1000, write_iops=1000)
+
+    def ceiling(osds: int) -> Ceiling:
+        own = replace(disks("d", count=2), osds_per_disk=osds)
+        disk = (own, shared) if role is DiskRole.METADATA else (replace(shared, count=2, osds_per_disk=osds),)
+        nodes = profile(machine(count=4, disk=disk), pgs=8)
+        done = work(shape, primary=Price(writes=8, write_bytes=65536), replica=Price(writes=8, write_bytes=65536))
+        return by_name(nodes, done)["n: disk x"]
+
+    assert ceiling(1).uneven > 1
+    assert ceiling(4).uneven == pytest.approx(ceiling(1).uneven)
+    assert ceiling(4).ops == pytest.approx(ceiling(1).ops)
 
 
 def test_a_write_waits_for_the_last_of_its_shards_on_disk_and_log() -> None:

@@ -90,6 +90,28 @@ def test_copies_are_not_priced_by_a_code_of_their_size() -> None:
     assert price((*COPIES, code), 34 * K).primary.cpu == pytest.approx(0.0025)
 
 
+def test_a_code_that_was_measured_on_both_sides_is_not_priced_by_copies_of_its_size() -> None:
+    sequential = demand("write", 64 * K, primary_s=0.011, replicas_s=0.005, ec=(4, 2))
+    copied = demand(block_bytes=34 * K, primary_s=1.0, replicas_s=1.0)
+    made = price((*COPIES, copied, LARGE_CODE, sequential), 34 * K, ec=(4, 2))
+
+    # Half way from 5 ms at random to 11 ms in sequence.
+    assert made.primary.cpu == pytest.approx(0.008)
+    assert not any("Erasure coding" in doubt for doubt in made.doubts)
+
+
+@pytest.mark.parametrize("ec", [(0, 0), (4, 2)])
+def test_beyond_all_sizes_the_nearest_that_were_measured_count(ec: tuple[int, int]) -> None:
+    """A step of a byte is no step of the price: 256 KiB in sequence are nearer than 64 KiB at random."""
+    measured = [demand(block_bytes=size * K, primary_s=0.001, ec=ec) for size in (4, 64)]
+    measured += [demand("write", size * K, primary_s=cost, ec=ec) for size, cost in ((64, 0.002), (256, 0.005))]
+    largest, beyond = (price(tuple(measured), size, ec).primary.cpu for size in (256 * K, 256 * K + 1))
+
+    assert largest == 0.005
+    assert beyond == pytest.approx(largest, rel=1e-5)
+    assert price(tuple(measured), 448 * K, ec).primary.cpu == pytest.approx(0.009)
+
+
 def test_a_code_stands_in_where_copies_were_not_measured() -> None:
     codes = (LARGE_CODE, replace(LARGE_CODE, operation=replace(LARGE_CODE.operation, block_bytes=64 * K)))
 

@@ -51,6 +51,18 @@ def with_bandwidth(made: Profile, rate: float, *, clients: bool = False) -> Prof
     return replace(made, **values)
 
 
+def test_clients_share_a_load_by_their_memory_too() -> None:
+    """None waits for one of another machine: the one with half the memory bandwidth does half as much."""
+    fast, slow = machine("fast", count=1), machine("slow", count=1)
+    both = with_bandwidth(replace(profile(), clients=(fast, slow)), 4e9, clients=True)
+    both = replace(both, clients=(both.clients[0], replace(slow, memory_bandwidth=figure(2e9, Measure.RATE))))
+    limits = {each.name: each.ops for each in predict([COPY], both, LARGE).ceilings}
+
+    together = (4e9 + 2e9) / memory.linked(LARGE.payload_bytes)
+    assert limits["clients on fast: memory bandwidth"] == pytest.approx(together)
+    assert limits["clients on slow: memory bandwidth"] == pytest.approx(together)
+
+
 def test_memory_limits_what_moves_through_it() -> None:
     made = predict([COPY], with_bandwidth(profile(), 1e9), LARGE)
 
