@@ -226,24 +226,30 @@ def _recovery(wanted: RecoveryRequirement, profile: Profile, trust: Trust) -> An
     shape = guard.shape("write", _WHOLE_BYTES * (guard.k or 1))
     placement.refuse_impossible(profile, shape)
     data_bytes, hosts = on_each(wanted, profile), placement.hosts(profile)
-    made = recovery_time(profile, data_bytes, nodes_lost=lost, share=wanted.share, k=guard.k)
+    made = recovery_time(profile, data_bytes, nodes_lost=lost, share=wanted.share, k=guard.k, largest=True)
     steps, quickest_s = made.derivation.lines(), made.seconds
     if not wanted.replaced:
         hosts -= lost
     if not wanted.replaced and hosts >= shape.copies:
+        uneven = imbalance.taken_over(profile, shape, lost)
+        among = recovery_in_place(
+            profile, data_bytes, nodes_lost=lost, share=wanted.share, k=guard.k, uneven=uneven, copies=shape.copies
+        )
         quickest_s *= lost / hosts
         steps.append(f"recovered by the {hosts} hosts that are left: at least x {lost} / {hosts} = {quickest_s:,.0f} s")
-        uneven = imbalance.taken_over(profile, shape, lost)
-        among = recovery_in_place(profile, data_bytes, nodes_lost=lost, share=wanted.share, k=guard.k, uneven=uneven)
-        steps += (f"by the hosts that are left, {line}" for line in among.derivation.lines())
-        # What a new node could take in by itself, those that are left can take in together.
-        made, doubts = min(made, among, key=lambda each: each.seconds), (UNPUBLISHED,)
+        if among.ideal.seconds < quickest_s:
+            quickest_s = among.ideal.seconds
+            steps.append(f"they are faster than the lost ones, and nothing holds them up: {quickest_s:,.0f} s")
+        steps += (f"by the hosts that are left, {line}" for line in among.careful.derivation.lines())
+        # What a new node like the slowest could take in by itself, those that are left can take in together.
+        alone = recovery_time(profile, data_bytes, nodes_lost=lost, share=wanted.share, k=guard.k)
+        made, doubts = min(alone, among.careful, key=lambda each: each.seconds), (UNPUBLISHED,)
     low, high = quickest_s / trust.recovery, made.seconds * trust.recovery
     answer = Answer(
         "time to recover", Measure.TIME, made.seconds, low, high, made.limit, steps=tuple(steps), doubts=doubts
     )
     answer = _most(answer, wanted.at_most)
-    if full := too_full(wanted, profile):
+    if hosts >= shape.copies and (full := too_full(wanted, profile)):
         answer = replace(answer, high=math.inf, limited_by="room on the nodes that are left", doubts=(*doubts, full))
     if wanted.replaced or hosts >= shape.copies:
         return _placed(answer, profile, shape)
@@ -259,14 +265,18 @@ def too_full(wanted: RecoveryRequirement, profile: Profile) -> str:
     """Why the nodes that are left have no room for what the lost ones held, in words; empty where they have."""
     if wanted.replaced:
         return ""
-    guard = wanted.protection
-    weights = sorted(machine.weight for machine in profile.nodes for _ in range(machine.count) if machine.osds)
-    mean = on_each(wanted, profile) / weights[-1] * sum(weights) / sum(weights[: -wanted.nodes_lost])
-    fullest = mean * imbalance.busiest(profile, guard.shape("write", _WHOLE_BYTES * (guard.k or 1)))
+    guard, rest = wanted.protection, placement.without_largest(profile, wanted.nodes_lost)
+    shape = guard.shape("write", _WHOLE_BYTES * (guard.k or 1))
+    most = max(zip((each.weight for each in profile.nodes), placement.copies_held(profile, shape.copies), strict=True))
+    # What a node holds of each object changes from its part of the whole cluster to its part of what is left of it.
+    whole_bytes = on_each(wanted, profile) / most[1]
+    then = zip(rest.nodes, placement.copies_held(rest, shape.copies), strict=True)
+    mean, name = max((whole_bytes * part / machine.weight, machine.name) for machine, part in then if machine.osds)
+    fullest = mean * imbalance.busiest(profile, shape)
     if fullest <= BACKFILL_FULL:
         return ""
     return (
-        f"the disks of the nodes that are left would be {mean:.0%} full on average, and the fullest {fullest:.0%}: "
+        f"the disks of {name} that are left would be {mean:.0%} full on average, and the fullest {fullest:.0%}: "
         f"Ceph moves nothing onto a disk that is more than {BACKFILL_FULL:.0%} full (mon_osd_backfillfull_ratio)"
     )
 

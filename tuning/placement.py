@@ -1,7 +1,7 @@
 """Placement: the share of operations, shards and bytes of each machine, by CRUSH and Ceph's protocol."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.numbers import how_many
@@ -42,7 +42,7 @@ def loads(profile: Profile, shape: Shape) -> tuple[MachineLoad, ...]:
     total = profile.weight
     gateways = sum(machine.count * machine.gateways for machine in profile.nodes)
     parties: list[MachineLoad] = []
-    for machine, held in zip(profile.nodes, _held(profile, shape.copies), strict=True):
+    for machine, held in zip(profile.nodes, copies_held(profile, shape.copies), strict=True):
         lead = machine.weight / total
         for name, count, client in _parties(profile, machine, shape.clients):
             parties.append(
@@ -87,7 +87,7 @@ def _parties(profile: Profile, machine: MachineClass, clients: int) -> Iterator[
         yield f"{machine.name} without a client", machine.count - carry, 0.0
 
 
-def _held(profile: Profile, copies: int) -> list[float]:
+def copies_held(profile: Profile, copies: int) -> list[float]:
     """Expected copies of an object on ONE machine of each class: by capacity, up to what a machine may hold.
 
     CRUSH puts copies on different hosts: a machine holds at most one, or one on each OSD if there are more copies than
@@ -109,6 +109,16 @@ def _held(profile: Profile, copies: int) -> list[float]:
 def hosts(profile: Profile) -> int:
     """Machines with OSDs: the failure domains of CRUSH's default rule."""
     return sum(machine.count for machine in profile.nodes if machine.osds)
+
+
+def without_largest(profile: Profile, lost: int) -> Profile:
+    """The profile when so many of its machines with most disk space are gone; of equally large ones the best linked."""
+    left = {machine.name: machine.count for machine in profile.nodes}
+    for machine in sorted(profile.nodes, key=lambda m: (m.weight, m.bandwidth.value, m.name), reverse=True):
+        gone = min(left[machine.name], lost)
+        left[machine.name], lost = left[machine.name] - gone, lost - gone
+    kept = tuple(replace(machine, count=left[machine.name]) for machine in profile.nodes if left[machine.name])
+    return replace(profile, nodes=kept)
 
 
 def doubts(profile: Profile, shape: Shape) -> list[str]:

@@ -41,13 +41,15 @@ def recovery_time(
     nodes: int | None = None,
     share: float = 1.0,
     k: int = 0,
+    largest: bool = False,
 ) -> Recovery:
-    """Time until the data of `nodes_lost` nodes is whole again; SpecError when no node would be left.
+    """Time until new nodes hold the data of `nodes_lost` nodes; SpecError when no node would be left.
 
     Nodes without OSDs do not count. data_bytes: on each lost one; with an erasure code of k in shards, each of which is
     computed from k others. nodes: of the cluster, None: as in the profile, its classes in proportion. share: part of
-    disks and network that recovery gets; clients have the rest. Each rate below is a bound and the lowest decides,
-    taken for the class of nodes that takes data in slowest and for the class that reads and sends its part slowest.
+    disks and network that recovery gets; clients have the rest. largest: the lost nodes are the largest; else any may
+    be. Each rate below is a bound and the lowest decides, taken for the class of nodes that takes data in slowest and
+    for the class that reads and sends its part slowest.
     """
     hosts = placement.hosts(profile)
     whole = nodes or hosts
@@ -55,40 +57,71 @@ def recovery_time(
         raise SpecError(
             "too many nodes are lost", f"got {nodes_lost} of {whole}, wanted: at least one that is left to copy from"
         )
-    whole_bytes = data_bytes * nodes_lost
+    left: _Machines = [(machine, machine.count * (whole - nodes_lost) / hosts) for machine in _carrying(profile)]
+    new = _carrying(profile)
+    if largest:
+        rest = placement.without_largest(profile, nodes_lost)
+        left = [(machine, machine.count) for machine in _carrying(rest)]
+        least = min(machine.weight for machine in new if machine not in rest.nodes)
+        new = [machine for machine in new if machine.weight >= least]
     shards = k or 1
     known = {
-        **_into(profile, nodes_lost, share, shards),
-        **_out_of(profile, (whole - nodes_lost) / hosts, share, shards),
+        **_into(profile, [(machine, nodes_lost) for machine in new], share, shards),
+        **_out_of(profile, left, share, shards),
     }
-    return _by_slowest(whole_bytes, known)
+    return _by_slowest(data_bytes * nodes_lost, known)
+
+
+@dataclass(frozen=True)
+class InPlace:
+    """Recovery of lost nodes' data by those that are left. careful: with what holds it up; ideal: without."""
+
+    careful: Recovery
+    ideal: Recovery
 
 
 def recovery_in_place(
-    profile: Profile, data_bytes: float, *, nodes_lost: int, share: float, k: int, uneven: float
-) -> Recovery:
-    """Time until the nodes that are left have copied the data of lost ones among themselves, by a careful estimate.
+    profile: Profile, data_bytes: float, *, nodes_lost: int, share: float, k: int, uneven: float, copies: int = 1
+) -> InPlace:
+    """Time until the nodes that are left have copied the data of the largest ones among themselves.
 
-    The rates are those of `recovery_time`, into all that are left. A disk reads and writes, and reservations are scarce
-    on both sides. uneven: what the busiest OSD takes in over the mean, since it ends last.
+    The rates are those of `recovery_time`, into all that are left: a node takes in what placement adds to it. By a
+    careful estimate a disk reads and writes, and reservations are scarce on both sides. uneven: what the busiest OSD
+    takes in over the mean, since it ends last. copies: shards of an object, at most one of them on a node.
     """
-    hosts = placement.hosts(profile)
-    left, shards = hosts - nodes_lost, k or 1
+    rest, shards = placement.without_largest(profile, nodes_lost), k or 1
+    into = _into(profile, _taking(profile, rest, copies), share, shards)
+    out = _out_of(profile, [(machine, machine.count) for machine in _carrying(rest)], share, shards)
     matched = {"backfills": MATCHED}
-    into = {
-        name.replace("the new node", "the others"): replace(
+    slower = {
+        name: replace(
             rate,
             value=rate.value * matched.get(name, 1.0) / uneven,
             how=f"{rate.how}{f' x {MATCHED:g} reserved' if name in matched else ''} / {uneven:.3g} at the busiest OSD",
         )
-        for name, rate in _into(profile, left, share, shards).items()
+        for name, rate in into.items()
     }
-    known = into | _out_of(profile, left / hosts, share, shards)
+    known = {name.replace("the new node", "the others"): rate for name, rate in slower.items()} | out
     if {"reading disks", "writing disks"} <= known.keys():
         both = [known.pop(name) for name in ("reading disks", "writing disks")]
         value = 1 / sum(1 / rate.value for rate in both)
         known["disks"] = _Rate("disks", value, " and ".join(f"({rate.how})" for rate in both) + ", in turns")
-    return _by_slowest(data_bytes * nodes_lost, known)
+    whole_bytes = data_bytes * nodes_lost
+    return InPlace(_by_slowest(whole_bytes, known), _by_slowest(whole_bytes, into | out))
+
+
+_Machines = list[tuple[MachineClass, float]]
+"""Machines of each class, and how many."""
+
+
+def _taking(profile: Profile, rest: Profile, copies: int) -> _Machines:
+    """For each class that is left, how many machines like one of it would take in all data of the lost ones."""
+    names = [machine.name for machine in profile.nodes]
+    before = dict(zip(names, placement.copies_held(profile, copies), strict=True))
+    after = placement.copies_held(rest, copies)
+    more = [(machine, held - before[machine.name]) for machine, held in zip(rest.nodes, after, strict=True)]
+    whole = sum(machine.count * gain for machine, gain in more)
+    return [(machine, whole / gain) for machine, gain in more if gain > 0]
 
 
 def _by_slowest(whole_bytes: float, known: Mapping[str, _Rate]) -> Recovery:
@@ -130,48 +163,48 @@ def _slowest(rates: Iterable[_Rate]) -> dict[str, _Rate]:
     return least
 
 
-def _into(profile: Profile, lost: int, share: float, shards: int) -> dict[str, _Rate]:
-    """Rates at which the nodes that replace the lost ones take data in; the slowest class counts.
+def _into(profile: Profile, machines: _Machines, share: float, shards: int) -> dict[str, _Rate]:
+    """Rates at which machines take data in, for each class as if so many of it took in all; the slowest class counts.
 
     shards: how many an object is divided into. A backfill copies one object at a time, and each OSD gets one shard.
     """
     rates: list[_Rate] = []
     size = OBJECT_BYTES / shards
-    for machine in _carrying(profile):
+    for machine, number in machines:
         for disks in machine.data_disks:
             part = disks.count * disks.size.value / machine.weight
             osds = disks.count * disks.osds_per_disk
             busy = _object_s(disks, profile, size)
-            beside = osds * lost * profile.max_backfills
-            how = f"{beside} at a time x {show(size, Measure.BYTES)} / {show(busy, Measure.TIME)}"
+            beside = osds * number * profile.max_backfills
+            how = f"{beside:g} at a time x {show(size, Measure.BYTES)} / {show(busy, Measure.TIME)}"
             rates.append(_Rate("backfills", beside * size / busy / part, how))
-            rate, disks_there = _written(disks, size), disks.count * lost
-            how = f"{disks_there} {disks.name} x {show(rate, Measure.RATE)} x {share:.4g}"
+            rate, disks_there = _written(disks, size), disks.count * number
+            how = f"{disks_there:g} {disks.name} x {show(rate, Measure.RATE)} x {share:.4g}"
             rates.append(_Rate("writing disks", rate * disks_there * share / part, how))
         link = (machine.cluster_bandwidth or machine.bandwidth).value * goodput(profile.mtu_bytes)
-        how = f"{lost} {machine.name} x {show(link, Measure.RATE)} x {share:.4g}"
-        rates.append(_Rate("network into the new node", link * lost * share, how))
+        how = f"{number:g} {machine.name} x {show(link, Measure.RATE)} x {share:.4g}"
+        rates.append(_Rate("network into the new node", link * number * share, how))
     return _slowest(rates)
 
 
-def _out_of(profile: Profile, left: float, share: float, shards: int) -> dict[str, _Rate]:
-    """Rates at which the other nodes send data. left: the share of each class that is still there.
+def _out_of(profile: Profile, left: _Machines, share: float, shards: int) -> dict[str, _Rate]:
+    """Rates at which the machines that are left send data.
 
     Each class reads in proportion to its data. An erasure code reads `shards` shards to rebuild one.
     """
     rates: list[_Rate] = []
-    for machine in _carrying(profile):
-        part = machine.count * machine.weight / profile.weight * shards
-        machines = machine.count * left
+    whole = sum(number * machine.weight for machine, number in left)
+    for machine, number in left:
+        part = number * machine.weight / whole * shards
         for disks in machine.data_disks:
             of_disk = part * disks.count * disks.size.value / machine.weight
             rate = _read(disks, OBJECT_BYTES / shards)
-            there = disks.count * machines
+            there = disks.count * number
             how = f"{there:g} {disks.name} x {show(rate, Measure.RATE)} x {share:.4g} / {of_disk:.4g} read per byte"
             rates.append(_Rate("reading disks", rate * there * share / of_disk, how))
         link = (machine.cluster_bandwidth or machine.bandwidth).value * goodput(profile.mtu_bytes)
-        how = f"{machines:g} {machine.name} x {show(link, Measure.RATE)} x {share:.4g} / {part:.4g} sent per byte"
-        rates.append(_Rate("network out of the others", link * machines * share / part, how))
+        how = f"{number:g} {machine.name} x {show(link, Measure.RATE)} x {share:.4g} / {part:.4g} sent per byte"
+        rates.append(_Rate("network out of the others", link * number * share / part, how))
     return _slowest(rates)
 
 

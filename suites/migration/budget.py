@@ -78,7 +78,7 @@ def by_profile(hardware: Hardware, moved_share: float, find: Callable[[str], Pro
     profile, wanted = hardware.profile, hardware.recovery
     factor = supported_factor((), (FigureKind.RECOVERY,), find)
     if wanted is None:
-        made = recovery_time(profile, FILL * max(machine.weight for machine in profile.nodes))
+        made = recovery_time(profile, FILL * max(machine.weight for machine in profile.nodes), largest=True)
         whole_s, limit, steps = made.seconds, made.limit, made.derivation.lines()
         source, most = f"the model's own figure, because {profile.name} has no recovery requirement", None
     else:

@@ -96,7 +96,7 @@ def test_nothing_is_taken_out_for_a_requirement_that_fills_the_others() -> None:
     """A sample would copy quickly what the required bytes could not: half of each of four disks does not fit on two."""
     said = lost(stage_of(machines(4, df=stored())), four(), TRUST, NODE.model_copy(update={"nodes_lost": 2}))
     assert isinstance(said, str)
-    assert said.startswith("the disks of the nodes that are left would be 100% full on average")
+    assert said.startswith("the disks of n that are left would be 100% full on average")
 
 
 @pytest.mark.parametrize(("kind", "slower"), [(DiskKind.NVME, 1.0), (DiskKind.HDD, 2.5)])

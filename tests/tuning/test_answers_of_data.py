@@ -64,7 +64,7 @@ def test_a_recovery_is_as_slow_as_nodes_that_are_left_or_as_quick_as_all_of_them
     uneven = 1 + math.sqrt(2 * math.log(7) / (100 / 7))
     # Each byte is read once and written once by a disk of those that are left; a tenth of each is for recovery.
     slow_s = 0.5 * TB * (1 / (7 * 1e8) + uneven / (7 * 5e7))
-    among = recovery_in_place(on, 0.5 * TB, nodes_lost=1, share=0.1, k=0, uneven=uneven)
+    among = recovery_in_place(on, 0.5 * TB, nodes_lost=1, share=0.1, k=0, uneven=uneven).careful
     said = f"recovered by the 7 hosts that are left: at least x 1 / 7 = {made.seconds / 7:,.0f} s"
     assert answer == Answer(
         metric="time to recover",
@@ -87,13 +87,33 @@ def test_nodes_that_are_left_are_no_slower_than_a_new_one() -> None:
     [answer] = held(lost(share=0.1), cluster(4), (), TRUST)
     made = recovery_time(cluster(4), 0.5 * TB, nodes_lost=1, share=0.1)
     uneven = imbalance.taken_over(replace(cluster(4), pgs=None), PUT, 1)
-    assert recovery_in_place(cluster(4), 0.5 * TB, nodes_lost=1, share=0.1, k=0, uneven=9.0).seconds > made.seconds
+    assert (
+        recovery_in_place(cluster(4), 0.5 * TB, nodes_lost=1, share=0.1, k=0, uneven=9.0).careful.seconds > made.seconds
+    )
     assert uneven == pytest.approx(1 + math.sqrt(2 * math.log(3) / (100 / 3)))
     assert answer.value < made.seconds
     [crowded] = held(lost(share=0.1, fill=0.05), replace(cluster(4), pgs=3), (), TRUST)
     assert crowded.limited_by == made.limit, "some take none of the few PGs"
     assert crowded.value == pytest.approx(made.seconds / 10)
     assert imbalance.taken_over(cluster(2), PUT, 1) == 1.0, "one OSD is left, and takes all"
+
+
+def test_nodes_that_are_left_may_be_faster_than_the_lost_ones_or_slower() -> None:
+    """The interval holds what links allow, whichever of both kinds has the fast ones."""
+    large, small = machine("l", count=4, disk=(disks(count=10),)), machine("s", count=20, disk=(disks(),))
+
+    def answer(large_rate: float, small_rate: float) -> Answer:
+        nodes = ((large, large_rate), (small, small_rate))
+        linked = (replace(each, bandwidth=figure(rate, Measure.RATE)) for each, rate in nodes)
+        on = replace(profile(*linked, rtt_s=1e-9), max_backfills=1000, pgs=None)
+        return held(lost(protection="replicated:2"), on, (), TRUST)[0]
+
+    # A large node takes in a fifth of 5 TB, a small one a fiftieth, and no node sends more.
+    slow_large, slow_small = answer(1e7, 1e9), answer(1e9, 1e6)
+    assert slow_large.low < 1e12 / 0.99e7 < slow_large.high
+    assert slow_small.low < 1e11 / 0.99e6 < slow_small.high
+    quick = answer(1e6, 1e9)
+    assert quick.low * 2 <= 1e12 / 0.99e6 * 1.001
 
 
 def test_two_lost_nodes_of_an_erasure_code_are_recovered_together() -> None:

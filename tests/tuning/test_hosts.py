@@ -96,10 +96,19 @@ def test_more_nodes_are_enough_for_a_cluster_that_heals_by_itself() -> None:
 
 
 def test_of_unlike_machines_the_largest_are_lost_and_the_small_ones_have_to_take_it_in() -> None:
-    """One of 10 TB and four of 1 TB, half full: 7 TB do not fit on 4 TB, and 7 TB of 14 on 3 TB even less."""
+    """One of 10 TB with 5 TB of each object's copies, and four of 1 TB, which then hold three quarters of them each."""
     on = profile(machine("l", count=1, disk=(disks(count=10),)), machine("s", count=4, disk=(disks(),)))
-    assert "would be 175% full on average" in too_full(lost(), on)
-    assert "would be 233% full on average" in too_full(lost(nodes_lost=2), on)
+    assert too_full(lost(), on).startswith("the disks of s that are left would be 375% full on average")
+    assert "would be 500% full on average" in too_full(lost(nodes_lost=2), on)
+
+
+def test_the_smallest_host_that_is_left_needs_room_for_a_copy_of_all() -> None:
+    """Three of 10 TB and one of 2 TB, half full, hold 16 TB in three copies: with two of the large, each holds 5.3."""
+    large, small = machine("l", count=3, disk=(disks(count=10),)), machine("s", count=1, disk=(disks(count=2),))
+    said = too_full(lost(), profile(large, small))
+    assert said.startswith("the disks of s that are left would be 267% full on average")
+    assert not too_full(lost(fill=0.1), profile(large, small))
+    assert not too_full(lost(), profile(replace(large, count=4), small)), "four large ones share them"
 
 
 TOO_FEW = (

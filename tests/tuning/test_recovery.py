@@ -1,11 +1,12 @@
 """Recovery, worked out by hand: what each part of a cluster allows, and what is known of none."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.tuning.profile import DiskKind, Profile
+from cephlab.tuning.profile import DiskKind, MachineClass, Profile
 from cephlab.tuning.recovery import Recovery, recovery_in_place, recovery_time
 from cephlab.tuning.units import Measure
 from tests.model_parts import disks, figure, machine, profile
@@ -56,7 +57,7 @@ def test_two_lost_nodes_of_an_erasure_code_with_half_of_everything_left_to_clien
 
 
 def test_what_is_left_reads_and_writes_with_the_same_disks_and_waits_for_the_busiest_osd() -> None:
-    recovery = recovery_in_place(two_kinds_of_disk(), 1e12, nodes_lost=1, share=1.0, k=0, uneven=2.0)
+    recovery = recovery_in_place(two_kinds_of_disk(), 1e12, nodes_lost=1, share=1.0, k=0, uneven=2.0).careful
 
     assert told(recovery) == [
         # Five times as many as into one new node, half of them reserved, and the busiest OSD has twice the mean.
@@ -68,6 +69,48 @@ def test_what_is_left_reads_and_writes_with_the_same_disks_and_waits_for_the_bus
         "recovery: 931 GiB / 1.08 GB/s = 923 s",
     ]
     assert recovery.limit == "disks"
+
+
+LARGE, SMALL = machine("l", count=4, disk=(disks(count=10),)), machine("s", count=8, disk=(disks(),))
+"""Of 10 TB and of 1 TB. Placement gives the large ones ten times as much."""
+
+
+def unlike(large: MachineClass = LARGE, small: MachineClass = SMALL) -> Profile:
+    """Links alone limit: a backfill takes next to no time."""
+    return replace(profile(large, small, rtt_s=1e-9), max_backfills=1000)
+
+
+def seconds(on: Profile, data_bytes: float = 5e12, **given: Any) -> tuple[float, str]:
+    among = recovery_in_place(on, data_bytes, **{"nodes_lost": 1, "share": 1.0, "k": 0, "uneven": 2.0, **given})
+    assert among.ideal.seconds <= among.careful.seconds
+    return among.careful.seconds, among.careful.limit
+
+
+def test_a_large_node_takes_in_more_than_a_small_one_through_the_same_link() -> None:
+    slow = (replace(each, bandwidth=figure(1e9, Measure.RATE)) for each in (LARGE, SMALL))
+    # Of 38 TB that are left, each large node has 10, and so it takes in 10 / 38 of what the lost one held.
+    assert seconds(unlike(*slow)) == (pytest.approx(5e12 * 10 / 38 / 0.99e9 * 2, rel=1e-3), "network into the others")
+
+
+def test_a_host_that_holds_a_copy_of_nearly_all_takes_in_next_to_nothing() -> None:
+    large, small = (replace(each, bandwidth=figure(1e6, Measure.RATE)) for each in (LARGE, SMALL))
+    took, limit = seconds(unlike(replace(large, count=3), replace(small, count=2)), copies=3)
+    assert limit == "network into the others"
+    # Of three copies each large one held 30 / 32 of one, and two of them then hold one each: a fifteenth more of what
+    # was lost. The small ones share the rest.
+    assert took == pytest.approx(5e12 * (1 - 2 / 15) / 2 / 0.99e6 * 2, rel=1e-3)
+
+
+def test_the_new_node_is_like_the_lost_one_where_the_largest_is_lost() -> None:
+    small = replace(SMALL, bandwidth=figure(1e7, Measure.RATE))
+    on = unlike(replace(LARGE, bandwidth=figure(1e9, Measure.RATE)), small)
+    [any_of_them, largest] = (recovery_time(on, 5e12, nodes_lost=1, largest=largest) for largest in (False, True))
+    assert any_of_them.seconds == pytest.approx(5e12 / 0.99e7, rel=1e-3)
+    # Those that are left send in proportion to what they hold: each small one a 38th.
+    assert largest.seconds == pytest.approx(5e12 / 38 / 0.99e7, rel=1e-3)
+    assert largest.limit == "network out of the others"
+    both = recovery_time(on, 5e11, nodes_lost=5, largest=True)
+    assert both.seconds == pytest.approx(5e11 * 5 / 5 / 0.99e7, rel=1e-3), "a small one is lost too"
 
 
 def test_nodes_without_osds_are_none_to_copy_from() -> None:
