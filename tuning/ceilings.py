@@ -27,10 +27,10 @@ _HEADERS_BYTES = 52  # IPv4 and TCP with timestamps, inside the MTU
 class Ceiling:
     """One class of equal resources.
 
-    seconds: how long an operation keeps one of them busy, on average; copies: how many there are. uneven: load of the
-    busiest over the mean. path_s: the part of seconds x copies that the operation waits for. Of parallel shards it
-    waits for the slowest, not for their sum. batches: threads that take everything that waits in one go,
-    so that no queue forms there.
+    seconds: how long an operation keeps one of them busy, on average; copies: how many there are; among: how many there
+    are in all classes. uneven: load of the busiest of these over the mean. path_s: the part of seconds x copies that
+    the operation waits for. Of parallel shards it waits for the slowest, not for their sum. batches: threads that take
+    everything that waits in one go, so that no queue forms there.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Ceiling:
     uneven: float
     path_s: float
     batches: bool
+    among: float
 
     @property
     def busiest_s(self) -> float:
@@ -74,12 +75,16 @@ def ceilings(profile: Profile, work: OperationWork) -> tuple[Ceiling, ...]:
 
 @dataclass(frozen=True)
 class _Servers:
-    """Fields as in Ceiling. path_s: None: the operation waits for all of its work there, none of it in parallel."""
+    """Fields as in Ceiling. path_s: None: the operation waits for all of its work there, none of it in parallel.
+
+    among: 0: there are no others.
+    """
 
     copies: float = 1
     uneven: float = 1.0
     path_s: float | None = None
     batches: bool = False
+    among: float = 0.0
 
 
 _ONE = _Servers()
@@ -92,7 +97,8 @@ def _made(
         return
     step = DerivationStep(f"ceiling of {name}", how, f"{1 / (seconds * servers.uneven):,.0f} ops/s", source)
     path_s = seconds * servers.copies if servers.path_s is None else servers.path_s
-    yield Ceiling(name, seconds, step, servers.copies, servers.uneven, path_s, servers.batches)
+    among = servers.among or servers.copies
+    yield Ceiling(name, seconds, step, servers.copies, servers.uneven, path_s, servers.batches, among)
 
 
 def mixed(parts: Sequence[tuple[float, Sequence[Ceiling]]]) -> tuple[Ceiling, ...]:
@@ -189,6 +195,7 @@ def _pools(profile: Profile, load: MachineLoad, work: OperationWork) -> Iterator
                     uneven=uneven,
                     path_s=seconds * number * _waited(pool.name, work, replica),
                     batches=pool.name in daemons.BATCHING,
+                    among=profile.osds,
                 ),
                 source=daemons.SOURCE,
             )
@@ -210,12 +217,13 @@ def _disks(profile: Profile, load: MachineLoad, work: OperationWork) -> Iterator
         whole = machine.weight if data else sum(d.count * d.size.value for d in machine.metadata_disks)
         share = shards * disks.size.value / whole
         visit, number = devices.visit(disks, machine, work), load.count * disks.count
-        uneven = imbalance.busiest(profile, work.shape, _sharing(machine, disks))
+        sharing = _sharing(machine, disks)
+        uneven, path_s = imbalance.busiest(profile, work.shape, sharing), share * visit.path_s * number * forked
         yield from _made(
             f"{load.name}: disk {disks.name}",
             share * visit.busy_s,
             f"1 / ({share:.4f} of the shards x {uneven:.2f} at the busiest x {visit.how})",
-            _Servers(copies=number, uneven=uneven, path_s=share * visit.path_s * number * forked),
+            _Servers(copies=number, uneven=uneven, path_s=path_s, among=profile.osds / sharing),
         )
         if data:
             yield from _link(load, disks, share * disks.count * work.shape.shard_bytes, forked)
@@ -298,11 +306,12 @@ def _memory(whose: str, machine: MachineClass, count: float, moved_bytes: float)
 
 
 def _clients_on_nodes(profile: Profile, work: OperationWork) -> Iterator[Ceiling]:
-    """Load generators on the nodes. All do the same share of the load, so those on the slowest node decide."""
+    """Load generators, spread evenly over the nodes. All do the same share, so those on the slowest node decide."""
     clients = work.shape.clients
     for machine in profile.nodes:
+        part = machine.count / profile.node_count
         for pool in daemons.client_pools(machine, work):
-            yield from _process(_named(profile.nodes, machine), pool, clients, 1.0, clients)
+            yield from _process(_named(profile.nodes, machine), pool, clients * part, part, clients)
 
 
 def _named(machines: tuple[MachineClass, ...], machine: MachineClass) -> str:

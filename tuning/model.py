@@ -148,17 +148,19 @@ def _stations(limits: Sequence[Ceiling]) -> list[mva.Station]:
 def _lines_of(ceiling: Ceiling) -> list[mva.Station]:
     """The busiest of equal resources as one station; the others share the rest evenly.
 
-    The busiest one decides the throughput; a mean over all would hide its queue.
+    The busiest one decides the throughput; a mean over all would hide its queue. It is in each class as likely as the
+    class has some of them, so a class has a part of it, and it does not matter how many classes a file makes.
     """
     whole = ceiling.seconds * ceiling.copies
     waited = ceiling.path_s / whole  # the share of the work that the operation itself waits for
-    if ceiling.copies <= 1 or ceiling.uneven == 1:
+    part = ceiling.copies / max(ceiling.among, ceiling.copies)
+    if ceiling.copies <= part or ceiling.uneven == 1:
         each = ceiling.busiest_s
         return [mva.Station(ceiling.name, each, ceiling.copies, each * waited)]
-    rest = max(0.0, whole - ceiling.busiest_s) / (ceiling.copies - 1)
+    rest = max(0.0, whole - part * ceiling.busiest_s) / (ceiling.copies - part)
     return [
-        mva.Station(f"the busiest of {ceiling.name}", ceiling.busiest_s, 1, ceiling.busiest_s * waited),
-        mva.Station(ceiling.name, rest, ceiling.copies - 1, rest * waited),
+        mva.Station(f"the busiest of {ceiling.name}", ceiling.busiest_s, part, ceiling.busiest_s * waited),
+        mva.Station(ceiling.name, rest, ceiling.copies - part, rest * waited),
     ]
 
 

@@ -195,11 +195,15 @@ def test_a_demand_is_told_whole_and_as_far_as_it_is_waited_through() -> None:
     assert "0.00827 us in all, on the path: 0.00827 us   [service demand D = visits x service time" in told
 
 
-def test_one_of_a_kind_that_is_fuller_than_others_has_one_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    nodes = [machine(name, count=1, disk=(disks(write_iops=1000),)) for name in ("a", "b")]
+def test_one_of_two_classes_has_half_of_the_one_that_is_busiest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second class is not a second busiest one: two machines are as fast in two tables as in one."""
     cost = demand(primary_s=1e-6, replicas_s=1e-6, replicas=2, writes=1, write_bytes=4096)
-    made, stations = lines(monkeypatch, profile(*nodes, pgs=6), Shape("randwrite", 4096, 8, 4, replicas=2), cost)
+    load = Shape("randwrite", 4096, 8, 4, replicas=2)
+    both, one = (machine(name, count=count, disk=(disks(write_iops=1000),)) for name, count in (("b", 2), ("a", 1)))
+    made, stations = lines(monkeypatch, profile(one, replace(one, name="b"), pgs=6), load, cost)
     ceiling = next(ceiling for ceiling in made.ceilings if ceiling.name == "a: disk d")
     assert ceiling.uneven > 1.3
-    (station,) = [station for station in stations if station.name == "a: disk d"]
-    assert (station.copies, station.seconds) == (1, ceiling.busiest_s)
+    (busiest, other) = [station for station in stations if station.name.endswith("a: disk d")]
+    assert (busiest.copies, busiest.seconds) == (0.5, ceiling.busiest_s)
+    assert busiest.seconds + other.seconds == pytest.approx(2 * ceiling.seconds)
+    assert made.ops == pytest.approx(predict([cost], profile(both, pgs=6), load).ops)
