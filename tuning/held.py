@@ -15,7 +15,7 @@ from cephlab.tuning.limits import supported_factor, trusted_factor
 from cephlab.tuning.model import predict
 from cephlab.tuning.profile import MachineClass, Profile
 from cephlab.tuning.profilefile import Hardware
-from cephlab.tuning.recovery import recovery_in_place, recovery_time
+from cephlab.tuning.recovery import recovery_in_place, recovery_of_largest, recovery_time
 from cephlab.tuning.references import FigureKind
 from cephlab.tuning.requirements import (
     Amount,
@@ -226,15 +226,13 @@ def _recovery(wanted: RecoveryRequirement, profile: Profile, trust: Trust) -> An
     shape = guard.shape("write", _WHOLE_BYTES * (guard.k or 1))
     placement.refuse_impossible(profile, shape)
     data_bytes, hosts = on_each(wanted, profile), placement.hosts(profile)
-    made = recovery_time(profile, data_bytes, nodes_lost=lost, share=wanted.share, k=guard.k, largest=True)
+    made = recovery_of_largest(profile, data_bytes, nodes_lost=lost, share=wanted.share, k=guard.k)
     steps, quickest_s = made.derivation.lines(), made.seconds
     if not wanted.replaced:
         hosts -= lost
     if not wanted.replaced and hosts >= shape.copies:
         uneven = imbalance.taken_over(profile, shape, lost)
-        among = recovery_in_place(
-            profile, data_bytes, nodes_lost=lost, share=wanted.share, k=guard.k, uneven=uneven, copies=shape.copies
-        )
+        among = recovery_in_place(profile, data_bytes, nodes_lost=lost, share=wanted.share, shape=shape, uneven=uneven)
         quickest_s *= lost / hosts
         steps.append(f"recovered by the {hosts} hosts that are left: at least x {lost} / {hosts} = {quickest_s:,.0f} s")
         if among.ideal.seconds < quickest_s:

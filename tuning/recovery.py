@@ -11,6 +11,7 @@ from cephlab.tuning.ceilings import goodput
 from cephlab.tuning.derivation import Derivation, DerivationStep
 from cephlab.tuning.profile import Disks, Figure, MachineClass, Profile
 from cephlab.tuning.units import Measure, show
+from cephlab.tuning.workload import Shape
 
 SOURCE = "BlueStore copies whole objects; osd_max_backfills reservations are taken on the sending and the receiving OSD"
 OBJECT_BYTES = 4.0 * (1 << 20)
@@ -41,35 +42,41 @@ def recovery_time(
     nodes: int | None = None,
     share: float = 1.0,
     k: int = 0,
-    largest: bool = False,
 ) -> Recovery:
-    """Time until new nodes hold the data of `nodes_lost` nodes; SpecError when no node would be left.
+    """Time until new nodes hold the data of `nodes_lost` nodes, whichever; SpecError when no node would be left.
 
     Nodes without OSDs do not count. data_bytes: on each lost one; with an erasure code of k in shards, each of which is
     computed from k others. nodes: of the cluster, None: as in the profile, its classes in proportion. share: part of
-    disks and network that recovery gets; clients have the rest. largest: the lost nodes are the largest; else any may
-    be. Each rate below is a bound and the lowest decides, taken for the class of nodes that takes data in slowest and
-    for the class that reads and sends its part slowest.
+    disks and network that recovery gets; clients have the rest. Each rate below is a bound and the lowest decides,
+    taken for the class of nodes that takes data in slowest and for the class that reads and sends its part slowest.
     """
     hosts = placement.hosts(profile)
     whole = nodes or hosts
-    if nodes_lost >= whole:
-        raise SpecError(
-            "too many nodes are lost", f"got {nodes_lost} of {whole}, wanted: at least one that is left to copy from"
-        )
-    left: _Machines = [(machine, machine.count * (whole - nodes_lost) / hosts) for machine in _carrying(profile)]
-    new = _carrying(profile)
-    if largest:
-        rest = placement.without_largest(profile, nodes_lost)
-        left = [(machine, machine.count) for machine in _carrying(rest)]
-        least = min(machine.weight for machine in new if machine not in rest.nodes)
-        new = [machine for machine in new if machine.weight >= least]
-    shards = k or 1
-    known = {
-        **_into(profile, [(machine, nodes_lost) for machine in new], share, shards),
-        **_out_of(profile, left, share, shards),
-    }
+    _refuse_none_left(nodes_lost, whole)
+    left = [(machine, machine.count * (whole - nodes_lost) / hosts) for machine in _carrying(profile)]
+    new: _Machines = [(machine, nodes_lost) for machine in _carrying(profile)]
+    known = _into(profile, new, share, k or 1) | _out_of(profile, left, share, k or 1)
     return _by_slowest(data_bytes * nodes_lost, known)
+
+
+def recovery_of_largest(
+    profile: Profile, data_bytes: float, *, nodes_lost: int = 1, share: float = 1.0, k: int = 0
+) -> Recovery:
+    """As `recovery_time`, when the largest nodes are lost and new ones of their kind take their place."""
+    _refuse_none_left(nodes_lost, placement.hosts(profile))
+    rest = placement.without_largest(profile, nodes_lost)
+    left: _Machines = [(machine, machine.count) for machine in _carrying(rest)]
+    least = min(machine.weight for machine in _carrying(profile) if machine not in rest.nodes)
+    new: _Machines = [(machine, nodes_lost) for machine in _carrying(profile) if machine.weight >= least]
+    known = _into(profile, new, share, k or 1) | _out_of(profile, left, share, k or 1)
+    return _by_slowest(data_bytes * nodes_lost, known)
+
+
+def _refuse_none_left(lost: int, whole: int) -> None:
+    if lost >= whole:
+        raise SpecError(
+            "too many nodes are lost", f"got {lost} of {whole}, wanted: at least one that is left to copy from"
+        )
 
 
 @dataclass(frozen=True)
@@ -81,16 +88,16 @@ class InPlace:
 
 
 def recovery_in_place(
-    profile: Profile, data_bytes: float, *, nodes_lost: int, share: float, k: int, uneven: float, copies: int = 1
+    profile: Profile, data_bytes: float, *, nodes_lost: int, share: float, shape: Shape, uneven: float
 ) -> InPlace:
     """Time until the nodes that are left have copied the data of the largest ones among themselves.
 
     The rates are those of `recovery_time`, into all that are left: a node takes in what placement adds to it. By a
     careful estimate a disk reads and writes, and reservations are scarce on both sides. uneven: what the busiest OSD
-    takes in over the mean, since it ends last. copies: shards of an object, at most one of them on a node.
+    takes in over the mean, since it ends last. shape: how objects are protected, with at most one shard on a node.
     """
-    rest, shards = placement.without_largest(profile, nodes_lost), k or 1
-    into = _into(profile, _taking(profile, rest, copies), share, shards)
+    rest, shards = placement.without_largest(profile, nodes_lost), shape.k or 1
+    into = _into(profile, _taking(profile, rest, shape.copies), share, shards)
     out = _out_of(profile, [(machine, machine.count) for machine in _carrying(rest)], share, shards)
     matched = {"backfills": MATCHED}
     slower = {

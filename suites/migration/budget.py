@@ -10,7 +10,7 @@ from cephlab.tuning.limits import supported_factor
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.profilefile import SHIPPED as PROFILES
 from cephlab.tuning.profilefile import Hardware, load_profile
-from cephlab.tuning.recovery import recovery_time
+from cephlab.tuning.recovery import recovery_of_largest, recovery_time
 from cephlab.tuning.references import SHIPPED as REFERENCES
 from cephlab.tuning.references import FigureKind, load_reference
 
@@ -78,7 +78,7 @@ def by_profile(hardware: Hardware, moved_share: float, find: Callable[[str], Pro
     profile, wanted = hardware.profile, hardware.recovery
     factor = supported_factor((), (FigureKind.RECOVERY,), find)
     if wanted is None:
-        made = recovery_time(profile, FILL * max(machine.weight for machine in profile.nodes), largest=True)
+        made = recovery_of_largest(profile, FILL * max(machine.weight for machine in profile.nodes))
         whole_s, limit, steps = made.seconds, made.limit, made.derivation.lines()
         source, most = f"the model's own figure, because {profile.name} has no recovery requirement", None
     else:

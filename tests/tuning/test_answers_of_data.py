@@ -64,7 +64,7 @@ def test_a_recovery_is_as_slow_as_nodes_that_are_left_or_as_quick_as_all_of_them
     uneven = 1 + math.sqrt(2 * math.log(7) / (100 / 7))
     # Each byte is read once and written once by a disk of those that are left; a tenth of each is for recovery.
     slow_s = 0.5 * TB * (1 / (7 * 1e8) + uneven / (7 * 5e7))
-    among = recovery_in_place(on, 0.5 * TB, nodes_lost=1, share=0.1, k=0, uneven=uneven).careful
+    among = recovery_in_place(on, 0.5 * TB, nodes_lost=1, share=0.1, shape=PUT, uneven=uneven).careful
     said = f"recovered by the 7 hosts that are left: at least x 1 / 7 = {made.seconds / 7:,.0f} s"
     assert answer == Answer(
         metric="time to recover",
@@ -88,7 +88,8 @@ def test_nodes_that_are_left_are_no_slower_than_a_new_one() -> None:
     made = recovery_time(cluster(4), 0.5 * TB, nodes_lost=1, share=0.1)
     uneven = imbalance.taken_over(replace(cluster(4), pgs=None), PUT, 1)
     assert (
-        recovery_in_place(cluster(4), 0.5 * TB, nodes_lost=1, share=0.1, k=0, uneven=9.0).careful.seconds > made.seconds
+        recovery_in_place(cluster(4), 0.5 * TB, nodes_lost=1, share=0.1, shape=PUT, uneven=9.0).careful.seconds
+        > made.seconds
     )
     assert uneven == pytest.approx(1 + math.sqrt(2 * math.log(3) / (100 / 3)))
     assert answer.value < made.seconds

@@ -199,11 +199,11 @@ def test_one_of_two_classes_has_half_of_the_one_that_is_busiest(monkeypatch: pyt
     """A second class is not a second busiest one: two machines are as fast in two tables as in one."""
     cost = demand(primary_s=1e-6, replicas_s=1e-6, replicas=2, writes=1, write_bytes=4096)
     load = Shape("randwrite", 4096, 8, 4, replicas=2)
-    both, one = (machine(name, count=count, disk=(disks(write_iops=1000),)) for name, count in (("b", 2), ("a", 1)))
-    made, stations = lines(monkeypatch, profile(one, replace(one, name="b"), pgs=6), load, cost)
+    two, single = (machine(name, count=count, disk=(disks(write_iops=1000),)) for name, count in (("b", 2), ("a", 1)))
+    made, stations = lines(monkeypatch, profile(single, replace(single, name="b"), pgs=6), load, cost)
     ceiling = next(ceiling for ceiling in made.ceilings if ceiling.name == "a: disk d")
     assert ceiling.uneven > 1.3
     (busiest, other) = [station for station in stations if station.name.endswith("a: disk d")]
     assert (busiest.copies, busiest.seconds) == (0.5, ceiling.busiest_s)
     assert busiest.seconds + other.seconds == pytest.approx(2 * ceiling.seconds)
-    assert made.ops == pytest.approx(predict([cost], profile(both, pgs=6), load).ops)
+    assert made.ops == pytest.approx(predict([cost], profile(two, pgs=6), load).ops)

@@ -7,8 +7,9 @@ import pytest
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.tuning.profile import DiskKind, MachineClass, Profile
-from cephlab.tuning.recovery import Recovery, recovery_in_place, recovery_time
+from cephlab.tuning.recovery import Recovery, recovery_in_place, recovery_of_largest, recovery_time
 from cephlab.tuning.units import Measure
+from cephlab.tuning.workload import Shape
 from tests.model_parts import disks, figure, machine, profile
 
 
@@ -19,6 +20,9 @@ def two_kinds_of_disk() -> Profile:
     ssd = disks("ssd", kind=DiskKind.SSD, count=2, seq_read=1e9, seq_write=5e8, read_iops=100, write_iops=50)
     both = (replace(hdd, osds_per_disk=2), replace(ssd, size=figure(2e12, Measure.BYTES)))
     return replace(profile(machine(count=6, bandwidth=1e9, disk=both), rtt_s=0.001), max_backfills=3)
+
+
+ONE = Shape("write", 1 << 22, 1, 1, replicas=1)
 
 
 def told(recovery: Recovery) -> list[str]:
@@ -57,7 +61,7 @@ def test_two_lost_nodes_of_an_erasure_code_with_half_of_everything_left_to_clien
 
 
 def test_what_is_left_reads_and_writes_with_the_same_disks_and_waits_for_the_busiest_osd() -> None:
-    recovery = recovery_in_place(two_kinds_of_disk(), 1e12, nodes_lost=1, share=1.0, k=0, uneven=2.0).careful
+    recovery = recovery_in_place(two_kinds_of_disk(), 1e12, nodes_lost=1, share=1.0, shape=ONE, uneven=2.0).careful
 
     assert told(recovery) == [
         # Five times as many as into one new node, half of them reserved, and the busiest OSD has twice the mean.
@@ -81,7 +85,7 @@ def unlike(large: MachineClass = LARGE, small: MachineClass = SMALL) -> Profile:
 
 
 def seconds(on: Profile, data_bytes: float = 5e12, **given: Any) -> tuple[float, str]:
-    among = recovery_in_place(on, data_bytes, **{"nodes_lost": 1, "share": 1.0, "k": 0, "uneven": 2.0, **given})
+    among = recovery_in_place(on, data_bytes, **{"nodes_lost": 1, "share": 1.0, "shape": ONE, "uneven": 2.0, **given})
     assert among.ideal.seconds <= among.careful.seconds
     return among.careful.seconds, among.careful.limit
 
@@ -94,7 +98,7 @@ def test_a_large_node_takes_in_more_than_a_small_one_through_the_same_link() -> 
 
 def test_a_host_that_holds_a_copy_of_nearly_all_takes_in_next_to_nothing() -> None:
     large, small = (replace(each, bandwidth=figure(1e6, Measure.RATE)) for each in (LARGE, SMALL))
-    took, limit = seconds(unlike(replace(large, count=3), replace(small, count=2)), copies=3)
+    took, limit = seconds(unlike(replace(large, count=3), replace(small, count=2)), shape=replace(ONE, replicas=3))
     assert limit == "network into the others"
     # Of three copies each large one held 30 / 32 of one, and two of them then hold one each: a fifteenth more of what
     # was lost. The small ones share the rest.
@@ -104,12 +108,12 @@ def test_a_host_that_holds_a_copy_of_nearly_all_takes_in_next_to_nothing() -> No
 def test_the_new_node_is_like_the_lost_one_where_the_largest_is_lost() -> None:
     small = replace(SMALL, bandwidth=figure(1e7, Measure.RATE))
     on = unlike(replace(LARGE, bandwidth=figure(1e9, Measure.RATE)), small)
-    [any_of_them, largest] = (recovery_time(on, 5e12, nodes_lost=1, largest=largest) for largest in (False, True))
+    [any_of_them, largest] = (recover(on, 5e12) for recover in (recovery_time, recovery_of_largest))
     assert any_of_them.seconds == pytest.approx(5e12 / 0.99e7, rel=1e-3)
     # Those that are left send in proportion to what they hold: each small one a 38th.
     assert largest.seconds == pytest.approx(5e12 / 38 / 0.99e7, rel=1e-3)
     assert largest.limit == "network out of the others"
-    both = recovery_time(on, 5e11, nodes_lost=5, largest=True)
+    both = recovery_of_largest(on, 5e11, nodes_lost=5)
     assert both.seconds == pytest.approx(5e11 * 5 / 5 / 0.99e7, rel=1e-3), "a small one is lost too"
 
 
