@@ -156,6 +156,8 @@ def to_toml(profile: Profile) -> str:
     lines += ["", "[network]", f"rtt = {_figure(profile.rtt)}", f"mtu_bytes = {profile.mtu_bytes}"]
     if profile.uplink:
         lines.append(f"uplink = {_figure(profile.uplink)}")
+    if profile.nvmeof_cores:
+        lines.append(f"nvmeof_cores = {profile.nvmeof_cores}")
     lines += ["", "[threads]", *_plain(profile.threads)]
     for kind, machines in (("nodes", profile.nodes), ("clients", profile.clients)):
         for machine in machines:

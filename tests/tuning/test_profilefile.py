@@ -1,5 +1,6 @@
 """Profiles: what is shipped loads, what does not fit is refused by file, key, got and wanted."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,11 @@ def test_a_profile_survives_being_written_and_read(tmp_path: Path, name: str) ->
     assert [str(figure) for _, figure in again.figures()] == [str(figure) for _, figure in cluster.figures()]
     assert again.threads == cluster.threads
     assert again.nodes[0].disks[-1].role == cluster.nodes[0].disks[-1].role
+
+
+def test_the_gateways_of_nvmeof_survive_too(tmp_path: Path) -> None:
+    cluster = replace(find_profile("kunpeng920", tmp_path), nvmeof_cores=16)
+    assert load_profile(_written(tmp_path, to_toml(cluster), "kunpeng920")).nvmeof_cores == 16
 
 
 def test_figures_are_shown_with_the_largest_unit_that_fits() -> None:
