@@ -118,6 +118,14 @@ def test_nodes_that_are_left_may_be_faster_than_the_lost_ones_or_slower() -> Non
     assert all_quick.low < 5e12 / 20 / 0.99e9 < all_quick.high
 
 
+def test_a_fast_new_node_says_nothing_about_slow_ones_that_are_left() -> None:
+    large, small = machine("l", disk=(disks(count=10),)), machine("s", count=20, disk=(disks(seq_write=1e6),))
+    on = replace(profile(replace(large, count=4), small, rtt_s=1e-9), max_backfills=1000, pgs=None)
+    [answer] = held(lost(protection="replicated:2"), on, (), TRUST)
+    assert answer.limited_by == "writing disks"
+    assert answer.value >= 5e12 / 50 / 1e6, "a small one writes a fiftieth"
+
+
 def test_two_lost_nodes_of_an_erasure_code_are_recovered_together() -> None:
     [answer] = held(lost(protection="ec:2+2", nodes_lost=2), cluster(6), (), TRUST)
     made = recovery_time(cluster(6), 0.5 * TB, nodes_lost=2, k=2)
