@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +13,7 @@ from cephlab.cli.conventions import Command, Group
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table, toned
 from cephlab.cli.world import World
+from cephlab.lab.archive.archive import state_of
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.home import Home
 
@@ -29,8 +29,6 @@ ArchiveArgument = Annotated[
     ),
 ]
 _UNKNOWN = "not an archive"
-_NAME = re.compile(r"[0-9]{8}-[0-9]{6}-[a-z]+-([0-9]+)")
-"""An archive's folder as the gate names it; the last number is its process."""
 
 
 def archives(home: Home) -> list[Path]:
@@ -79,18 +77,10 @@ def row_of(path: Path) -> dict[str, Any]:
         counts: dict[str, int] = {}
         for verdict in verdicts:
             counts[verdict["ending"]] = counts.get(verdict["ending"], 0) + 1
-        known = {key: str(manifest[key]) for key in ("state", "tier", "release", "started")}
+        known = {key: str(manifest[key]) for key in ("tier", "release", "started")} | {"state": state_of(manifest)}
     except (OSError, ValueError, KeyError, TypeError):
         return {"archive": path.name, "path": str(path), "state": _UNKNOWN, "tier": "", "release": "", "verdicts": {}}
-    if known["state"] == "running" and _ended(path):
-        known["state"] = "killed"
     return {"archive": path.name, "path": str(path), **known, "verdicts": counts}
-
-
-def _ended(path: Path) -> bool:
-    """Whether the process that an archive's folder is named after is gone; False for a name of somebody's own."""
-    named = _NAME.fullmatch(path.name)
-    return named is not None and not Path("/proc", named[1]).exists()
 
 
 def _verdicts(row: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from cephlab.lab.archive.schemas import VERSION, WITH_SCHEMA, validate
 from cephlab.lab.archive.signature import sign, signer
 from cephlab.lab.archive.sums import MODE, SIGNATURE, SUMS, altered, files, read_sums, sums_now, write_sums
+from cephlab.lab.base.births import is_alive
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.given import is_file, json_text, legible, parse_json, read_text
 from cephlab.lab.base.redaction import without_secrets
@@ -33,7 +34,7 @@ SERIES = "series"
 STORE = ".tsdb.tar.gz"
 """Folder of an archive for the data of each cluster's Prometheus, and the ending of its file names."""
 ARCHIVE_FOLDER = "the folder of an archive"
-_RUNNING = "running"
+RUNNING = "running"
 _RAN = ("began", "raised")
 
 
@@ -75,6 +76,12 @@ class Record:
     cluster: str | None = None
     logs: str | None = None
     quarantined: str | None = None
+
+
+def state_of(manifest: Mapping[str, Any]) -> str:
+    """The state of a run: as recorded, or killed if its process is gone. Older archives do not name their process."""
+    state = str(manifest["state"])
+    return "killed" if state == RUNNING and not is_alive(str(manifest.get("process", ""))) else state
 
 
 def deciding(records: Sequence[Record]) -> list[Record]:
@@ -220,7 +227,7 @@ def read_archive(directory: Path, signers: Path | None = None) -> Archive:
     with legible(directory):
         archive = _parse(directory)
     wrong = altered(directory)
-    if archive.manifest["state"] == _RUNNING and not (directory / SUMS).exists():
+    if archive.manifest["state"] == RUNNING and not (directory / SUMS).exists():
         # A killed run was never sealed, so missing checksums are no sign of a change.
         archive, wrong = replace(archive, lost=(*archive.lost, *wrong)), []
     who = signer(directory / SUMS, directory / SIGNATURE, signers) if signers else None
@@ -260,7 +267,7 @@ def _parse(directory: Path) -> Archive:
     )
     archive = Archive(directory, manifest, records, events)
     unjudged = unfinished(archive)
-    if manifest["state"] == _RUNNING and unjudged:
+    if manifest["state"] == RUNNING and unjudged:
         lost += (f"{unjudged.pop()} was running when the run was killed: it has no verdict",)
     wrong = (*(f"{name} ran and has no verdict" for name in unjudged), *_without_history(archive))
     return replace(archive, lost=lost, altered=wrong)

@@ -53,6 +53,18 @@ def birth_of(pid: int) -> str:
     return state_and_birth(pid)[1]
 
 
+def identity_of(pid: int) -> str:
+    """What tells a process from all others, also from a later one with its pid; empty if there is no such process."""
+    birth = birth_of(pid)
+    return f"{pid}/{birth}" if birth else ""
+
+
+def is_alive(identity: str) -> bool:
+    """Whether the process with this identity still runs; False for an empty one."""
+    pid = identity.partition("/")[0]
+    return pid.isdecimal() and identity_of(int(pid)) == identity
+
+
 def state_and_birth(pid: int) -> tuple[str, str]:
     """State letter (see proc(5)) and birth of a process; both empty if there is no such process."""
     fields = _stat(pid)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from cephlab.lab.archive.archive import Archive, Ending
+from cephlab.lab.archive.archive import Archive, Ending, state_of
 from cephlab.lab.report.page import DOUBTED, left_words, seconds_text
 
 _WORST_FIRST = (Ending.FAIL, Ending.ERROR, Ending.INCONCLUSIVE, Ending.SKIP, Ending.PASS)
@@ -53,7 +53,7 @@ def notices(archive: Archive) -> Iterator[str]:
 def _facts(archive: Archive) -> Iterator[str]:
     for key in ("tier", "lab", "release", "seed", "state"):
         if key in archive.manifest:
-            yield f"- {key}: `{archive.manifest[key]}`"
+            yield f"- {key}: `{state_of(archive.manifest) if key == 'state' else archive.manifest[key]}`"
     if archive.signer:
         yield f"- signed by: `{_cell(archive.signer)}`"
 

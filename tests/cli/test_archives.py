@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from cephlab.cli.world import World
-from cephlab.fixtures.session import archive_name
 from cephlab.lab.archive.archive import read_archive
+from cephlab.lab.base.births import identity_of
 from cephlab.lab.base.home import Home
 from cephlab.lab.report.page import render_report
 from tests.cli.test_cli_clusters import call
 from tests.fake_provider import FakeProvider, providers
 from tests.lab.archive.test_archive import GOOD, write
+
+OWN = identity_of(os.getpid())
 
 
 @pytest.fixture
@@ -54,14 +56,15 @@ def test_a_folder_that_is_no_archive_does_not_hide_the_others(world: World, two:
 
 
 @pytest.mark.parametrize(
-    ("name", "state"),
-    [(archive_name("quick"), "running"), ("20260101-000000-quick-4194305", "killed"), ("mine-4194305", "running")],
-    ids=["its process runs", "its process is gone", "a name of the user's own"],
+    ("process", "state"),
+    [(OWN, "running"), (f"{OWN}1", "killed"), ("4194305/boot/1", "killed"), ("", "killed")],
+    ids=["its process runs", "another one has its pid", "its process is gone", "it names none"],
 )
-def test_a_run_whose_process_is_gone_is_shown_as_killed(world: World, name: str, state: str) -> None:
-    write(world.home.archive / name, GOOD, manifest={"state": "running"})
+def test_a_run_whose_process_is_gone_is_shown_as_killed(world: World, process: str, state: str) -> None:
+    write(world.home.archive / "a", GOOD, manifest={"state": "running", "process": process})
     rows = json.loads(call(world, "archive", "ls", "--json").stdout)["archives"]
     assert [row["state"] for row in rows] == [state]
+    assert f"- state: `{state}`\n" in call(world, "summary").stdout
 
 
 def test_no_archives(world: World) -> None:
