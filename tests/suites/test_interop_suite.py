@@ -187,6 +187,9 @@ def test_times_are_taken_out_and_nothing_else() -> None:
     stamp = struct.pack("<II", 1000, 5000)
     assert encodings.without_times(b"map" + stamp + b"rest" + stamp, printed) == b"map" + bytes(8) + b"rest" + bytes(8)
     assert encodings.without_times_and_sum(b"map" + stamp + b"restCCCC", printed) == b"map" + bytes(8) + b"rest"
+    later, earlier = struct.pack("<II", 1100, 7), struct.pack("<II", 999, 7)
+    assert encodings.without_times(later + earlier, printed) == bytes(8) + earlier
+    assert encodings.without_times(stamp, "created 0.000000\n") == stamp
 
 
 def test_documents_are_told_apart() -> None:
