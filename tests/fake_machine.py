@@ -19,11 +19,15 @@ class Killed(BaseException):
 
 @dataclass
 class FakeMachine:
-    """read_only: paths that refuse. dies_after: writes until the caller is killed; None is never."""
+    """read_only: paths that refuse to be written, hidden: to be read.
+
+    dies_after: writes until the caller is killed; None is never.
+    """
 
     name: str = "n0"
     files: dict[str, bytes] = field(default_factory=dict)
     read_only: set[str] = field(default_factory=set)
+    hidden: set[str] = field(default_factory=set)
     dies_after: int | None = None
     writes: int = 0
 
@@ -40,7 +44,8 @@ class FakeMachine:
         if "{interface}" in pattern:
             pattern = pattern.replace("{interface}", "eth0") if address else "nothing"
         paths = sorted(path for path in self.files if fnmatchcase(path, pattern))
-        return {path: {"data": base64.b64encode(self.files[path]).decode()} for path in paths}
+        seen = {path: {"data": base64.b64encode(self.files[path]).decode()} for path in paths}
+        return {**seen, **{path: {"error": "EACCES: Permission denied"} for path in paths if path in self.hidden}}
 
     def _count(self) -> None:
         if self.dies_after is not None and self.writes >= self.dies_after:

@@ -1,7 +1,7 @@
 """Defines a setting of a tuning, its state on a machine, and the outcome of changing it."""
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import StrEnum, auto
 
 
 class Kind(StrEnum):
@@ -24,10 +24,10 @@ class Kind(StrEnum):
 class Scope(StrEnum):
     """What a setting applies to: a cluster, a network namespace, a file system, or a whole kernel."""
 
-    CLUSTER = "cluster"
-    NETWORK = "network"
-    FILES = "files"
-    KERNEL = "kernel"
+    CLUSTER = auto()
+    NETWORK = auto()
+    FILES = auto()
+    KERNEL = auto()
 
 
 @dataclass(frozen=True)
@@ -108,4 +108,4 @@ class SettingChange:
     where: str
     setting: Setting
     outcome: SettingOutcome
-    why: str = ""
+    why: str

@@ -12,12 +12,11 @@ from cephlab.cli.main import app
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.home import Home
-from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.tunables import targets
 from cephlab.lab.tunables.machine import Machine
 from cephlab.lab.tunables.records import Records
 from cephlab.lab.tunables.settings import Scope, Setting, SettingChange, SettingOutcome
-from cephlab.lab.tunables.targets import own_scopes, sites_of
+from cephlab.lab.tunables.targets import sites_of
 from cephlab.lab.tunables.tune import MACHINE_SCOPES, Site, Target
 from tests.fake_machine import FakeMachine
 from tests.fake_provider import FakeProvider, kept_cluster, providers
@@ -149,18 +148,6 @@ def test_the_first_commands_of_the_document_run_on_this_machine(tmp_path: Path) 
         drifts = line.split()[2] == "check" and result.exit_code == 1
         assert result.exit_code == 0 or drifts, result.output
         assert "altra" in result.stdout or "vm.swappiness" in result.stdout
-
-
-@pytest.mark.parametrize(
-    ("capabilities", "own"),
-    [
-        ({Capability.MOVE_DISK}, set()),
-        ({Capability.OWN_NETWORK}, {Scope.NETWORK, Scope.FILES}),
-        ({Capability.OWN_NETWORK, Capability.OWN_KERNEL}, set(MACHINE_SCOPES)),
-    ],
-)
-def test_a_host_owns_what_its_provider_isolates(capabilities: set[Capability], own: set[Scope]) -> None:
-    assert own_scopes(frozenset(capabilities)) == own
 
 
 def test_what_hosts_share_is_one_site_seen_through_a_native_host(world: World) -> None:

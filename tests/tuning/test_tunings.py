@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.tunables.settings import Kind
+from cephlab.lab.tunables.settings import Kind, Setting
 from cephlab.tuning.named import load, names, read
 
 GOOD = """
@@ -47,6 +47,7 @@ def test_the_altra_nodes_have_all_of_the_papers_sysctls() -> None:
 def test_a_file_of_ones_own_is_read(tmp_path: Path) -> None:
     tuning = load(str(written(tmp_path, GOOD)))
     assert tuning.name == "one"
+    assert tuning.settings == (Setting(Kind.SYSCTL, "vm.swappiness", "0", "12.3"),)
     assert tuning.settings[0].title == "sysctl vm.swappiness = 0"
 
 

@@ -1,8 +1,6 @@
-"""Accounting, Ceph's counters, intervals: what a measurement is made of, without a cluster."""
+"""Accounting, Ceph's counters, plans and their words: what a measurement is made of, without a cluster."""
 
-import math
 import os
-import random
 import time
 from typing import cast
 
@@ -14,11 +12,10 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.telemetry import account_program, accounting, counters, describe
 from cephlab.lab.telemetry.bench import operations_of, per_operation
 from cephlab.lab.telemetry.clients import BlockClients
-from cephlab.lab.telemetry.demand import Interval, Operation, Resource, Role
+from cephlab.lab.telemetry.demand import Operation, Resource, Role
 from cephlab.lab.telemetry.pace import kept_awake
 from cephlab.lab.telemetry.plan import Load, Loaded, Plan
 from cephlab.lab.telemetry.readings import Spent
-from cephlab.lab.telemetry.statistics import Stop, interval, knee, linearity, ratio_of, ratio_of_means, width
 from cephlab.lab.workloads.fio import Done, FioResult, Progress
 from cephlab.lab.workloads.image import BlockImage
 
@@ -115,83 +112,6 @@ def test_only_changes_are_kept() -> None:
     assert counters.since({"a": 3.0, "b": 1.0}, {"a": 1.0, "b": 1.0}) == {"a": 2.0}
 
 
-def test_an_interval_is_students() -> None:
-    estimate = interval([1.0, 2.0, 3.0])
-    # t(0.975, 2) = 4.3027 (Student's table), standard error 1 / sqrt(3).
-    assert estimate.mean == 2.0
-    assert estimate.high - estimate.mean == pytest.approx(4.3027 / math.sqrt(3), rel=1e-4)
-    assert width(estimate) == pytest.approx((estimate.high - 2) / 2)
-
-
-def test_two_batches_have_an_interval_and_of_the_confidence_that_is_asked_for() -> None:
-    # t(0.95, 1) = 6.3138 (Student's table), standard error 1.
-    estimate = interval([1.0, 3.0], 0.9)
-    assert (estimate.low, estimate.high) == pytest.approx((2 - 6.3138, 2 + 6.3138), rel=1e-4)
-    assert (estimate.mean, estimate.samples, estimate.confidence) == (2.0, 2, 0.9)
-
-
-def test_one_batch_has_no_interval() -> None:
-    assert interval([2.0]) == Interval(2.0, -math.inf, math.inf, 1)
-    assert interval([2.0], 0.9) == Interval(2.0, -math.inf, math.inf, 1, 0.9)
-    with pytest.raises(ValueError, match="at least one value"):
-        interval([])
-
-
-def test_nothing_is_no_share_of_a_mean_of_nothing() -> None:
-    assert width(Interval(0.0, -1.0, 1.0, 3)) == math.inf
-    assert width(Interval(-2.0, -3.0, -1.0, 3)) == 0.5
-
-
-def test_measuring_ends_when_narrow_or_when_the_budget_is_spent() -> None:
-    stop = Stop(narrow=0.05, budget_s=30, least=3)
-    assert stop.reason([1.0, 1.0], 99) is None
-    assert "narrow enough" in (stop.reason([1.0, 1.01, 0.99], 6) or "")
-    assert stop.reason([1.0, 2.0, 3.0], 6) is None
-    assert "budget of 30 s is used up" in (stop.reason([1.0, 2.0, 3.0], 30) or "")
-
-
-def test_usually_five_batches_within_three_percent_are_enough_and_a_minute_is_the_most() -> None:
-    assert Stop().reason([1.0] * 4, 99) is None
-    assert Stop().reason([1.0] * 5, 0) == "narrow enough: within 0.0% after 5 batches (3.0% wanted)"
-    assert Stop().reason([1.0, 2.0] * 3, 59.9) is None
-    assert "budget of 60 s" in (Stop().reason([1.0, 2.0] * 3, 60) or "")
-    assert Stop(narrow=0.0).reason([1.0] * 5, 0) is not None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("low", "high", "words"),
-    [
-        ([1e-4, 1.01e-4, 1e-4], [1.02e-4, 1.03e-4, 1.02e-4], "linear in load within 10%"),
-        ([1e-4, 1.01e-4, 1e-4], [2e-4, 2.01e-4, 2e-4], "not linear in load"),
-        ([2e-4, 2.01e-4, 2e-4], [1e-4, 1.01e-4, 1e-4], "not linear in load"),
-        ([1e-4, 1.01e-4, 1e-4], [1.12e-4, 1.1e-4, 1.11e-4], "not linear in load"),
-        ([1.12e-4, 1.1e-4, 1.11e-4], [1e-4, 1.01e-4, 1e-4], "not linear in load"),
-        ([1e-4, 1.5e-4, 0.7e-4], [1e-4, 1.6e-4, 0.7e-4], "cannot tell"),
-    ],
-)
-def test_linearity_is_told_by_the_interval_of_the_ratio(low: list[float], high: list[float], words: str) -> None:
-    sentence = linearity(low, high, low_load="depth 4", high_load="depth 16")
-    assert sentence.startswith(words)
-    assert "depth 4" in sentence
-
-
-@pytest.mark.slow
-def test_a_single_batch_says_nothing_about_linearity() -> None:
-    shown = "100 us at depth 1, 150 us at depth 8, and a single batch has no spread"
-    for low, high in (([1e-4], [1.4e-4, 1.6e-4]), ([0.9e-4, 1.1e-4], [1.5e-4])):
-        assert linearity(low, high, low_load="depth 1", high_load="depth 8").endswith(f"in load: {shown}")
-
-
-@pytest.mark.slow
-def test_linearity_is_told_with_welchs_interval() -> None:
-    """The two spreads differ a hundredfold; pooled, the interval would be a third as wide."""
-    low, high = ([math.exp(value) for value in values] for values in ((-0.001, 0.001), (0.3, 0.5)))
-    sentence = linearity(low, high, low_load="depth 4", high_load="depth 16")
-    shown = "1000001 us at depth 4, 1499290 us at depth 16: +50% [-58% .. +431%]"
-    assert sentence == f"cannot tell whether it is linear in load: {shown}"
-
-
 def test_several_clients_have_nodes_of_their_own_and_one_count() -> None:
     operation = Operation("randread", 4096, depth=8, clients=2)
     plan = Plan(operation, ("client", "client1"), low=Load(8))
@@ -264,60 +184,3 @@ def test_cpus_are_kept_awake_only_inside_the_block() -> None:
     with kept_awake():
         assert fillers() == before + len(os.sched_getaffinity(0))
     assert fillers() == before
-
-
-def test_a_ratio_of_means_has_fiellers_interval_and_no_upper_end_over_what_may_be_nothing() -> None:
-    # By hand: means 20 and 10, variances of the means 1/3 each, t of 4 degrees of freedom 2.7764.
-    ratio = ratio_of_means((19.0, 20.0, 21.0), (9.0, 10.0, 11.0))
-    assert (ratio.mean, ratio.low, ratio.high) == pytest.approx((2.0, 1.6858, 2.4197), abs=1e-3)
-    assert ratio_of_means((10.0, 11.0), (0.0, 10.0)).high == math.inf
-    assert ratio_of_means((10.0, 11.0), (0.0, 10.0)).ends == (0.0, 1e9)
-    assert ratio.ends == (ratio.low, ratio.high)
-    assert (ratio.samples, ratio.confidence) == (6, 0.95)
-    # The same with a mean of 30, whose ratio squared is not its double.
-    ratio = ratio_of_means((29.0, 30.0, 31.0), (9.0, 10.0, 11.0))
-    assert (ratio.mean, ratio.low, ratio.high) == pytest.approx((3.0, 2.5595, 3.5987), abs=1e-3)
-    assert ratio_of_means((0.0, 10.0), (10.0, 11.0)).low == 0.0
-
-
-@pytest.mark.parametrize(
-    ("over", "under", "ratio"),
-    [((10.0,), (5.0, 5.0), 2.0), ((10.0, 10.0), (5.0,), 2.0), ((1.0, 2.0), (0.0, 0.0), math.inf)],
-)
-def test_a_ratio_of_means_of_too_little_has_no_ends(
-    over: tuple[float, ...], under: tuple[float, ...], ratio: float
-) -> None:
-    assert ratio_of_means(over, under, 0.9) == Interval(ratio, 0.0, math.inf, len(over) + len(under), 0.9)
-
-
-def test_a_ratio_of_intervals_is_of_their_worst_ends() -> None:
-    under = Interval(2.0, 1.0, 4.0, 9)
-    assert ratio_of(Interval(6.0, 5.0, 7.0, 4, 0.9), under) == Interval(3.0, 1.25, 7.0, 4, 0.9)
-    assert ratio_of(Interval(6.0, -5.0, 7.0, 4), under).low == 0.0
-    assert ratio_of(under, Interval(0.0, -1.0, 1.0, 4)) == Interval(math.inf, 1.0, math.inf, 4)
-    assert ratio_of(under, Interval(0.0, 0.0, 0.0, 4)) == Interval(math.inf, 0.0, math.inf, 4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("rates", "bends_at"),
-    [
-        ([10.0, 20.0, 21.0, 22.0], 2.0),
-        ([10.0, 20.0, 21.0], None),
-        ([10.0, 10.0, 10.0, 10.0], None),
-        ([10.0, 20.0, 30.0, 40.0], None),
-        ([10.0, 20.0, 19.0, 21.0, 20.0, 22.0], 2.0),
-    ],
-)
-def test_a_knee_is_where_a_rising_curve_bends(rates: list[float], bends_at: float | None) -> None:
-    assert knee(range(1, len(rates) + 1), rates) == bends_at
-
-
-def test_a_ratio_of_means_covers_as_often_as_it_says() -> None:
-    source = random.Random(7)
-    covered = 0
-    for _ in range(400):
-        over, under = ([source.gauss(mean, 3.0) for _ in range(8)] for mean in (30.0, 20.0))
-        ratio = ratio_of_means(over, under)
-        covered += ratio.low <= 1.5 <= ratio.high
-    assert 0.92 <= covered / 400 <= 0.98

@@ -10,6 +10,7 @@ import pytest
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import Runs
+from cephlab.lab.cluster.attach.permit import Permit
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.providers.host import Host
 from cephlab.lab.spec.arch import Arch
@@ -19,7 +20,7 @@ from cephlab.lab.spec.inventory import Machine as Known
 from cephlab.lab.tunables import targets
 from cephlab.lab.tunables.machine import ThisMachine
 from cephlab.lab.tunables.settings import Scope
-from cephlab.lab.tunables.targets import entered, of_cluster, sites_of, this_machine
+from cephlab.lab.tunables.targets import entered, of_cluster, of_inventory, own_scopes, sites_of, this_machine
 from cephlab.lab.tunables.tune import MACHINE_SCOPES
 
 
@@ -67,6 +68,26 @@ def test_hosts_that_are_down_are_no_place_to_change(tmp_path: Path) -> None:
         list(sites_of({"n1": hosts["n1"]}, MACHINE_SCOPES))
 
 
+@pytest.mark.parametrize(
+    ("capabilities", "own"),
+    [
+        ({Capability.MOVE_DISK}, set()),
+        ({Capability.OWN_NETWORK}, {Scope.NETWORK, Scope.FILES}),
+        ({Capability.OWN_NETWORK, Capability.OWN_KERNEL}, set(MACHINE_SCOPES)),
+    ],
+)
+def test_a_host_owns_what_its_provider_isolates(capabilities: set[Capability], own: set[Scope]) -> None:
+    assert own_scopes(frozenset(capabilities)) == own
+
+
+def known_machines() -> Inventory:
+    machines = tuple(
+        Known(name, f"192.0.2.{name[1:]}", f"198.51.100.{name[1:]}", Arch.X86_64, frozenset({Role.OSD}))
+        for name in ("n1", "n2")
+    )
+    return cast("Inventory", SimpleNamespace(machines=machines))
+
+
 class Ssh:
     """What a lab over ssh would do, in order."""
 
@@ -93,19 +114,31 @@ def test_only_chosen_machines_are_entered_and_nothing_is_left_there(
 ) -> None:
     monkeypatch.setattr(targets, "SshLab", Ssh)
     home = Home(tmp_path).ensure()
-    machines = tuple(
-        Known(name, f"192.0.2.{name[1:]}", f"192.0.2.{name[1:]}", Arch.X86_64, frozenset({Role.OSD}))
-        for name in ("n1", "n2")
-    )
+    inventory = known_machines()
     made.clear()
     try:
-        with entered(cast("Inventory", SimpleNamespace(machines=machines)), home, machines[1:]) as runners:
+        with entered(inventory, home, inventory.machines[1:]) as runners:
             assert runners is cast("Any", made[0].hosts)
             assert made[0].done == ["enter n2"]
-            assert [run.directory for run in Runs(home).all()] == [made[0].run.directory]
+            assert [(run.directory, run.owner()["provider"]) for run in Runs(home).all()] == [
+                (made[0].run.directory, "ssh")
+            ]
             if fails:
                 raise LabBroken("no way")
     except LabBroken:
         assert fails
     assert made[0].done == ["enter n2", "close"]
     assert list(Runs(home).all()) == []
+
+
+def test_a_machine_of_an_inventory_is_known_by_both_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By that of the cluster network its interface is found, and by the other its record, whatever its name."""
+    monkeypatch.setattr(targets, "SshLab", Ssh)
+    home, said = Home(tmp_path).ensure(), list[str]()
+    with of_inventory(known_machines(), Permit(), home, changing=False, say=said.append) as (first, second):
+        assert [run.directory for run in Runs(home).all()] == [made[-1].run.directory]
+    assert said == Permit().describe()
+    assert [(target.name, target.ceph) for target in (first, second)] == [("n1", None), ("n2", None)]
+    [site] = second.sites
+    assert (site.machine.where, site.machine.address, site.owned) == ("n2", "198.51.100.2", MACHINE_SCOPES)
+    assert second.records.folder == tmp_path / "tunings" / "machines" / "n2@192.0.2.2"

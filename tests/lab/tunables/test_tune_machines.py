@@ -131,9 +131,11 @@ class Recording:
 
     def __init__(self) -> None:
         self.ran: list[tuple[str, ...]] = []
+        self.limits_s: list[float] = []
 
-    def run(self, argv: Sequence[str], *, timeout_s: float = 60.0, stdin: bytes = b"") -> Ran:
+    def run(self, argv: Sequence[str], *, timeout_s: float = 0.0, stdin: bytes = b"") -> Ran:
         self.ran.append(tuple(argv))
+        self.limits_s.append(timeout_s)
         return Ran(tuple(argv), 0, b'{"read": {}, "write": [null], "swap": []}', b"")
 
 
@@ -161,6 +163,7 @@ def test_the_machines_own_python_runs_by_sudo_where_the_inventory_says_so() -> N
         ("sudo", "-n", "/opt/python3"),
         ("/opt/python3", "-c", recording.ran[1][2]),
     ]
+    assert recording.limits_s == [60.0, 60.0]
 
 
 def test_a_revert_that_failed_on_one_machine_is_repeated_there_alone(world: World, yard: Yard) -> None:
