@@ -83,9 +83,9 @@ class PaperFinding:
 
     def __post_init__(self) -> None:
         ranged = self.least is not None or self.most is not None
-        compared = self.wanted is not None and self.beside is not None
-        ways = sum((bool(self.beyond), self.of is not None and ranged, self.of is not None and compared))
-        if ways != 1:
+        parts = {"beyond": self.beyond, "of": self.of, "range": ranged, "wanted": self.wanted, "beside": self.beside}
+        given = {name for name, part in parts.items() if part}
+        if given not in ({"beyond"}, {"of", "range"}, {"of", "wanted", "beside"}):
             raise ValueError(f"{self.name}: exactly one of: beyond; of with wanted and beside; of with least or most")
         if self.anywhere and not self.here:
             raise ValueError(f"{self.name}: anywhere needs here, the reason")

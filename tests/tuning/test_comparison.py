@@ -306,6 +306,11 @@ ONE = "title = 'x'\n[[findings]]\nname = 'a'\nwhere = 'b'\n"
         (ONE + "why = 'c'", "findings.0.why: unknown key"),
         (ONE, "exactly one"),
         (ONE + "of = { cache = 'tier' }\nbeside = { cache = 'none' }", "exactly one"),
+        (ONE + "of = { cache = 'tier' }\nbeside = { cache = 'none' }\nleast = 2", "exactly one"),
+        (ONE + "of = { cache = 'tier' }\nbeside = { cache = 'none' }\nwanted = 'more'\nmost = 2", "exactly one"),
+        (ONE + "of = { cache = 'tier' }\nwanted = 'more'\nleast = 1", "exactly one"),
+        (ONE + "beyond = 'c'\nbeside = { cache = 'none' }", "exactly one"),
+        (ONE + "beyond = 'c'\nwanted = 'less'", "exactly one"),
         (
             ONE + "beyond = 'c'\nof = { cache = 'tier' }\nleast = 1",
             "exactly",
