@@ -1,5 +1,6 @@
 """Compares two sets of demands: which costs rose, judged by their intervals, and which cannot be judged."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,7 +25,7 @@ EARLY = 0.999
 """Confidence before the last start: so high that judging repeatedly adds almost no false alarms."""
 
 LEAST_SHARE = 0.05
-"""Roles with less of the CPU than this are shown but not judged: their percents are noise."""
+"""Roles with less of the CPU than this on both sides are shown but not judged: their percents are noise."""
 
 _EXECUTED = {Resource.INSTRUCTIONS}
 _ON_DEVICE = {Resource.DEVICE_WRITES, Resource.DEVICE_WRITE_BYTES}
@@ -168,7 +169,6 @@ def _verdict(operation: Operation, changes: Sequence[CostChange], why_not: Verdi
 def _changes(before: Measurement, after: Measurement, *, judged: bool) -> Iterator[CostChange]:
     both = (covariates(before.batches), covariates(after.batches))
     starts = _common_starts(before, after)
-    whole = _cpu(before.demand, WORKING)
     same = bool(starts) and CALIBRATED in before.conditions
     for name, roles in CPU_GROUPS.items():
         by_client = same and Role.CLIENT not in roles
@@ -176,7 +176,7 @@ def _changes(before: Measurement, after: Measurement, *, judged: bool) -> Iterat
         beside = _explaining(both, pair=bool(starts), by_client=by_client)
         ratio = _ratio(values, starts, beside, CPU_SPREAD, CONFIDENCE if roles == OSD_ROLES else ALONE)
         # The client is the yardstick for the others, so it is not judged.
-        counts = judged and _cpu(before.demand, roles) >= LEAST_SHARE * whole and by_client == same
+        counts = judged and by_client == same and (_counts(before.demand, roles) or _counts(after.demand, roles))
         # Replicas alone differ by more from start to start than primary and replicas together.
         same_to = SAME if roles == OSD_ROLES else FOUND
         rule = _Rule(counts, only_fails=roles != OSD_ROLES, least=FOUND if starts else STORED, same=same_to)
@@ -205,6 +205,7 @@ CPU_GROUPS: Mapping[str, tuple[Role, ...]] = {
     "OSDs": OSD_ROLES,
     "osd.primary": (Role.PRIMARY,),
     "osd.replica": (Role.REPLICA,),
+    "gateway": (Role.GATEWAY,),
     "client": (Role.CLIENT,),
 }
 
@@ -225,10 +226,15 @@ def _ratio(
     spread: float,
     confidence: float = CONFIDENCE,
 ) -> Ratio | None:
-    """after / before, in pairs if both sides ran in parallel; None for fewer than two batches or a cost of 0."""
+    """after / before, in pairs if both sides ran in parallel; None for fewer than two batches or a mean of 0.
+
+    Without ends where a single batch is not above 0, since the cost at rest is subtracted: nothing can be told then.
+    """
     before, after = values
-    if len(before) < 2 or len(after) < 2 or min((*before, *after)) <= 0:
+    if len(before) < 2 or len(after) < 2 or min(sum(before), sum(after)) <= 0:
         return None
+    if min((*before, *after)) <= 0:
+        return Ratio(sum(after) / len(after) / (sum(before) / len(before)), 0.0, math.inf)
     if starts:
         return paired(before, after, beside, confidence=confidence)
     return ratio(before, after, beside, spread=spread, confidence=confidence)
@@ -266,6 +272,10 @@ def at_least(costs: Sequence[float], least: float) -> list[float]:
 def few(resource: Resource) -> str:
     """What to add to the name of a cost whose amounts were raised to the least one."""
     return f", less than {amount(LEAST_AMOUNT[resource], resource)} counted as that"
+
+
+def _counts(demand: Demand, roles: Sequence[Role]) -> bool:
+    return _cpu(demand, roles) >= LEAST_SHARE * _cpu(demand, WORKING)
 
 
 def _cpu(demand: Demand, roles: Sequence[Role]) -> float:

@@ -13,6 +13,7 @@ from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.telemetry import demandfile
 from cephlab.lab.telemetry.compare import Compared, compare, overall, settled
+from cephlab.lab.telemetry.demand import CPU as TIMES
 from cephlab.lab.telemetry.demand import Demand, Operation, Resource, Role
 from cephlab.lab.telemetry.demandfile import CALIBRATED, PAIR, Batch, Measurement
 from cephlab.lab.telemetry.measure import intervals
@@ -248,6 +249,48 @@ def test_a_role_alone_must_be_dearer_by_as_much_as_is_to_be_found(dearer_by: flo
         sides.append(replace(side, batches=tuple(batches)))
     (operation,) = compare([sides[0]], [sides[1]])
     assert {change.what: change.outcome for change in operation.changes}["CPU of osd.replica"] is ends
+
+
+def with_cpu(measurement: Measurement, role: Role, cpu_s: float, seed: int = 6) -> Measurement:
+    """The same, with a role that needs this much CPU time for an operation, within a percent."""
+    rng = random.Random(seed)
+    batches = tuple(
+        replace(batch, costs={**batch.costs, role: {Resource.CPU_USER_S: cpu_s * rng.gauss(1, 0.01)}})
+        for batch in measurement.batches
+    )
+    return replace(measurement, batches=batches, demand=replace(measurement.demand, costs=intervals(batches)))
+
+
+def cpu_of(name: str, before: Measurement, after: Measurement) -> Outcome | None:
+    (operation,) = compare([before], [after])
+    return {change.what: change.outcome for change in operation.changes}[f"CPU of {name}"]
+
+
+@pytest.mark.parametrize(("times", "ends"), [(1.0, None), (1.5, Outcome.FAIL)])
+def test_a_gateway_is_judged_as_the_other_daemons_are(times: float, ends: Outcome | None) -> None:
+    sides = (with_cpu(measured(1), Role.GATEWAY, 500e-6), with_cpu(measured(2), Role.GATEWAY, times * 500e-6))
+    assert cpu_of("gateway", *sides) is ends
+    assert outcome(*sides) is (ends or Outcome.PASS)
+
+
+@pytest.mark.parametrize(
+    ("before_s", "after_s", "ends"), [(20e-6, 30e-6, None), (20e-6, 200e-6, Outcome.FAIL), (60e-6, 90e-6, Outcome.FAIL)]
+)
+def test_a_role_counts_once_it_needs_a_twentieth_of_the_cpu_on_one_side(
+    before_s: float, after_s: float, ends: Outcome | None
+) -> None:
+    sides = (with_cpu(measured(1), Role.CLIENT, before_s), with_cpu(measured(2), Role.CLIENT, after_s))
+    assert cpu_of("client", *sides) is ends
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_batch_that_cost_less_than_rest_leaves_the_cpu_open_and_does_not_hide_it(side: int) -> None:
+    sides = [measured(1), measured(2)]
+    idle = {role: {**costs, **dict.fromkeys(TIMES, -1e-06)} for role, costs in sides[side].batches[0].costs.items()}
+    sides[side] = replace(sides[side], batches=(replace(sides[side].batches[0], costs=idle), *sides[side].batches[1:]))
+    verdict = overall(compare([sides[0]], [sides[1]]))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "CPU of OSDs: " in verdict.reason
 
 
 def test_measurements_of_different_pairs_are_no_pair() -> None:
