@@ -124,5 +124,7 @@ def knee(loads: Sequence[float], rates: Sequence[float]) -> float | None:
     risen = [max(rates[: number + 1]) for number in range(len(rates))]
     if len(loads) < _LEAST_POINTS or risen[0] == risen[-1]:
         return None
-    bend = KneeLocator(list(loads), risen).knee  # which takes a curve for concave and increasing
-    return None if bend is None else float(bend)
+    # It takes a curve for concave and increasing. Where the curve begins below a straight line, its first knee is the
+    # first load, at which nothing has bent yet.
+    knees = KneeLocator(list(loads), risen, online=True).all_knees
+    return next((float(bend) for bend in knees if bend > loads[0]), None)
