@@ -21,7 +21,7 @@ class Killed(BaseException):
 class FakeMachine:
     """read_only: paths that refuse to be written, hidden: to be read.
 
-    dies_after: writes until the caller is killed; None is never.
+    dies_after: writes until the caller is killed; None is never. swap_becomes: /proc/swaps once swap is on again.
     """
 
     name: str = "n0"
@@ -30,6 +30,7 @@ class FakeMachine:
     hidden: set[str] = field(default_factory=set)
     dies_after: int | None = None
     writes: int = 0
+    swap_becomes: str = ""
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 60.0, stdin: bytes = b"") -> Result:
         request = json.loads(stdin)
@@ -77,7 +78,7 @@ class FakeMachine:
             return []
         self._count()
         head = SWAPS.splitlines()[0]
-        lines = [head] if wanted == "off" else list(wanted)
+        lines = [head] if wanted == "off" else self.swap_becomes.splitlines() or list(wanted)
         self.files["/proc/swaps"] = ("\n".join(lines) + "\n").encode()
         return []
 
