@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,8 +11,11 @@ from typing import cast
 import pytest
 
 from cephlab.lab.archive.archive import Ending, judged
-from cephlab.lab.base.errors import LabBroken, LabError, SpecError, Unavailable
-from cephlab.lab.checks import CHECKS, Outcome
+from cephlab.lab.base.clock import TimeLimit, look_on
+from cephlab.lab.base.errors import CephTrouble, LabBroken, LabError, NotReached, SpecError, Unavailable
+from cephlab.lab.ceph.daemon import Wanted
+from cephlab.lab.checks import CHECKS, Outcome, Verdict
+from cephlab.lab.cluster import watch as watch_module
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import History
 from cephlab.lab.scenario.scenario import (
@@ -23,12 +27,15 @@ from cephlab.lab.scenario.scenario import (
     record_unseen,
     run_scenario,
     seeded,
+    verdict_of,
 )
 from cephlab.lab.scenario.topology import ANY_ARCH, NOWHERE, PLAIN, Topology
 
 
 def stage() -> Stage:
-    cluster = cast("Cluster", SimpleNamespace(name="c1"))
+    """A stage with a cluster of one daemon."""
+    daemon = SimpleNamespace(name="osd.0", wanted=Wanted.RUNNING, process=SimpleNamespace(pid=1), alive=lambda: True)
+    cluster = cast("Cluster", SimpleNamespace(name="c1", daemons={"osd.0": daemon}))
     return Stage(cluster, History().recorder("demo.topic"), random.Random(1), Path())
 
 
@@ -73,7 +80,7 @@ def test_a_scenario_that_says_no_more_is_plain_and_quick() -> None:
     plain, on = scenario(low), stage()
     assert (plain.tier, plain.topology, plain.needs, plain.spoils) == (Tier.QUICK, PLAIN, frozenset(), False)
     assert (plain.only_releases, plain.expects, plain.sees) == ({}, {}, ())
-    assert (plain.lasts_s, plain.memory_bytes, plain.suite) == (None, 0, "demo")
+    assert (plain.lasts_s, plain.asked, plain.memory_bytes, plain.suite) == (None, None, 0, "demo")
     assert replace(plain, name="demo.topic[share=0.5]").suite == "demo"
     assert (on.tier, on.profile, on.changes, on.limit, on.earlier) == (Tier.QUICK, "", (), None, ())
     assert [Tier("quick"), Tier("full")] == [*Tier]
@@ -170,3 +177,118 @@ def test_a_scenario_without_a_cluster_is_judged_and_cannot_touch_one() -> None:
         run_scenario(replace(scenario(speaks_for_another), topology=NOWHERE), nowhere())
     with pytest.raises(SpecError, match="has no cluster"):
         run_scenario(replace(scenario(looks), topology=NOWHERE), nowhere())
+
+
+# What is seen of its cluster while it runs
+
+
+LATE = TimeLimit("demo.topic", -1.0, "three times its longest pass")
+
+
+@pytest.fixture
+def looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_module, "LOOK_S", 0.0)
+
+
+def waits(_stage: Stage) -> None:
+    look_on(0.0)
+
+
+def waits_elsewhere(_stage: Stage) -> None:
+    """What the wait of another thread finds is dropped there, and this thread does not wait at all."""
+    with ThreadPoolExecutor() as threads:
+        threads.submit(look_on, 0.0).exception()
+
+
+@pytest.mark.parametrize("run", [waits, waits_elsewhere])
+@pytest.mark.usefixtures("looks_at_once")
+def test_a_scenario_that_takes_longer_than_its_limit_fails(run: Callable[[Stage], None]) -> None:
+    on = replace(stage(), limit=LATE)
+    with pytest.raises(CephTrouble, match="demo.topic has taken"):
+        run_scenario(scenario(run), on)
+    assert judged(on.recorder.events())[0] is Ending.FAIL
+    on = stage()
+    run_scenario(scenario(run), on)
+    assert [event.kind for event in on.recorder.events()] == ["began", "ended"]
+
+
+def test_a_wait_that_timed_out_beside_a_stopped_daemon_is_put_down_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(_stage: Stage) -> None:
+        raise NotReached("a healthy cluster", 60.0, "HEALTH_WARN")
+
+    for held, what in ((False, "a healthy cluster was not reached within 60.0 s"), (True, "osd.0 is stopped")):
+        monkeypatch.setattr(watch_module, "stopped", lambda _daemon, held=held: held)
+        on = stage()
+        with pytest.raises(CephTrouble, match=what) as ended:
+            run_scenario(scenario(run), on)
+        assert ended.value.__suppress_context__ is held
+        assert isinstance(ended.value.__cause__, NotReached) is held
+        [raised] = [event.data for event in on.recorder.events() if event.kind == "raised"]
+        assert raised["error"] == type(ended.value).__name__
+        assert raised["what"] == ended.value.what
+        assert "HEALTH_WARN" in raised["detail"]
+
+
+# What its events say
+
+
+def told(*more: tuple[str, dict[str, object]], check: str = "observations") -> Verdict:
+    """The verdict on a scenario that began, and then on these events."""
+    recorder = History().recorder("demo.topic")
+    for kind, data in (("began", {"check": check}), *more):
+        recorder.record(kind, **data)
+    return verdict_of(recorder.events())
+
+
+def ended_by(blame: str) -> tuple[str, dict[str, object]]:
+    return "raised", {"error": "LabError", "blame": blame, "what": "no answer", "detail": "asked\ntwice"}
+
+
+RIGHT: tuple[str, dict[str, object]] = ("observation", {"what": "size", "got": 1, "wanted": 1})
+WRONG: tuple[str, dict[str, object]] = ("observation", {"what": "size", "got": 2, "wanted": 1})
+ENDED: tuple[str, dict[str, object]] = ("ended", {})
+CRASHED: tuple[str, dict[str, object]] = (
+    "aftermath",
+    {"crashes": ["osd.0: assert"], "dead": [], "complaints": [], "health": "HEALTH_OK", "healthy": True},
+)
+
+
+@pytest.mark.parametrize(
+    ("blame", "outcome", "reason"),
+    [
+        ("ceph", Outcome.FAIL, "no answer"),
+        ("lab", Outcome.INCONCLUSIVE, "the lab broke: no answer"),
+        ("lack", Outcome.INCONCLUSIVE, "no answer"),
+        ("interruption", Outcome.INCONCLUSIVE, "no answer"),
+    ],
+)
+def test_what_ended_it_decides(blame: str, outcome: Outcome, reason: str) -> None:
+    assert told(RIGHT, ended_by(blame)) == Verdict(outcome, reason, ("asked", "twice"))
+
+
+@pytest.mark.parametrize("blame", ["lack", "interruption"])
+def test_what_it_saw_wrong_outranks_that_it_was_ended(blame: str) -> None:
+    assert told(WRONG, ended_by(blame)).reason == "size: got 2, wanted 1"
+
+
+def test_what_it_left_behind_counts_if_neither_the_lab_nor_the_user_ended_it() -> None:
+    crashed = "afterwards: crash record: osd.0: assert"
+    assert told(RIGHT, ENDED).outcome is Outcome.PASS
+    assert (told(RIGHT, ENDED, CRASHED).outcome, told(RIGHT, ENDED, CRASHED).reason) == (Outcome.FAIL, crashed)
+    both = told(RIGHT, ended_by("ceph"), CRASHED)
+    assert "no answer" in both.reason
+    assert "crash record: osd.0: assert" in both.derivation
+    for blame in ("lab", "lack", "interruption"):
+        assert told(RIGHT, ended_by(blame), CRASHED) == told(RIGHT, ended_by(blame))
+
+
+def test_what_did_not_end_is_inconclusive() -> None:
+    assert verdict_of(()) == Verdict(Outcome.INCONCLUSIVE, "it never started")
+    assert told(RIGHT) == Verdict(Outcome.INCONCLUSIVE, "it was interrupted")
+
+
+def test_a_witness_that_was_there_does_not_outrank_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    bitter = Verdict(Outcome.FAIL, "it is bitter")
+    monkeypatch.setattr("cephlab.lab.scenario.scenario.CHECKS", {"taste": lambda _events: bitter})
+    verdict = told(("witness", {"what": "bites", "got": 2, "least": 1}), ENDED, check="taste")
+    assert (verdict.outcome, verdict.reason) == (Outcome.FAIL, "it is bitter")

@@ -70,6 +70,12 @@ def test_an_error_that_is_meant_or_answered_may_be_caught(tmp_path: Path, handle
     assert not swallows(suite(tmp_path, handler))
 
 
+def test_a_function_without_a_source_is_not_read() -> None:
+    scope: dict[str, Any] = {}
+    exec("def run(stage):\n    stage()\n", scope)
+    assert not swallows(scope["run"])
+
+
 def test_the_projects_own_suites_swallow_nothing() -> None:
     assert not [scenario.name for scenario in SCENARIOS if swallows(scenario.run)]
 
