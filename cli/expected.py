@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cephlab.lab.base.numbers import si
 
+if TYPE_CHECKING:
+    from cephlab.lab.archive.archive import Archive
 
-def expectations(directory: Path) -> list[dict[str, Any]]:
+
+def expectations(archive: Archive) -> list[dict[str, Any]]:
     """The predictions in the archive of a gate, the one of recovery last."""
     from cephlab.fixtures.expectation import SCENARIO
-    from cephlab.lab.archive.archive import read_archive
 
     kinds = ("prediction", "recovery")
-    events = [event for event in read_archive(directory).events if event.scenario == SCENARIO and event.kind in kinds]
+    events = [event for event in archive.events if event.scenario == SCENARIO and event.kind in kinds]
     return [dict(event.data) for event in events]
 
 
-def requirement_lines(directory: Path) -> list[str]:
+def requirement_lines(archive: Archive) -> list[str]:
     """The requirements of the profile, with verdicts; where one is not surely met, also what would be enough."""
-    from cephlab.lab.archive.archive import read_archive
     from cephlab.lab.report.wanted import wanted_of
 
     lines = []
-    for wanted in wanted_of(read_archive(directory)):
+    for wanted in wanted_of(archive):
         lines.append(f"{wanted.record.scenario}, {wanted.data['what']}: {wanted.record.ending.word}")
         for row in wanted.data["rows"]:
             measured = f", measured {row['measured']}" if row["measured"] else ""

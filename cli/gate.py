@@ -177,7 +177,7 @@ def gate(
     from cephlab.cli.narration import describe, narrating, page
     from cephlab.fixtures.entering import called
     from cephlab.fixtures.expression import refuse_wrong
-    from cephlab.lab.archive.archive import ARCHIVE_FOLDER
+    from cephlab.lab.archive.archive import ARCHIVE_FOLDER, read_archive
     from cephlab.lab.archive.signature import sign
     from cephlab.lab.base.runs import refuse_used
 
@@ -200,20 +200,20 @@ def gate(
         refuse_used(request.archive, ARCHIVE_FOLDER)
     if what.plan:
         warn_of_unasked(out, world, where.lab, what.on)
-        lanes = what.jobs if what.on else lanes_of(what.jobs, where, what.resume)
+        lanes = what.jobs if what.on else lanes_of(what.jobs, request)
         return show(out, request, lanes, elsewhere=what.on is not None)
     if what.list_only:
         return name_all(out, request)
     with narrating() as narrator, interruptible(narrator.pytest_cephlab_progress):
-        result = run(request, what, where, machines, narrator)
+        result = run(request, what.jobs, machines, narrator)
     if kept.sign:
         result = signed(result, kept.sign)
-    predictions = expectations(request.archive) if where.profile else []
-    wanted = requirement_lines(request.archive) if where.profile else []
+    archive = read_archive(request.archive)
+    predictions = expectations(archive)
     if out.as_json:
         out.json({**describe(result), "predictions": predictions})
     else:
-        lines = (page(result), *expectation_lines(predictions), *wanted)
+        lines = (page(result), *expectation_lines(predictions), *requirement_lines(archive))
         out.lines(*"\n".join(lines).split("\n"), whole=called("cephlab ", result.home))
     return result.code
 
@@ -247,10 +247,8 @@ def asked(world: World, what: Selection, where: LabOptions, kept: Kept, rerun: P
     if what.job is not None and what.suite:
         raise SpecError("--job and --suite cannot be given together", "a job runs instead of suites", "leave one out")
     brought = (*beside(world, where, what.suite or ()), *((SCALE,) if what.scale_model else ()))
-    if what.job:
-        suites = (JOBS, *(name for name in brought if name == REQUIREMENTS))
-    else:
-        suites = chosen(what.suite or (), tier=what.tier or QUICK, everything=everything, beside=brought)
+    named = (JOBS,) if what.job else what.suite or ()
+    suites = chosen(named, tier=what.tier or QUICK, everything=everything, beside=brought)
     request = Request(
         archive=folder.expanduser().absolute(),
         home=home.path,
@@ -274,9 +272,7 @@ def asked(world: World, what: Selection, where: LabOptions, kept: Kept, rerun: P
     return request
 
 
-def run(
-    request: Request, what: Selection, where: LabOptions, machines: Sequence[Machine], heard: Narration
-) -> GateResult:
+def run(request: Request, jobs: int, machines: Sequence[Machine], heard: Narration) -> GateResult:
     """Run the gate in this process, in several, or on other machines."""
     from cephlab.fixtures.lanes import run_in, run_side_by_side
     from cephlab.fixtures.run import run_gate
@@ -284,9 +280,9 @@ def run(
     if machines:
         from cephlab.fixtures.hosts import prepare
 
-        return run_in(request, prepare(machines, request, what.jobs, heard), heard)
-    jobs = lanes_of(what.jobs, where, what.resume)
-    return run_gate(request, heard) if jobs == 1 else run_side_by_side(request, jobs, heard)
+        return run_in(request, prepare(machines, request, jobs, heard), heard)
+    lanes = lanes_of(jobs, request)
+    return run_gate(request, heard) if lanes == 1 else run_side_by_side(request, lanes, heard)
 
 
 def machines_on(named: str | None, where: LabOptions) -> tuple[Machine, ...]:
@@ -325,16 +321,23 @@ def refuse_on(what: Selection, where: LabOptions, kept: Kept) -> None:
         raise SpecError(f"--on cannot be given with {given[0]}", "that option is for one machine", "leave one out")
 
 
-def lanes_of(jobs: int, where: LabOptions, resume: Path | None = None) -> int:
-    """How many processes run scenarios; SpecError for several, if an option allows only one."""
+def lanes_of(jobs: int, request: Request) -> int:
+    """How many processes run scenarios; SpecError for several, if an option allows only one.
+
+    What an earlier run was given counts too where its failures run again, because they run as they ran then.
+    """
     from cephlab.fixtures.lanes import bearable
     from cephlab.fixtures.options import SSH
+    from cephlab.lab.archive.archive import read_archive
 
+    earlier = read_archive(request.rerun).manifest if request.rerun is not None else {}
     shared = {
-        "--inventory": where.inventory is not None,
-        f"--lab {SSH}": where.lab == SSH,
-        "--profile": where.profile is not None,
-        "--resume": resume is not None,
+        "--inventory": request.inventory is not None,
+        f"--lab {SSH}": request.lab == SSH,
+        "--profile": request.profile is not None,
+        "--resume": request.resume is not None,
+        f"--rerun-failed of a run with --lab {SSH}": request.lab is None and earlier.get("lab") == SSH,
+        "--rerun-failed of a run with --profile": earlier.get("profile") is not None,
     }
     given = [name for name, there in shared.items() if there]
     if jobs > 1 and given:

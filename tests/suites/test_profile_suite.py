@@ -122,7 +122,7 @@ def test_a_gate_is_red_where_a_requirement_is_out_of_reach_and_says_why_and_what
         "test_scenario[profile.enough]": False,
         "test_scenario[profile.open]": True,
     }
-    lines = requirement_lines(result.archive)
+    lines = requirement_lines(read_archive(result.archive))
     assert "  profile.too-much, randwrite of 4 KiB, 2 copies, 72 clients with 8 in flight each: failed" in lines
     assert any("at most 40 min required, 16.7 min (7.33 min to infinity)" in line for line in lines)
     assert any("would be 113% full on average" in line for line in lines), "three nodes cannot take in what four held"
@@ -172,7 +172,7 @@ def test_the_page_on_requirements_shows_what_a_gate_prints(tmp_path: Path) -> No
     raised = tmp_path / "storage-3n.toml"
     raised.write_text(example.replace('at_least = "60000 ops/s"', 'at_least = "700000 ops/s"'))
     request = Request(tmp_path / "a", tmp_path / "home", suites=("profile",), profile=str(raised))
-    printed = {line.strip() for line in requirement_lines(run_gate(request, FakeRaiser()).archive)}
+    printed = {line.strip() for line in requirement_lines(read_archive(run_gate(request, FakeRaiser()).archive))}
     page = (ROOT / "docs/requirements.md").read_text()
     shown = page.partition("This is the example with")[2].partition("\nIncreasing")[0].splitlines()
     quoted = [line.strip() for line in shown if line.startswith("    ")]
@@ -242,7 +242,9 @@ def test_what_a_prediction_leaves_out_is_in_the_verdict_the_archive_the_page_and
     [figure, *_] = [event.data for event in archive.of("profile.enough") if event.kind == "figure"]
     assert any(line.startswith("not known: EC 8+3") and said in line for line in figure["derivation"])
     assert said in html.unescape(render_report(archive))
-    assert any(line.lstrip().startswith("not known: EC 8+3") for line in requirement_lines(result.archive))
+    assert any(
+        line.lstrip().startswith("not known: EC 8+3") for line in requirement_lines(read_archive(result.archive))
+    )
 
 
 def test_the_page_shows_what_was_measured_beside_what_was_predicted(tmp_path: Path) -> None:
@@ -260,7 +262,7 @@ def test_the_page_shows_what_was_measured_beside_what_was_predicted(tmp_path: Pa
     assert "11 kops/s (10.5 to 11.5)" in page
     assert "What would be enough" not in page
     assert "What was measured, and what was not:<ul><li>It was measured with fio.</li></ul>" in page
-    assert requirement_lines(tmp_path / "a")[-1].strip() == "measuring: It was measured with fio."
+    assert requirement_lines(read_archive(tmp_path / "a"))[-1].strip() == "measuring: It was measured with fio."
 
 
 def test_a_requirement_of_which_nothing_was_predicted_is_not_a_pass() -> None:

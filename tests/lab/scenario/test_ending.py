@@ -204,7 +204,7 @@ def waits_elsewhere(_stage: Stage) -> None:
 @pytest.mark.usefixtures("looks_at_once")
 def test_a_scenario_that_takes_longer_than_its_limit_fails(run: Callable[[Stage], None]) -> None:
     on = replace(stage(), limit=LATE)
-    with pytest.raises(CephTrouble, match="demo.topic has taken"):
+    with pytest.raises(CephTrouble, match=r"demo\.topic has taken"):
         run_scenario(scenario(run), on)
     assert judged(on.recorder.events())[0] is Ending.FAIL
     on = stage()

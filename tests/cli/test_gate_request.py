@@ -1,0 +1,314 @@
+"""What `cephlab gate` makes of its options: which request, in how many processes, and what it prints afterwards."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cephlab.cli.gate import chosen, lanes_of
+from cephlab.cli.gate import run as run_it
+from cephlab.cli.main import app
+from cephlab.cli.world import World
+from cephlab.fixtures.expectation import SCENARIO
+from cephlab.fixtures.run import GateResult, Request, result_of
+from cephlab.lab.archive.archive import ArchiveWriter, Ending, Record
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.home import Home
+from cephlab.lab.report.wanted import Shown, record_requirement
+from cephlab.lab.spec.arch import host_arch
+from tests.lab.archive.test_archive import MANIFEST, add
+
+PASSED = Record("demo.a", "demo", Ending.PASS, "1 observation holds")
+FAILED = Record("demo.a", "demo", Ending.FAIL, "x: got 3, wanted 1")
+INVENTORY = f"""
+user = "lab"
+architecture = "{host_arch()}"
+[[hosts]]
+name = "near"
+address = "192.0.2.7"
+roles = ["client"]
+"""
+
+
+def archive(folder: Path, record: Record = PASSED, **manifest: Any) -> Path:
+    """A finished run of one scenario."""
+    writer = ArchiveWriter(folder, {**MANIFEST, "planned": [record.scenario], **manifest})
+    add(writer, record)
+    writer.seal(lambda _archive: "a report")
+    return folder
+
+
+@dataclass
+class Gate:
+    """The command, with a run that only notes what it was given. code: how the run ends; manifest: what it writes."""
+
+    world: World
+    ran: list[tuple[Request, int, Sequence[str]]] = field(default_factory=list)
+    write: Callable[[Path], object] = archive
+    code: int = 0
+
+    def run(self, request: Request, jobs: int, machines: Sequence[Any], _heard: object) -> GateResult:
+        self.ran.append((request, jobs, [machine.address for machine in machines]))
+        rmtree(request.archive, ignore_errors=True)  # two runs of a second have one name
+        self.write(request.archive)
+        return result_of(request, self.code)
+
+    def __call__(self, *arguments: object) -> Result:
+        return CliRunner().invoke(app, ["gate", *map(str, arguments)], obj=self.world)
+
+    def asked(self, *arguments: object) -> Request:
+        """The request that these options make."""
+        done = self(*arguments)
+        assert done.exit_code == 0, done.output
+        return self.ran[-1][0]
+
+
+@pytest.fixture
+def gate(world: World, monkeypatch: pytest.MonkeyPatch) -> Gate:
+    made = Gate(world)
+    monkeypatch.setattr("cephlab.cli.gate.run", made.run)
+    monkeypatch.delenv("CEPHLAB_INVENTORY", raising=False)
+    return made
+
+
+def test_without_options_a_few_suites_run_and_nothing_is_chosen_for_the_user(gate: Gate) -> None:
+    request = gate.asked()
+    assert request == Request(request.archive, gate.world.home.path, suites=("interop",))
+    assert request.archive.parent == gate.world.home.archive
+    assert "-quick-" in request.archive.name
+    assert gate.ran[-1][1:] == (0, [])
+
+
+def test_what_is_asked_for_is_what_runs(gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = ["--tier", "full", "--suite", "block", "--suite", "scale", "-k", "objects", "--seed", "0", "--sample"]
+    where = ["--lab", "local", "--release", "pacific", "--profile", "incerta-3n", "--set", "nodes.count=6"]
+    flags = ["--metrics", "--fresh", "--keep", "--shard", "1/2", "-j", "1", "--archive", "new"]
+    assert gate.asked(*options, *where, *flags) == Request(
+        tmp_path / "new",
+        gate.world.home.path,
+        tier="full",
+        lab="local",
+        release="pacific",
+        seed=0,
+        suites=("block", "scale"),
+        keep=True,
+        expression="objects",
+        profile="incerta-3n",
+        changes=("nodes.count=6",),
+        metrics=True,
+        fresh=True,
+        sample=True,
+        shard="1/2",
+    )
+    assert gate.ran[-1][1] == 1
+    assert gate.asked("--image", "example/ceph:1").image == "example/ceph:1"
+    assert "-full-" in gate.asked("--tier", "full").archive.name
+    existing = gate.asked("--lab", "ssh", "--inventory", "mine.toml", "--may-break", "pool:x")
+    assert (existing.lab, existing.inventory, existing.may_break) == ("ssh", Path("mine.toml"), "pool:x")
+
+
+def test_the_folder_of_the_archive_may_begin_at_home(
+    gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert gate.asked("--archive=~/new").archive == tmp_path / "new"
+
+
+def test_what_failed_or_was_left_is_looked_for_in_all_suites(
+    gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    archive(gate.world.home.archive / "20260101-000000-quick-1")
+    newest = archive(gate.world.home.archive / "20260102-000000-quick-1", FAILED)
+    again = gate.asked("--rerun-failed")
+    assert (again.rerun, again.suites, again.resume) == (newest, (), None)
+    assert "-rerun-" in again.archive.name
+    archive(tmp_path / "mine", FAILED)
+    assert gate.asked("mine", "--rerun-failed").rerun == tmp_path / "mine"
+    archive(tmp_path / "left", planned=["demo.a", "demo.b"])
+    rest = gate.asked("--resume", "left")
+    assert (rest.resume, rest.rerun, rest.suites) == (tmp_path / "left", None, ())
+
+
+def test_a_job_runs_instead_of_suites(gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    request = gate.asked("--job", "job.toml", "--tier", "full")
+    assert (request.job, request.suites) == (tmp_path / "job.toml", ("job",))
+    profiled = gate.asked("--job", "job.toml", "--profile", "incerta-3n", "--scale-model")
+    assert profiled.suites == ("job", "scale")
+
+
+def test_a_scale_model_comes_with_a_profile_and_into_every_choice(gate: Gate) -> None:
+    profile = ("--profile", "incerta-3n", "--scale-model")
+    assert gate.asked(*profile).suites == ("interop", "block", "scale")
+    assert gate.asked(*profile, "--suite", "interop").suites == ("interop", "scale")
+    assert gate.asked("--scale-model", "--lab", "ssh").suites == ("interop", "scale")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--tier", "huge"], "--tier: 'huge' is not known"),
+        (["-k", "a b c"], "is not an expression"),
+        (["somewhere"], "somewhere needs --rerun-failed"),
+        (["--scale-model"], "--scale-model needs a profile"),
+        (["--job", "job.toml", "--suite", "interop"], "--job and --suite cannot be given together"),
+        (["--suite", "profile"], "--suite profile needs a profile with requirements"),
+        (["--suite", "profile", "--profile", "incerta-3n"], "incerta-3n has none"),
+        (["--profile", "nosuch"], "nosuch"),
+        (["--set", "nodes.count=moon", "--profile", "incerta-3n"], "nodes.count"),
+        (["--sign", "nosuch"], "nosuch"),
+        (["--on", "a", "--lab", "ssh"], "--on cannot be given with --lab ssh"),
+        (["--on", "a", "--profile", "incerta-3n"], "--on cannot be given with --profile"),
+        (["--on", "a", "--resume", "{left}"], "--on cannot be given with --resume"),
+        (["--on", "a", "--rerun-failed", "{failed}"], "--on cannot be given with --rerun-failed"),
+        (["--on", "a", "--job", "job.toml"], "--on cannot be given with --job"),
+        (["--on", "a", "--keep"], "--on cannot be given with --keep"),
+        (["--on", "a", "--may-break", "pool:x"], "--on cannot be given with --may-break"),
+        (["--on", "a", "--profile", "incerta-3n", "--plan"], "--on cannot be given with --profile"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused_before_anything_runs(
+    gate: Gate, tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    failed = archive(tmp_path / "failed", FAILED)
+    left = archive(tmp_path / "left", planned=["demo.a", "demo.b"])
+    done = gate(*(argument.format(failed=failed, left=left) for argument in arguments))
+    assert done.exit_code == 2, done.output
+    assert said in done.stderr
+    assert gate.ran == []
+
+
+def test_a_plan_counts_the_processes_of_this_machine_or_of_each(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cephlab.fixtures.plan.plan", lambda _request: [])
+    monkeypatch.setattr("cephlab.fixtures.lanes.bearable", lambda: 7)
+
+    def lanes(*options: str) -> object:
+        return json.loads(gate("--plan", "--json", *options).stdout)["lanes"]
+
+    assert [lanes(), lanes("-j", "3"), lanes("--profile", "incerta-3n")] == [7, 3, 1]
+    assert [lanes("--on", "a"), lanes("--on", "a", "-j", "3")] == [None, 3]
+    assert gate.ran == []
+
+
+def test_machines_are_those_of_the_inventory_or_of_its_variable(
+    gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "mine.toml").write_text(INVENTORY)
+    assert gate.asked("--on", "near,far", "--inventory=~/mine.toml", "-j", "2").inventory is None
+    assert gate.ran[-1][1:] == (2, ["192.0.2.7", "far"])
+    gate.asked("--on", "near")
+    assert gate.ran[-1][2] == ["near"]
+    monkeypatch.setenv("CEPHLAB_INVENTORY", "~/mine.toml")
+    gate.asked("--on", "near")
+    assert gate.ran[-1][2] == ["192.0.2.7"]
+
+
+# Processes
+
+
+PLAIN = Request(Path("/a"), Path("/h"))
+
+
+@pytest.mark.parametrize(
+    ("request_", "earlier", "named"),
+    [
+        (replace(PLAIN, inventory=Path("i")), None, "--inventory"),
+        (replace(PLAIN, lab="ssh"), None, "--lab ssh"),
+        (replace(PLAIN, profile="incerta-3n"), None, "--profile"),
+        (replace(PLAIN, resume=Path("r")), None, "--resume"),
+        (PLAIN, {"lab": "ssh"}, "--rerun-failed of a run with --lab ssh"),
+        (PLAIN, {"profile": "incerta-3n"}, "--rerun-failed of a run with --profile"),
+        (PLAIN, {"lab": "local", "profile": None}, None),
+        (replace(PLAIN, lab="local"), {"lab": "ssh"}, None),
+        (PLAIN, None, None),
+    ],
+)
+def test_one_existing_cluster_and_one_profile_have_one_process(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request_: Request,
+    earlier: dict[str, Any] | None,
+    named: str | None,
+) -> None:
+    """Also where it is an earlier run that had them, as what failed runs again as it ran."""
+    monkeypatch.setattr("cephlab.fixtures.lanes.bearable", lambda: 7)
+    if earlier is not None:
+        request_ = replace(request_, rerun=archive(tmp_path / "earlier", FAILED, **earlier))
+    if named is None:
+        assert [lanes_of(jobs, request_) for jobs in (0, 1, 2)] == [7, 1, 2]
+        return
+    assert [lanes_of(jobs, request_) for jobs in (0, 1)] == [1, 1]
+    with pytest.raises(SpecError, match=f"-j 2 cannot be given with {named}\n"):
+        lanes_of(2, request_)
+
+
+def test_one_process_is_this_one_and_more_are_side_by_side_here_or_on_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    did: list[tuple[object, ...]] = []
+    for module, name in (("run", "run_gate"), ("lanes", "run_side_by_side"), ("lanes", "run_in"), ("hosts", "prepare")):
+        monkeypatch.setattr(f"cephlab.fixtures.{module}.{name}", lambda *given, name=name: did.append((name, *given)))
+    heard: Any = "heard"
+    run_it(PLAIN, 1, (), heard)
+    run_it(PLAIN, 2, (), heard)
+    machines: Any = ("near",)
+    run_it(PLAIN, 0, machines, heard)
+    assert did == [
+        ("run_gate", PLAIN, "heard"),
+        ("run_side_by_side", PLAIN, 2, "heard"),
+        ("prepare", machines, PLAIN, 0, "heard"),
+        ("run_in", PLAIN, None, "heard"),
+    ]
+
+
+# Afterwards
+
+
+def with_a_profile(folder: Path) -> None:
+    """The archive of a run with a profile, also one of an inventory or of an earlier run."""
+    writer = ArchiveWriter(folder, {**MANIFEST, "profile": "mine"})
+    add(writer, FAILED)
+    foreseen = {"profile": "mine", "ops_s": 1000.0, "latency_s": 0.001, "bottleneck": "CPU"}
+    writer.history.record(SCENARIO, "prediction", {**foreseen, "shape": "write", "limits": []})
+    rows = [("throughput", "at least 10 kops/s", "12 kops/s", "", "CPU")]
+    record_requirement(writer.history.recorder("demo.a"), Shown("reads", "mine", rows, enough=[], demands="shipped"))
+    writer.seal(lambda _archive: "a report")
+
+
+def test_the_page_has_what_was_predicted_and_required_wherever_the_profile_came_from(gate: Gate) -> None:
+    gate.write, gate.code = with_a_profile, 1
+    done = gate()
+    assert done.exit_code == 1
+    said = done.stdout.splitlines()
+    assert "1 failed" in said
+    predicted = "predicted for mine, write: 1 kops/s, mean latency 1 ms, limit: CPU"
+    assert said.index("1 failed") < said.index(predicted)
+    assert said[-3:] == [
+        "requirements of mine:",
+        "  demo.a, reads: failed",
+        "    throughput: at least 10 kops/s required, 12 kops/s predicted",
+    ]
+    told = json.loads(gate("--json").stdout)
+    assert told["code"] == 1
+    assert told["verdicts"][0]["reason"] == FAILED.reason
+    assert [prediction["shape"] for prediction in told["predictions"]] == ["write"]
+    gate.write, gate.code = archive, 0
+    assert json.loads(gate("--json").stdout)["predictions"] == []
+
+
+def test_what_a_profile_brings_does_not_narrow_a_choice() -> None:
+    assert chosen((), tier="quick", everything=False, beside=("block", "profile")) == ("interop", "block", "profile")
+    assert chosen(("all",), tier="quick", everything=False, beside=("block",)) == ()
+    assert chosen(("profile", "hci"), tier="full", everything=True, beside=("block", "profile")) == ("profile", "hci")
+
+
+def test_a_home_is_made_for_the_first_gate(gate: Gate, tmp_path: Path) -> None:
+    gate.world = replace(gate.world, home=Home(tmp_path / "new"))
+    gate.asked()
+    assert (tmp_path / "new" / "archive").is_dir()
