@@ -63,7 +63,7 @@ class Offered:
 
     host: str
     own: PurePosixPath
-    entity: str = ""
+    entity: str
 
     def environment(self, given: Mapping[str, str] | None) -> dict[str, str]:
         """Environment in which a program without options acts as the entity and finds no other keys."""
@@ -123,7 +123,7 @@ class Offered:
             self._require(program, value if kind == "name" else f"client.{value}")
 
     def _require(self, program: str, entity: str) -> None:
-        if entity != self.entity:
+        if not entity or entity != self.entity:  # `ceph` takes an empty name for client.admin
             self._refuse(f"{program} as {entity}")
 
     def _file(self, program: str, path: str) -> None:

@@ -144,6 +144,7 @@ MISTAKES: list[tuple[Sequence[str], Mapping[str, str]]] = [
     (("env", "python3", "-c", "import rbd"), {}),
     (("python3", "-cimport os\nimport rados"), {}),
     (("perl", "-we", "system('ceph status')"), {}),
+    (("perl", "-eprint 1;\nsystem('ceph status')"), {}),
     (("program", "client.admin"), {}),
     (("cat", ADMIN_KEYS), {}),
     (("cat", LAB_KEYS), {}),
@@ -184,7 +185,7 @@ def test_a_key_of_its_own_is_refused_and_not_shown(option: str) -> None:
 
 @pytest.mark.parametrize(
     "argv",
-    [("bash",), ("python3",), ("bash", "-s", "word"), ("python3", "-", "word"), ("sudo", "-n", "bash")],
+    [("bash",), ("bash", "-x"), ("python3",), ("bash", "-s", "word"), ("python3", "-", "word"), ("sudo", "-n", "bash")],
     ids=" ".join,
 )
 def test_what_an_interpreter_reads_is_looked_at(argv: Sequence[str]) -> None:
@@ -211,6 +212,7 @@ def test_a_path_is_taken_from_where_the_program_runs() -> None:
 ALLOWED: list[tuple[Sequence[str], Mapping[str, str]]] = [
     (("rados", "-c", str(OWN / "ceph.conf"), *NAMED, "-p", "rbd", "ls"), {}),
     (("rbd", "--id", "cephlab-r1", "create", "mine/rados", "--size", "1G"), {}),
+    (("rbd", "ls", "mine", "--id", "cephlab-r1"), {}),
     (("ceph", f"--name={ENTITY}", "--keyring", str(OWN / "fio/keyring"), "status"), {"CEPH_CONF": str(OWN / "c")}),
     (("rbd", "--user", "cephlab-r1", "--conf", str(OWN / "ceph.conf"), "-k", str(OWN / "keyring"), "ls", "rbd"), {}),
     (("ceph", f"-n{ENTITY}", "-c", "/dev/null", "osd", "size=3"), {"CEPH_CLIENT_ID": "cephlab-r1"}),
@@ -240,9 +242,17 @@ def offers(argv: Sequence[str], env: Mapping[str, str]) -> bool:
 
 
 def test_without_a_pool_on_the_list_nobody_is_offered() -> None:
-    with pytest.raises(OtherEntity) as caught:
-        replace(OFFERED, entity="").judge(("ceph", *NAMED, "status"), {})
-    assert "the list has no pool" in caught.value.hint
+    for named in (NAMED, ("--name=",), ("-n", "")):
+        with pytest.raises(OtherEntity) as caught:
+            replace(OFFERED, entity="").judge(("ceph", *named, "status"), {})
+        assert "the list has no pool" in caught.value.hint
+
+
+@pytest.mark.parametrize("variable", ["CEPH_ARGS", "CEPH_CLIENT_ID"])
+def test_a_variable_that_names_another_entity_is_told(variable: str) -> None:
+    value = "--id boss" if variable == "CEPH_ARGS" else "boss"
+    with pytest.raises(OtherEntity, match=rf": {variable} as client\.boss on n"):
+        OFFERED.judge(("program",), {variable: value})
 
 
 SHOWN = "echo $CEPH_ARGS,$CEPH_CONF,$CEPH_KEYRING"
