@@ -235,7 +235,8 @@ def test_a_wait_that_timed_out_beside_a_stopped_daemon_is_put_down_to_it(monkeyp
 def told(*more: tuple[str, dict[str, object]], check: str = "observations") -> Verdict:
     """The verdict on a scenario that began, and then on these events."""
     recorder = History().recorder("demo.topic")
-    for kind, data in (("began", {"check": check}), *more):
+    recorder.record("began", check=check)
+    for kind, data in more:
         recorder.record(kind, **data)
     return verdict_of(recorder.events())
 
