@@ -283,11 +283,11 @@ def _put_back(begun: Sequence[_Begun], tuning: str, error: BaseException) -> Non
         error.add_note("\n".join((f"what {tuning} had set could not be put back; revert it later:", *left)))
 
 
-def _restore_all(target: Target, befores: Sequence[Before]) -> tuple[list[str], list[str]]:
+def _restore_all(target: Target, earlier: Sequence[Before]) -> tuple[list[str], list[str]]:
     """Restore every place, also after an error; returns the restored places and the errors."""
     done: list[str] = []
     errors: list[str] = []
-    for before in befores:
+    for before in earlier:
         try:
             errors += _restore(target, before, done)
         except LabError as error:

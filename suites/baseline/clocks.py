@@ -82,6 +82,7 @@ def compare_daemons(stage: Stage) -> None:
         why = f"a log line reaches its file at most {late:g} s after its time stamp, and never before"
         bound = Bound(why, least=-late, most=AHEAD_S, basis=Basis.CORRECTNESS)
         stage.recorder.figure(f"clock of {name} against its machine's", ahead_s(daemon), "s", bound)
+    stage.recorder.witness("daemons compared with their machines", got=len(cluster.daemons), least=1)
 
 
 def ahead_s(daemon: Daemon) -> float:

@@ -148,7 +148,7 @@ def test_no_number_of_any_command_may_be_endless(capsys: pytest.CaptureFixture[s
         (["predict", "--profile", "kunpeng920", "--ec", "4+2", "--stripe-unit", "x"], ["--stripe-unit: 'x' is not"]),
         (["predict", "--profile", "kunpeng920", "--bs", "x"], ["--bs: 'x' is not a size", "wanted e.g. 4k"]),
         (["predict", "--profile", "kunpeng920", "--ec", "x"], ["--ec: 'x' is not K+M", "wanted e.g. 4+2"]),
-        (["predict", "--profile", "kunpeng920", "--data", "4Q"], ["--data: '4Q' is not a size", "KB ... PB", "4T"]),
+        (["predict", "--profile", "kunpeng920", "--data", "4Q"], ["--data: '4Q' is not a size", "KB ... EB", "4T"]),
         (["predict", "--profile", "kunpeng920", "--recover", "0"], ["--recover: '0' is not a size", "above 0"]),
         (["up", "--disk-size", "4Q"], ["--disk-size: '4Q' is not a size", "k, M, G, T, in powers of 1024", "10GiB"]),
         (["measure", "--size", "4Q"], ["--size: '4Q' is not a size", "k, M, G, T, in powers of 1024"]),

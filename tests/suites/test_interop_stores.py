@@ -51,6 +51,10 @@ class FakeQuorum(FakePool):
     def daemon(self, name: str) -> Any:
         return SimpleNamespace(host=SimpleNamespace(arch=Arch.AARCH64 if name == "mon.n2" else Arch.X86_64))
 
+    def mon(self, prefix: str) -> dict[str, list[str]]:
+        assert prefix == "quorum_status"
+        return {"quorum_names": ["n0", "n1", "n2"]}
+
     def stop(self, name: str) -> None:
         assert name == VICTIM
         self.outages += 1

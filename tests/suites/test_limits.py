@@ -77,7 +77,7 @@ def test_copying_may_take_what_the_model_says_times_its_factor(
     assert limit.seconds == pytest.approx(made.seconds * FACTOR)
     assert limit.basis is Basis.PROFILE
     assert limit.derivation == tuple(made.derivation.lines())
-    assert f" s for copying {part / 2**30:,.0f} GiB on a machine of slow, limited by {made.limit}; " in limit.why
+    assert f" s for copying {part / 2**40:.2f} TiB on a machine of slow, limited by {made.limit}; " in limit.why
     assert limit.why.endswith("trusted to a factor of 2.5")
 
 
