@@ -70,9 +70,9 @@ class WalkModel(FsModel):
     """The model for random walks, without the steps that libcephfs is known to get wrong, as the suite `defects` shows.
 
     libcephfs hangs after a rename that must be refused (`libcephfs-rename-waits`) and on a read of a directory
-    (`libcephfs-directory-waits`). It truncates directories (`libcephfs-directory-truncated`). A write to a directory is
-    refused at open, so walks include it. The fixed steps of the topics include such renames, but never use those names
-    again.
+    (`libcephfs-directory-waits`). It truncates directories (`libcephfs-directory-truncated`). It does not find a file
+    of which a rename replaced another name (`libcephfs-rename-hides`). A write to a directory is refused at open, so
+    walks include it. The fixed steps of the topics include refused renames, but never use those names again.
     """
 
     def do_read(self, path: str, offset: int, size: int) -> str:
@@ -87,6 +87,10 @@ class WalkModel(FsModel):
 
     def do_rename(self, path: str, to: str) -> None:
         try:
+            directory, name = self.place(to)
+            replaced = directory.within.get(name)
+            if replaced is not None and replaced.names > 1:
+                raise Unfit
             super().do_rename(path, to)
         except Refused:
             raise Unfit from None

@@ -203,6 +203,18 @@ def test_no_step_goes_through_a_file_or_a_symbolic_link(above: str) -> None:
         model.do_read(f"{above}/name/below", offset=0, size=1)
 
 
+def test_a_walk_replaces_no_name_of_a_file_that_has_another() -> None:
+    model = WalkModel(["a"])
+    for name in ("a", "b"):
+        model.do_write(name, seed=1, size=2, offset=0)
+    model.do_link("a", "other")
+    with pytest.raises(Unfit):
+        model.do_rename("b", "other")
+    model.do_unlink("a")
+    model.do_rename("b", "other")
+    assert set(model.do_look()) == {"other"}
+
+
 def test_a_walk_reads_and_truncates_no_directory_and_still_writes_to_one() -> None:
     model = WalkModel(["d"])
     model.do_mkdir("d")
