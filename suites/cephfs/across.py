@@ -71,8 +71,9 @@ class WalkModel(FsModel):
 
     libcephfs hangs after a rename that must be refused (`libcephfs-rename-waits`) and on a read of a directory
     (`libcephfs-directory-waits`). It truncates directories (`libcephfs-directory-truncated`). It does not find a file
-    of which a rename replaced another name (`libcephfs-rename-hides`). A write to a directory is refused at open, so
-    walks include it. The fixed steps of the topics include refused renames, but never use those names again.
+    of which a rename replaced another name (`libcephfs-rename-hides`), nor what was renamed onto its own name
+    (`libcephfs-rename-forgets`). A write to a directory is refused at open, so walks include it. The fixed steps of the
+    topics include refused renames, but never use those names again.
     """
 
     def do_read(self, path: str, offset: int, size: int) -> str:
@@ -89,7 +90,7 @@ class WalkModel(FsModel):
         try:
             directory, name = self.place(to)
             replaced = directory.within.get(name)
-            if replaced is not None and replaced.names > 1:
+            if replaced is not None and (replaced.names > 1 or replaced is self.at(path)):
                 raise Unfit
             super().do_rename(path, to)
         except Refused:

@@ -203,7 +203,7 @@ def test_no_step_goes_through_a_file_or_a_symbolic_link(above: str) -> None:
         model.do_read(f"{above}/name/below", offset=0, size=1)
 
 
-def test_a_walk_replaces_no_name_of_a_file_that_has_another() -> None:
+def test_a_walk_replaces_no_name_of_a_file_that_has_another_and_renames_nothing_onto_itself() -> None:
     model = WalkModel(["a"])
     for name in ("a", "b"):
         model.do_write(name, seed=1, size=2, offset=0)
@@ -213,6 +213,8 @@ def test_a_walk_replaces_no_name_of_a_file_that_has_another() -> None:
     model.do_unlink("a")
     model.do_rename("b", "other")
     assert set(model.do_look()) == {"other"}
+    with pytest.raises(Unfit):
+        model.do_rename("other", "other")
 
 
 def test_a_walk_reads_and_truncates_no_directory_and_still_writes_to_one() -> None:

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Shows that a client of CephFS that renames a file onto another of its own names no longer finds that name.
+# Shows that a client of CephFS no longer finds a name after a rename that changes nothing: of a file onto another of its
+# own names, and of a directory onto its own.
 # Needs a running cluster with a file system (CEPH_CONF, or /etc/ceph/ceph.conf), and Python's cephfs module.
 set -euo pipefail
 
@@ -10,7 +11,7 @@ import cephfs
 
 CONF = os.environ.get("CEPH_CONF", "/etc/ceph/ceph.conf")
 FOLDER = "/defect-rename"
-ONE, OTHER = f"{FOLDER}/a", f"{FOLDER}/b"
+ONE, OTHER, DIRECTORY = f"{FOLDER}/a", f"{FOLDER}/b", f"{FOLDER}/d"
 
 
 def names(client):
@@ -33,6 +34,14 @@ def opens(client, path):
     return True
 
 
+def there(client, path):
+    try:
+        client.stat(path)
+    except cephfs.ObjectNotFound:
+        return False
+    return True
+
+
 def mounted():
     client = cephfs.LibCephFS(conffile=CONF)
     client.mount()
@@ -48,6 +57,11 @@ try:
     client.rename(OTHER, ONE)
     own = [opens(client, path) for path in (ONE, OTHER)]
     others = opens(second, ONE) and opens(second, OTHER)
+    client.mkdir(DIRECTORY, 0o755)
+    client.rename(DIRECTORY, DIRECTORY)
+    own.append(there(client, DIRECTORY))
+    others = others and there(second, DIRECTORY)
+    second.rmdir(DIRECTORY)
     for name in names(second):
         second.unlink(f"{FOLDER}/{name}")
     second.rmdir(FOLDER)
@@ -56,8 +70,9 @@ finally:
         each.unmount()
         each.shutdown()
 if not others:
-    raise SystemExit("another client does not find both names, so this is something else")
-found = ", ".join(f"{path[-1]} {'opened' if there else 'ENOENT'}" for path, there in zip((ONE, OTHER), own))
-said = f"a client renamed b onto a, which is the same file; in that client {found}; in another both opened"
+    raise SystemExit("another client does not find every name, so this is something else")
+found = ", ".join(f"{path[-1]} {'there' if seen else 'ENOENT'}" for path, seen in zip((ONE, OTHER, DIRECTORY), own))
+said = "a client renamed b onto a, which is the same file, and the directory d onto d; "
+said += f"in that client {found}; in another all there"
 print("not seen" if all(own) else "seen", said, sep=": ")
 PYTHON
