@@ -122,7 +122,6 @@ def digits(value: float, count: int) -> str:
 
 def terabytes(size_bytes: float) -> str:
     """A size in the unit of disks, also if it is smaller: `12.5 TB`; PB and EB from 10,000 of the unit below."""
-    for unit in ("TB", "PB"):
-        if abs(size_bytes) < 9999.5 * UNITS[Measure.BYTES][unit]:
-            return f"{digits(size_bytes / UNITS[Measure.BYTES][unit], 4)} {unit}"
-    return f"{digits(size_bytes / 1e18, 4)} EB"
+    fits = (unit for unit in ("TB", "PB") if abs(size_bytes) < 9999.5 * UNITS[Measure.BYTES][unit])
+    unit = next(fits, "EB")
+    return f"{digits(size_bytes / UNITS[Measure.BYTES][unit], 4)} {unit}"

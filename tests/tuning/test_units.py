@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from cephlab.tuning.units import UNITS, Measure, parse, show
+from cephlab.tuning.units import UNITS, Measure, digits, parse, show, terabytes
 
 
 @pytest.mark.parametrize(
@@ -133,3 +133,29 @@ def test_what_is_no_rate_of_operations_is_refused_with_their_units(text: str) ->
 )
 def test_a_figure_is_shown_with_the_largest_unit_that_fits(value: float, kind: Measure, text: str) -> None:
     assert show(value, kind) == text
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (0.0, "0 TB"),
+        (12.346e9, "0.01235 TB"),
+        (123.46e12, "123.5 TB"),
+        (-123.46e12, "-123.5 TB"),
+        (9999.4e12, "9,999 TB"),
+        (9999.5e12, "9.999 PB"),
+        (9999.6e12, "10 PB"),
+        (9999.4e15, "9,999 PB"),
+        (9999.5e15, "9.999 EB"),
+        (9999.6e15, "10 EB"),
+        (12.34567e18, "12.35 EB"),
+        (123456e18, "123,456 EB"),
+    ],
+)
+def test_a_size_is_in_the_unit_of_disks(size_bytes: float, text: str) -> None:
+    assert terabytes(size_bytes) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(99.4, "99.4"), (999.4, "999"), (999.5, "1,000"), (12345.6, "12,346")])
+def test_a_figure_has_no_exponent(value: float, text: str) -> None:
+    assert digits(value, 3) == text

@@ -7,7 +7,7 @@ import pytest
 from cephlab.lab.tunables.machine import Machine
 from cephlab.lab.tunables.options import CephOptions
 from cephlab.lab.tunables.records import Records
-from cephlab.lab.tunables.settings import Kind, Scope, Setting
+from cephlab.lab.tunables.settings import Finding, Kind, Scope, Setting, State
 from cephlab.lab.tunables.tune import Site, Target, apply, check
 from tests.fake_machine import FakeClient, FakeMachine
 
@@ -87,3 +87,8 @@ def test_a_setting_says_what_it_is_whose_it_is_and_who_can_set_it(
     setting: Setting, title: str, scope: Scope, by_hand: bool
 ) -> None:
     assert (setting.title, setting.scope, setting.by_hand) == (title, scope, by_hand)
+
+
+def test_a_place_of_which_nothing_is_known_has_no_value_and_no_explanation() -> None:
+    nothing = Finding("n0", SETTINGS[0], State.MISSING)
+    assert (nothing.got, nothing.why) == ("", "")
