@@ -8,7 +8,7 @@ from cephlab.lab.base.errors import SpecError
 from cephlab.lab.telemetry.demand import Demand, Role
 from cephlab.tuning.ceilings import ceilings
 from cephlab.tuning.model import predict
-from cephlab.tuning.placement import loads, replica_share
+from cephlab.tuning.placement import doubts, loads, replica_share, shards_read, without_largest
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.work import work_for
 from cephlab.tuning.workload import Shape
@@ -182,3 +182,37 @@ def test_a_read_asks_k_shards() -> None:
     (load,) = loads(nodes, shape)
 
     assert 6 * (load.primary + replica_share(load, shape)) == pytest.approx(4)
+
+
+@pytest.mark.parametrize(
+    ("lost", "kept"),
+    [
+        (0, {"small": 2, "linked": 2, "large": 1, "plain": 2}),
+        (1, {"small": 2, "linked": 2, "plain": 2}),
+        (2, {"small": 2, "linked": 1, "plain": 2}),
+        (4, {"small": 2, "plain": 1}),
+    ],
+)
+def test_the_largest_machines_go_first_and_of_equal_ones_the_best_linked(lost: int, kept: dict[str, int]) -> None:
+    nodes = profile(
+        machine("small", count=2, disk=(disks(count=1),), bandwidth=9e12),
+        machine("linked", count=2, disk=(disks(count=2),), bandwidth=2e12),
+        machine("large", count=1, disk=(disks(count=3),), bandwidth=1e12),
+        machine("plain", count=2, disk=(disks(count=2),), bandwidth=1e12),
+    )
+    left = without_largest(nodes, lost)
+    assert {each.name: each.count for each in left.nodes} == kept
+    assert left == replace(nodes, nodes=left.nodes)
+
+
+def test_a_pool_with_more_shards_than_hosts_is_doubted_by_their_number() -> None:
+    one = profile(machine("n", count=1, disk=(disks(count=4),)))
+    [doubt] = doubts(one, WRITE)
+    assert " on 1 host: CRUSH's default rule " in doubt
+    assert doubts(mixed(1), WRITE) == []
+
+
+def test_a_read_asks_every_data_shard_and_a_list_one_copy_of_the_index() -> None:
+    assert shards_read(Shape("randread", 4096, 1, 1, k=4, m=2)) == 4
+    assert shards_read(Shape("list", 4096, 1, 1, k=4, m=2)) == 1
+    assert shards_read(Shape("randread", 4096, 1, 1)) == 1
