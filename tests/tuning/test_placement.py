@@ -206,8 +206,8 @@ def test_the_largest_machines_go_first_and_of_equal_ones_the_best_linked(lost: i
 
 
 def test_a_pool_with_more_shards_than_hosts_is_doubted_by_their_number() -> None:
-    one = profile(machine("n", count=1, disk=(disks(count=4),)))
-    [doubt] = doubts(one, WRITE)
+    host = profile(machine("n", count=1, disk=(disks(count=4),)))
+    [doubt] = doubts(host, WRITE)
     assert " on 1 host: CRUSH's default rule " in doubt
     assert doubts(mixed(1), WRITE) == []
 
