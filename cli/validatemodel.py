@@ -20,12 +20,15 @@ from cephlab.lab.base.numbers import si
 from cephlab.lab.checks.verdict import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cephlab.lab.telemetry.demand import Demand
     from cephlab.tuning.references import Publication
     from cephlab.tuning.trust import Miss
     from cephlab.tuning.validate import Validation
+
+OUTSIDE = "outside what the others validated"
+GROWTH = "growth with the load"
 
 
 @framed
@@ -56,41 +59,46 @@ def validate_model(
     from cephlab.tuning.demandsets import find_every_demand
     from cephlab.tuning.picture import drawn
     from cephlab.tuning.references import load_reference, load_references
-    from cephlab.tuning.trust import shipped
+    from cephlab.tuning.trust import shipped, shipped_growths
     from cephlab.tuning.validate import validate
 
     refuse_unwritable("--fit", fit)
     refuse_unwritable("--picture", picture)
     demands, origin = find_every_demand(world.home.demands, demand)
     references = tuple(map(load_reference, reference)) if reference else load_references()
-    misses = _fitted(out, world, demands, references, fit) if fit else shipped()[0]
+    misses, growths = _fitted(out, world, demands, references, fit) if fit else (shipped()[0], shipped_growths())
     validation = validate(demands, references, world.profile, sensitivity=True)
     if picture:
         beds = {miss.bed for miss in misses}
         picture.write_text(drawn(misses, [each.name for each in references if each.name not in beds]))
     out.note(f"demands: {origin}")
     if out.as_json:
-        out.json({"demands": origin, **validation_value(validation, references), "left_out": left_out_value(misses)})
+        out.json(
+            {"demands": origin, **validation_value(validation, references), "left_out": left_out_value(misses, growths)}
+        )
     else:
-        _show_validation(out, validation, references, misses)
+        _show_validation(out, validation, references, left_out_value(misses, growths))
     return CODES[{True: Outcome.PASS, False: Outcome.FAIL, None: Outcome.INCONCLUSIVE}[validation.met]]
 
 
 def _fitted(
     out: Output, world: World, demands: Sequence[Demand], references: Sequence[Publication], path: Path
-) -> tuple[Miss, ...]:
-    """Fit to the references, then without each of them; write the result to `path`. This run does not use it."""
+) -> tuple[Sequence[Miss], Sequence[Miss]]:
+    """Fit to the references, then without each of them; write the result to `path`. This run does not use it.
+
+    Returns the left-out errors of figures, and of how they grow with the load.
+    """
     from cephlab.tuning import fit
 
     figures = fit.cases(demands, references, world.profile)
     constants = fit.fit(figures)
     misses = fit.left_out(figures, constants, out.note)
     path.write_text(json.dumps(fit.as_file(figures, constants, misses), indent=1) + "\n")
-    return tuple(misses)
+    return misses, fit.growths(figures, misses)
 
 
 def _show_validation(
-    out: Output, validation: Validation, references: Sequence[Publication], misses: Sequence[Miss]
+    out: Output, validation: Validation, references: Sequence[Publication], left_out: Mapping[str, Any]
 ) -> None:
     predicted = [comparison for comparison in validation.comparisons if comparison.ratio is not None]
     show_comparisons(out, predicted)
@@ -102,12 +110,11 @@ def _show_validation(
     out.listed("beyond the model:", [f"{name}: {each.why}" for name, each in zip(named, beyond, strict=True)])
     lost = [f"{reference.name}: {line}" for reference in references for line in reference.lost]
     out.listed("only in graphs, which the text copies do not have:", lost)
-    _show_left_out(out, validation, misses)
+    _show_left_out(out, validation, left_out)
     print(f"\n{summary(validation)}")
 
 
-def _show_left_out(out: Output, validation: Validation, misses: Sequence[Miss]) -> None:
-    value = left_out_value(misses)
+def _show_left_out(out: Output, validation: Validation, value: Mapping[str, Any]) -> None:
     now = validation.by_bed
     beds = [
         [bed, f"{now[bed]:.2f}" if bed in now else "-", f"{error:.2f}"] for bed, error in value["by_test_bed"].items()
@@ -122,18 +129,24 @@ def _show_left_out(out: Output, validation: Validation, misses: Sequence[Miss]) 
     print(f"median of the test beds left out {value['median']:.2f}; {value['coverage']:.0%} within the interval")
 
 
-def left_out_value(misses: Sequence[Miss]) -> dict[str, Any]:
+def left_out_value(misses: Sequence[Miss], growths: Sequence[Miss]) -> dict[str, Any]:
     """The errors of the test beds that were left out, as JSON values."""
     from statistics import median
 
-    from cephlab.tuning.fit import bed_errors, kind_errors
-    from cephlab.tuning.trust import coverage, factor_for
+    from cephlab.tuning.fit import bed_errors, kind_errors, typical_error
+    from cephlab.tuning.trust import coverage, factor_for, factor_of_growth, factor_outside
 
-    beds, kinds = bed_errors(misses), {}
-    for kind, error in kind_errors(misses).items():
-        factor, number = factor_for(kind, misses)
-        kinds[kind.value] = {"error": error, "test_beds": number, "factor": factor}
+    beds = bed_errors(misses)
+    kinds = {str(kind): _trusted(error, factor_for(kind, misses)) for kind, error in kind_errors(misses).items()}
+    if outside := [miss for miss in misses if miss.outside]:
+        kinds[OUTSIDE] = _trusted(typical_error(outside), factor_outside(misses))
+    if growths:
+        kinds[GROWTH] = _trusted(typical_error(growths), factor_of_growth(growths, misses))
     return {"median": median(beds.values()), "by_test_bed": beds, "by_kind": kinds, "coverage": coverage(misses)}
+
+
+def _trusted(error: float, learned: tuple[float, int]) -> dict[str, Any]:
+    return {"error": error, "test_beds": learned[1], "factor": learned[0]}
 
 
 def assumption_lines(validation: Validation) -> list[str]:

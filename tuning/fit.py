@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from itertools import permutations
 from statistics import median
 from typing import Any
 
@@ -18,8 +19,9 @@ from cephlab.tuning.demandsets import of_release
 from cephlab.tuning.model import predict
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.references import FigureKind, Publication, Published
-from cephlab.tuning.trust import LoadKind, Miss, coverage, kind_of
+from cephlab.tuning.trust import LoadKind, Miss, Range, coverage, kind_of, outside_of
 from cephlab.tuning.validate import predicted_value
+from cephlab.tuning.workload import Shape
 
 SCALE = 0.25
 """Log error beyond which the loss grows with the error and no longer with its square (scipy's soft_l1)."""
@@ -42,11 +44,24 @@ class Case:
     demands: tuple[Demand, ...]
     release: str
 
+    @property
+    def shape(self) -> Shape:
+        assert self.figure.shape is not None
+        return self.figure.shape
+
+    @property
+    def kind(self) -> LoadKind:
+        return kind_of(self.shape)
+
+    def differs_only_in_load(self, other: Case) -> bool:
+        """Whether the ratio of the two rates is the effect of how much is in flight, as far as the publication says."""
+        one_operation = [replace(case.shape, clients=1, depth=1) for case in (self, other)]
+        same_machines = (self.bed, self.profile, self.release) == (other.bed, other.profile, other.release)
+        return same_machines and one_operation[0] == one_operation[1] and self.shape.in_flight != other.shape.in_flight
+
     def ratio(self, constants: Constants) -> float:
         """Predicted over published rate; for a latency the inverse."""
-        shape = self.figure.shape
-        assert shape is not None
-        made = predict(self.demands, self.profile, shape, constants, release=self.release)
+        made = predict(self.demands, self.profile, self.shape, constants, release=self.release)
         ratio = predicted_value(made, self.figure) / self.figure.value
         return ratio if self.figure.kind.is_rate else 1 / ratio
 
@@ -109,67 +124,81 @@ def left_out(figures: Sequence[Case], start: Constants, tell: Callable[[str], No
     """The errors of each test bed, predicted with constants fitted to all others. tell: gets a line on each."""
     misses = []
     for bed in sorted({case.bed for case in figures}):
-        constants = fit([case for case in figures if case.bed != bed], start)
-        own = [miss(case, constants) for case in figures if case.bed == bed]
+        others = [case for case in figures if case.bed != bed]
+        constants, ranges = fit(others, start), validated(others)
+        own = [miss(case, constants, ranges) for case in figures if case.bed == bed]
         misses += own
         tell(f"{bed} left out: {bed_errors(own)[bed]:.2f}")
     return misses
 
 
-def miss(case: Case, constants: Constants) -> Miss:
-    """The error of one figure."""
-    shape = case.figure.shape
-    assert shape is not None
-    return Miss(case.bed, kind_of(shape), case.figure.name, case.ratio(constants))
+def miss(case: Case, constants: Constants, ranges: Mapping[LoadKind, Range]) -> Miss:
+    """The error of one figure. ranges: what the figures of the fit validate."""
+    outside = any(outside_of(ranges, case.profile, case.shape))
+    return Miss(case.bed, case.kind, case.figure.name, case.ratio(constants), outside)
+
+
+def growths(figures: Sequence[Case], misses: Sequence[Miss]) -> list[Miss]:
+    """The errors of how rates grow: of each two figures that differ only in how much is in flight."""
+    ratios = {(known.bed, known.figure): known.ratio for known in misses}
+    made = []
+    for less, more in permutations(figures, 2):
+        if less.shape.in_flight < more.shape.in_flight and less.differs_only_in_load(more):
+            ratio = ratios[more.bed, more.figure.name] / ratios[less.bed, less.figure.name]
+            made.append(Miss(less.bed, more.kind, f"{less.figure.name} -> {more.figure.name}", ratio))
+    return made
 
 
 def bed_errors(misses: Iterable[Miss]) -> dict[str, float]:
     """Test bed -> geometric mean of how far its rates are off, as a factor of 1 or more."""
+    return _errors(known for known in misses if known.kind is not LoadKind.ALONE)
+
+
+def _errors(misses: Iterable[Miss]) -> dict[str, float]:
     logs: dict[str, list[float]] = {}
     for known in misses:
-        if known.kind is not LoadKind.ALONE:
-            logs.setdefault(known.bed, []).append(abs(math.log(known.ratio)))
+        logs.setdefault(known.bed, []).append(abs(math.log(known.ratio)))
     return {bed: math.exp(sum(values) / len(values)) for bed, values in logs.items()}
+
+
+def typical_error(misses: Iterable[Miss]) -> float:
+    """Median over test beds of the error of these figures."""
+    return median(_errors(misses).values())
 
 
 def kind_errors(misses: Sequence[Miss]) -> dict[LoadKind, float]:
     """Kind of load -> median over test beds of the error of that kind."""
-    errors: dict[LoadKind, list[float]] = {}
-    for bed in sorted({known.bed for known in misses}):
-        for kind in LoadKind:
-            logs = [abs(math.log(known.ratio)) for known in misses if known.bed == bed and known.kind is kind]
-            if logs:
-                errors.setdefault(kind, []).append(math.exp(sum(logs) / len(logs)))
-    return {kind: median(values) for kind, values in errors.items()}
+    kinds = {kind: [known for known in misses if known.kind is kind] for kind in LoadKind}
+    return {kind: typical_error(own) for kind, own in kinds.items() if own}
 
 
-def validated(figures: Sequence[Case]) -> dict[LoadKind, dict[str, list[Any]]]:
-    """Kind of load -> the ranges that its figures span, as `trust.Range` has them."""
+def validated(figures: Sequence[Case]) -> dict[LoadKind, Range]:
+    """Kind of load -> the ranges that its figures span."""
     of_kind: dict[LoadKind, list[Case]] = {}
     for case in figures:
-        if case.figure.shape:
-            of_kind.setdefault(kind_of(case.figure.shape), []).append(case)
+        of_kind.setdefault(case.kind, []).append(case)
     return {kind: _spans(known) for kind, known in of_kind.items()}
 
 
-def _spans(known: Sequence[Case]) -> dict[str, list[Any]]:
-    shapes = [case.figure.shape for case in known if case.figure.shape]
+def _spans(known: Sequence[Case]) -> Range:
+    shapes = [case.shape for case in known]
     disks = {disks.kind.value for case in known for node in case.profile.nodes for disks in node.data_disks}
     osds = [case.profile.osds for case in known]
-    return {
-        "block_bytes": [min(shape.block_bytes for shape in shapes), max(shape.block_bytes for shape in shapes)],
-        "osds": [min(osds), max(osds)],
-        "in_flight": [min(shape.in_flight for shape in shapes), max(shape.in_flight for shape in shapes)],
-        "disks": sorted(disks),
-        "coded": sorted({bool(shape.k) for shape in shapes}),
-    }
+    return Range(
+        block_bytes=(min(shape.block_bytes for shape in shapes), max(shape.block_bytes for shape in shapes)),
+        osds=(min(osds), max(osds)),
+        in_flight=(min(shape.in_flight for shape in shapes), max(shape.in_flight for shape in shapes)),
+        disks=tuple(sorted(disks)),
+        coded=tuple(sorted({bool(shape.k) for shape in shapes})),
+    )
 
 
 def as_file(figures: Sequence[Case], constants: Constants, misses: Sequence[Miss]) -> Mapping[str, Any]:
     """What `constants.FITTED` holds, as JSON values."""
-    table: dict[str, dict[str, dict[str, float]]] = {}
+    outside: dict[str, list[str]] = {}
     for known in misses:
-        table.setdefault(known.bed, {}).setdefault(known.kind.value, {})[known.figure] = round(known.ratio, 4)
+        if known.outside:
+            outside.setdefault(known.bed, []).append(known.figure)
     return {
         "made_by": "cephlab validate-model --fit FILE",
         "publications": sorted({case.bed for case in figures}),
@@ -178,11 +207,22 @@ def as_file(figures: Sequence[Case], constants: Constants, misses: Sequence[Miss
         "left_out_error": {bed: round(error, 3) for bed, error in bed_errors(misses).items()},
         "coverage": round(coverage(misses), 3),
         "values": {name: round(getattr(constants, name), 4) for name in priors()},
-        "validated": {kind.value: spans for kind, spans in validated(figures).items()},
-        "left_out": table,
+        "validated": {kind.value: asdict(spans) for kind, spans in validated(figures).items()},
+        "left_out": _table(misses),
+        "outside": outside,
+        "growth": _table(growths(figures, misses)),
     }
+
+
+def _table(misses: Iterable[Miss]) -> dict[str, dict[str, dict[str, float]]]:
+    """Test bed -> kind of load -> figure -> ratio."""
+    table: dict[str, dict[str, dict[str, float]]] = {}
+    for known in misses:
+        table.setdefault(known.bed, {}).setdefault(known.kind.value, {})[known.figure] = round(known.ratio, 4)
+    return table
 
 
 def errors_with(figures: Sequence[Case], constants: Constants) -> dict[str, float]:
     """As `bed_errors`, with given constants."""
-    return bed_errors([miss(case, constants) for case in figures])
+    ranges = validated(figures)
+    return bed_errors([miss(case, constants, ranges) for case in figures])

@@ -1,4 +1,4 @@
-"""Gains: the ratio of two rates of one profile, with an interval from the model's errors of both.
+"""Gains: the ratio of two rates of one profile, with an interval from the model's errors.
 
 A cache in front of slow disks, by its hit ratio, and a larger load compared with a smaller.
 """
@@ -14,12 +14,14 @@ from cephlab.tuning import devices
 from cephlab.tuning.derivation import Derivation, DerivationStep
 from cephlab.tuning.model import Prediction, predict
 from cephlab.tuning.profile import DiskKind, Disks, MachineClass, Profile
+from cephlab.tuning.trust import growth_factor
 from cephlab.tuning.units import Measure, show
 from cephlab.tuning.validate import TARGET_WORST
 from cephlab.tuning.workload import Flow, Shape
 
 HARMONIC = "each request waits for one of the two: the times add up, so the rate is a harmonic mean"
 SQUARES = "both errors are taken as independent: the squares of their logarithms add up"
+GROWTH = "such ratios of published rates, of one cluster under two loads, when it was left out of the model's fit"
 REST = "the part that does not wait for the disk takes as long as before (Amdahl 1967)"
 
 _SPEEDS = (DiskKind.HDD, DiskKind.SSD, DiskKind.NVME)
@@ -70,15 +72,16 @@ def of_cache(slow: Wait, fast: Wait, hits: float, busy_s: float = 0.0) -> Gain:
     if busy_s:
         how = f"{show(slow.seconds, Measure.TIME)} of {show(busy_s, Measure.TIME)}, within {slow.factor:.3g} times"
         steps.insert(0, DerivationStep("share of the time that waits for the slow disk", how, f"{waited[0]:.3g}", REST))
-    return Gain(value, low, high, slow.derivation + fast.derivation + Derivation((*steps, _interval(low, high, apart))))
+    steps.append(_interval(low, high, apart, SQUARES))
+    return Gain(value, low, high, slow.derivation + fast.derivation + Derivation(tuple(steps)))
 
 
 def of_growth(less: Prediction, more: Prediction) -> Gain:
     """The rate with more clients or more in flight, over that with less."""
-    value, apart = more.ops / less.ops, together(less.trust.factor, more.trust.factor)
+    value, apart = more.ops / less.ops, growth_factor()
     low, high = value / apart, value * apart
     ratio = DerivationStep("gain", f"{more.ops:,.0f} / {less.ops:,.0f} ops/s", f"{value:.3g} times")
-    steps = Derivation((ratio, _interval(low, high, apart)))
+    steps = Derivation((ratio, _interval(low, high, apart, GROWTH)))
     return Gain(value, low, high, _steps(less) + _steps(more) + steps)
 
 
@@ -93,10 +96,9 @@ def _steps(made: Prediction) -> Derivation:
     return made.derivation + Derivation(doubts)
 
 
-def _interval(low: float, high: float, apart: float) -> DerivationStep:
-    return DerivationStep(
-        "interval", f"the ratio may be off by a factor of {apart:.3g}", f"{low:.3g} to {high:.3g}", SQUARES
-    )
+def _interval(low: float, high: float, apart: float, why: str) -> DerivationStep:
+    off = f"the ratio may be off by a factor of {apart:.3g}"
+    return DerivationStep("interval", off, f"{low:.3g} to {high:.3g}", why)
 
 
 def on_cluster(demands: Sequence[Demand], profile: Profile, shape: Shape) -> Wait:

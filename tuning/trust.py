@@ -61,25 +61,31 @@ def kind_of(shape: Shape) -> LoadKind:
 
 @dataclass(frozen=True)
 class Miss:
-    """A published figure of a test bed that was left out. ratio: predicted over published rate."""
+    """A published figure of a test bed that was left out. ratio: predicted over published rate.
+
+    outside: the figure is outside what the other test beds validated, as a declared cluster may be.
+    """
 
     bed: str
     kind: LoadKind
     figure: str
     ratio: float
+    outside: bool = False
 
 
 @dataclass(frozen=True)
 class Trust:
     """factor: with 90 % probability the true rate lies between predicted / factor and predicted x factor; latency too.
 
-    beds: test beds of this kind from which it was learned. outside: what was never validated, as sentences.
+    beds: test beds from which it was learned. outside: what was never validated, as sentences. extrapolated: the factor
+    is that of figures which were outside, too, because it is larger than that of the kind.
     """
 
     kind: LoadKind
     factor: float
     beds: int
     outside: tuple[str, ...] = ()
+    extrapolated: bool = False
 
     def around(self, predicted: float) -> tuple[float, float]:
         """(low, high) of a predicted rate or latency, in its own unit."""
@@ -87,7 +93,8 @@ class Trust:
 
     def __str__(self) -> str:
         beds = how_many(self.beds, "test bed")
-        return f"90 % within a factor of {self.factor:.2f}, from {beds} of {self.kind} left out"
+        source = "outside what the others validated" if self.extrapolated else f"of {self.kind} left out"
+        return f"90 % within a factor of {self.factor:.2f}, from {beds} {source}"
 
 
 @dataclass(frozen=True)
@@ -102,14 +109,28 @@ class Range:
 
 
 def factor_for(kind: LoadKind, misses: Sequence[Miss]) -> tuple[float, int]:
-    """(factor, test beds) of a kind: Student's t times the scatter of log errors, each test bed weighing the same.
+    """(factor, test beds) of a kind of load inside the validated range."""
+    return _factor([miss for miss in misses if miss.kind is kind], misses)
 
-    The scatter of the kind and of all kinds is pooled by their numbers of test beds, as few beds say little.
+
+def factor_outside(misses: Sequence[Miss]) -> tuple[float, int]:
+    """(factor, test beds) outside the validated range, of all kinds: few figures of a kind are outside."""
+    return _factor([miss for miss in misses if miss.outside], misses)
+
+
+def factor_of_growth(growths: Sequence[Miss], misses: Sequence[Miss]) -> tuple[float, int]:
+    """(factor, test beds) of the ratio of two predictions for one cluster that differ only in how much is in flight."""
+    return _factor(growths, misses)
+
+
+def _factor(own: Sequence[Miss], misses: Sequence[Miss]) -> tuple[float, int]:
+    """Student's t times the scatter of log errors, each test bed weighing the same.
+
+    The scatter of `own` and of all is pooled by their numbers of test beds, as few beds say little.
     """
-    own = _scatter([miss for miss in misses if miss.kind is kind])
-    every = _scatter(misses)
-    beds = len(own)
-    pooled = (sum(own.values()) + BORROWED * _mean(every.values())) / (beds + BORROWED)
+    scatter = _scatter(own)
+    beds = len(scatter)
+    pooled = (sum(scatter.values()) + BORROWED * _mean(_scatter(misses).values())) / (beds + BORROWED)
     t = float(stdtrit(beds + BORROWED, (1 + SHARE) / 2))
     return math.exp(t * math.sqrt(pooled)), beds
 
@@ -135,25 +156,42 @@ def coverage(misses: Sequence[Miss]) -> float:
     held: dict[str, list[float]] = {}
     for miss in misses:
         others = [other for other in misses if other.bed != miss.bed]
-        factor = factor_for(miss.kind, others)[0] if others else 1.0
+        factor = _factor_of(miss.kind, others, outside=miss.outside)[0] if others else 1.0
         held.setdefault(miss.bed, []).append(float(abs(math.log(miss.ratio)) <= math.log(factor)))
     return _mean(_mean(values) for values in held.values()) if held else 0.0
 
 
 def trust_in(profile: Profile, shape: Shape) -> Trust:
     """How far a prediction of this load on this profile may be off, and what about it was never validated."""
-    ranges = shipped()[1]
-    kind = kind_of(shape)
-    factor, beds = _factors(kind)
-    known = ranges.get(kind)
-    if known is None or shape.bare:
-        return Trust(kind, factor, beds, (f"Never validated: {shape.operation if shape.bare else kind}.",))
-    return Trust(kind, factor, beds, tuple(_outside(kind, known, profile, shape)))
+    kind, outside = kind_of(shape), tuple(outside_of(shipped()[1], profile, shape))
+    factor, beds, extrapolated = _factors(kind, bool(outside))
+    return Trust(kind, factor, beds, outside, extrapolated)
 
 
 @cache
-def _factors(kind: LoadKind) -> tuple[float, int]:
-    return factor_for(kind, shipped()[0])
+def _factors(kind: LoadKind, outside: bool) -> tuple[float, int, bool]:
+    return _factor_of(kind, shipped()[0], outside=outside)
+
+
+@cache
+def growth_factor() -> float:
+    """How far the predicted ratio of a larger load to a smaller one on the same cluster may be off."""
+    return factor_of_growth(shipped_growths(), shipped()[0])[0]
+
+
+def _factor_of(kind: LoadKind, misses: Sequence[Miss], *, outside: bool) -> tuple[float, int, bool]:
+    """(factor, test beds, whether it is that of figures outside the validated range)."""
+    inside = factor_for(kind, misses)
+    beyond = factor_outside(misses) if outside and any(miss.outside for miss in misses) else inside
+    return (*beyond, True) if beyond[0] > inside[0] else (*inside, False)
+
+
+def outside_of(ranges: Mapping[LoadKind, Range], profile: Profile, shape: Shape) -> Iterable[str]:
+    """What about this load on this profile is outside the validated ranges, as sentences."""
+    kind = kind_of(shape)
+    if kind not in ranges or shape.bare:
+        return (f"Never validated: {shape.operation if shape.bare else kind}.",)
+    return _outside(kind, ranges[kind], profile, shape)
 
 
 def _outside(kind: LoadKind, known: Range, profile: Profile, shape: Shape) -> Iterable[str]:
@@ -178,17 +216,33 @@ class _Fitted(BaseModel):
     """The part of the constants' file that says how far they are trusted."""
 
     left_out: dict[str, dict[LoadKind, dict[str, float]]]
+    outside: dict[str, tuple[str, ...]]
+    growth: dict[str, dict[LoadKind, dict[str, float]]]
     validated: dict[LoadKind, Range]
+
+
+@cache
+def _read() -> _Fitted:
+    return load_json(FITTED, _Fitted)
 
 
 @cache
 def shipped() -> tuple[tuple[Miss, ...], Mapping[LoadKind, Range]]:
     """(left-out errors, validated ranges) as shipped with the constants; SpecError where the file has neither."""
-    read = load_json(FITTED, _Fitted)
-    misses = tuple(
-        Miss(bed, kind, figure, ratio)
-        for bed, kinds in read.left_out.items()
-        for kind, figures in kinds.items()
-        for figure, ratio in figures.items()
-    )
-    return misses, read.validated
+    read = _read()
+    return tuple(_misses(read.left_out, read.outside)), read.validated
+
+
+@cache
+def shipped_growths() -> tuple[Miss, ...]:
+    """The left-out errors of ratios, as shipped with the constants."""
+    return tuple(_misses(_read().growth, {}))
+
+
+def _misses(
+    ratios: Mapping[str, Mapping[LoadKind, Mapping[str, float]]], outside: Mapping[str, Sequence[str]]
+) -> Iterable[Miss]:
+    for bed, kinds in ratios.items():
+        for kind, figures in kinds.items():
+            for figure, ratio in figures.items():
+                yield Miss(bed, kind, figure, ratio, figure in outside.get(bed, ()))

@@ -68,7 +68,7 @@ def test_a_test_bed_that_is_left_out_has_no_say_in_its_own_prediction(tmp_path: 
 
 def test_errors_are_of_test_beds_and_of_kinds(tmp_path: Path) -> None:
     figures = [*_cases(tmp_path, "a", 0.5, Constants()), *_cases(tmp_path, "b", 1.0, Constants())]
-    misses = [miss(case, Constants()) for case in figures]
+    misses = [miss(case, Constants(), {}) for case in figures]
 
     assert bed_errors(misses) == {"a": pytest.approx(2.0), "b": pytest.approx(1.0)}
     assert kind_errors(misses) == {LoadKind.SMALL_WRITE: pytest.approx(1.5)}
@@ -76,14 +76,41 @@ def test_errors_are_of_test_beds_and_of_kinds(tmp_path: Path) -> None:
 
 def test_the_file_holds_errors_ranges_and_constants(tmp_path: Path) -> None:
     figures = _cases(tmp_path, "a", 0.5, Constants())
-    misses = [miss(case, Constants()) for case in figures]
+    misses = [miss(case, Constants(), {}) for case in figures]
     held = fit.as_file(figures, Constants(), misses)
 
     assert held["left_out_error"] == {"a": 2.0}
     assert held["figures"] == 2
     assert held["values"]["osd_cpu"] == Constants().osd_cpu
-    assert held["validated"]["small writes"]["in_flight"] == [20, 40]
+    assert held["validated"]["small writes"]["in_flight"] == (20, 40)
     assert set(held["left_out"]["a"]["small writes"]) == {"depth 2", "depth 4"}
+    assert held["outside"] == {"a": ["depth 2", "depth 4"]}
+    assert held["growth"] == {"a": {"small writes": {"depth 2 -> depth 4": pytest.approx(1.0)}}}
+
+
+def test_a_figure_is_outside_what_the_other_test_beds_validated(tmp_path: Path) -> None:
+    """Twice the load of the others counts as inside; a kind of load that the others lack is outside."""
+    figures = _cases(tmp_path, "a", 1.0, Constants())
+    same, half = fit.validated(figures), fit.validated(figures[:1])
+    far = {LoadKind.SMALL_WRITE: replace(same[LoadKind.SMALL_WRITE], in_flight=(90, 100))}
+    wanted = [(same, False), (half, False), (far, True), ({}, True)]
+    for ranges, outside in wanted:
+        assert [miss(case, Constants(), ranges).outside for case in figures] == [outside, outside]
+
+
+def test_a_growth_is_of_two_loads_on_one_cluster(tmp_path: Path) -> None:
+    """Its error is how much more the model is off with the larger load."""
+    less, more = _cases(tmp_path, "a", 1.0, Constants())
+    assert more.figure.load
+    of_8_kib = more.figure.load.model_copy(update={"bs": "8k"})
+    larger_blocks = replace(more, figure=more.figure.model_copy(update={"load": of_8_kib}))
+    elsewhere = [replace(more, bed="b"), replace(more, release="pacific"), larger_blocks]
+    misses = [replace(miss(less, Constants(), {}), ratio=0.8), replace(miss(more, Constants(), {}), ratio=1.2)]
+
+    [growth] = fit.growths([more, less], misses)
+    assert (growth.bed, growth.kind, growth.figure) == ("a", LoadKind.SMALL_WRITE, "depth 2 -> depth 4")
+    assert growth.ratio == pytest.approx(1.5)
+    assert not any(less.differs_only_in_load(other) for other in [less, *elsewhere])
 
 
 def test_cases_are_rates_and_latencies_that_no_rate_speaks_of(tmp_path: Path) -> None:

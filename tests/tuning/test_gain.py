@@ -14,6 +14,7 @@ from cephlab.tuning.gain import Wait
 from cephlab.tuning.model import predict
 from cephlab.tuning.profile import DiskKind, DiskRole, Disks
 from cephlab.tuning.profilefile import find_profile
+from cephlab.tuning.trust import growth_factor
 from cephlab.tuning.workload import Shape
 from tests.model_parts import demand, disks, machine, profile
 
@@ -186,7 +187,7 @@ def test_clients_that_each_wait_do_as_many_times_as_much(tmp_path: Path) -> None
     gained = gain.of_growth(single, six)
     assert 5 < gained.value < 6.01
     assert gained.value == pytest.approx(six.ops / single.ops)
-    apart = gain.together(single.trust.factor, six.trust.factor)
+    apart = growth_factor()
     assert (gained.low, gained.high) == (gained.value / apart, gained.value * apart)
     made = [*single.derivation.lines(), *six.derivation.lines()]
     told = gained.derivation.lines()

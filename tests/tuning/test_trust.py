@@ -7,7 +7,7 @@ import pytest
 
 from cephlab.tuning import trust
 from cephlab.tuning.profile import DiskKind
-from cephlab.tuning.trust import LoadKind, Miss, Range, Trust, coverage, factor_for, kind_of, trust_in
+from cephlab.tuning.trust import LoadKind, Miss, Range, Trust, coverage, factor_for, factor_outside, kind_of, trust_in
 from cephlab.tuning.workload import Shape
 from tests.model_parts import disks, machine, profile
 
@@ -106,6 +106,7 @@ def test_what_was_never_validated_is_said(monkeypatch: pytest.MonkeyPatch) -> No
         "Outside what was validated: small reads with an erasure code.",
     )
     assert trust_in(near, Shape("put", 4096, 10, 10)).outside == ("Never validated: objects written.",)
+    assert trust_in(near, Shape("delete", 4096, 10, 10)).outside == ("Never validated: delete.",)
     trust._factors.cache_clear()
 
 
@@ -113,13 +114,15 @@ def test_the_shipped_intervals_hold_what_was_left_out() -> None:
     misses = trust.shipped()[0]
 
     assert len({miss.bed for miss in misses}) == 7
+    assert sum(miss.outside for miss in misses) == 49
+    assert all(miss.outside for miss in misses if miss.bed == "rhcs-10b"), "the only test bed with rotating disks"
     assert 0.85 <= coverage(misses) <= 1.0
     assert all(1.0 < factor_for(kind, misses)[0] < 4.0 for kind in LoadKind)
 
 
 def test_each_kind_has_a_factor_of_its_own_from_what_ships() -> None:
     misses, ranges = trust.shipped()
-    machines = profile(machine(disk=(disks(),)))
+    machines = profile(machine(disk=(disks(count=12),)))
     for operation, block_bytes, kind in (
         ("randread", 4096, READ),
         ("randwrite", 4096, LoadKind.SMALL_WRITE),
@@ -139,6 +142,48 @@ def test_a_kind_without_a_range_is_trusted_by_all_others(monkeypatch: pytest.Mon
     made = trust_in(profile(machine(disk=(disks(),))), Shape("randread", 4096, 64, 8))
     trust._factors.cache_clear()
     assert made == Trust(READ, *factor_for(READ, misses), (f"Never validated: {READ}.",))
+
+
+def test_outside_the_validated_range_the_errors_of_figures_that_were_outside_count() -> None:
+    """Whatever kind they are of; a kind that is off by more keeps its own factor."""
+    exact = [Miss(f"bed {number}", READ, "read", 1.01) for number in range(9)]
+    off = [Miss(f"far {number}", LoadKind.MIX, "mix", 2.0, outside=True) for number in range(4)]
+    wide = [Miss(f"wide {number}", LoadKind.LARGE_WRITE, "write", 4.0) for number in range(9)]
+    misses = [*exact, *off, *wide]
+    beyond, beds = factor_outside(misses)
+
+    assert beds == 4
+    assert beyond > factor_for(READ, misses)[0]
+    assert trust._factor_of(READ, misses, outside=True) == (beyond, 4, True)
+    assert trust._factor_of(READ, misses, outside=False) == (*factor_for(READ, misses), False)
+    assert trust._factor_of(LoadKind.LARGE_WRITE, misses, outside=True)[0] > beyond
+    assert trust._factor_of(READ, exact, outside=True) == (*factor_for(READ, exact), False)
+
+
+def test_coverage_judges_a_figure_that_was_outside_by_those_that_were() -> None:
+    near = [Miss(f"bed {number}", READ, "read", 1.01) for number in range(9)]
+    far = [Miss(f"far {number}", LoadKind.MIX, "mix", 1.8, outside=True) for number in range(9)]
+    off = Miss("off", READ, "read", 1.7, outside=True)
+    assert coverage([*near, *far, off]) == 1.0
+    assert coverage([*near, *far, replace(off, outside=False)]) == pytest.approx(18 / 19)
+
+
+def test_the_shipped_trust_is_wider_outside_and_says_so() -> None:
+    machines = profile(machine(disk=(disks(count=12),)))
+    inside, outside = (trust_in(machines, Shape("randread", block_bytes, 64, 8)) for block_bytes in (4096, 65536))
+    assert not inside.extrapolated
+    assert "of small reads left out" in str(inside)
+    assert outside.extrapolated
+    assert outside.factor > inside.factor
+    assert (outside.factor, outside.beds) == factor_outside(trust.shipped()[0])
+    assert f"{outside.beds} test beds outside what the others validated" in str(outside)
+
+
+def test_the_growth_of_a_rate_is_trusted_by_growths() -> None:
+    growths = trust.shipped_growths()
+    assert len({growth.bed for growth in growths}) >= 4
+    assert trust.growth_factor() == trust.factor_of_growth(growths, trust.shipped()[0])[0]
+    assert 1.5 < trust.growth_factor() < 2.5
 
 
 def test_a_figure_at_the_end_of_its_interval_is_covered() -> None:
