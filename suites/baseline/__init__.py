@@ -1,6 +1,6 @@
 """Speed and properties of the machines below Ceph. Scenarios that need real hardware are skipped by name elsewhere."""
 
-from cephlab.suites.baseline import atomics, checksum, clocks, disk, growth, hardware, network
+from cephlab.suites.baseline import atomics, checksum, clocks, disk, growth, hardware, network, settings
 
 SCENARIOS = (
     *clocks.SCENARIOS,
@@ -9,5 +9,6 @@ SCENARIOS = (
     *checksum.SCENARIOS,
     *atomics.SCENARIOS,
     *hardware.SCENARIOS,
+    *settings.SCENARIOS,
     *growth.SCENARIOS,
 )

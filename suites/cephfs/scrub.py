@@ -1,4 +1,4 @@
-"""Scrub of a file system, metadata by the MDS and objects by OSDs, and damage that it must find and repair."""
+"""Scrub of a file system by the MDS and by OSDs, damage that it must find and repair, and purge of a deleted file."""
 
 from functools import partial
 
@@ -10,10 +10,12 @@ from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.services.mds import DATA_POOL, META_POOL
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.cephfs.stand import EXPECTED, PAIR, rank, served_by, tell
-from cephlab.suites.interop.walks.live import lines
+from cephlab.suites.cephfs.topics import OBJECT
+from cephlab.suites.interop.walks.live import Line, lines
 from cephlab.suites.interop.walks.scenarios import clients
 
 SCRUB_S = 60.0
+PURGE_S = 20.0
 
 
 def scrub(cluster: Cluster, *how: str) -> list[dict[str, object]]:
@@ -43,13 +45,34 @@ def scrubbed(stage: Stage) -> None:
         stage.recorder.observe(f"PGs of {pool} whose copies differ", got=damaged, wanted=[], of=len(pgs))
 
 
+def purged(stage: Stage, side: Line) -> None:
+    """Delete a file and wait until its objects are gone: they take space, and no directory leads to them."""
+    cluster = stage.cluster
+    before = set(cluster.client.list_objects(DATA_POOL))
+    side.begin(f"purged{stage.rng.randrange(1 << 31)}")
+    side.ask("write", {"path": "f", "seed": 1, "size": 9000, "offset": OBJECT - 4500})
+    made = set(cluster.client.list_objects(DATA_POOL)) - before
+    stage.recorder.witness("objects of a file to delete", got=len(made), least=2)
+    side.ask("unlink", {"path": "f"})
+    tell(cluster, rank(0), "flush", "journal")  # otherwise the server takes its time
+    left = clock.wait(
+        lambda: sorted(made & set(cluster.client.list_objects(DATA_POOL))),
+        lambda names: not names,
+        what="the removal of a deleted file's objects",
+        timeout_s=PURGE_S * cluster.patience,
+        interval_s=0.2,
+    )
+    stage.recorder.observe("objects of a deleted file", got=left, wanted=[], of=len(made))
+
+
 def mended(stage: Stage, mds: Arch) -> None:
     """Remove the backtrace of a file from its first object: scrub must find that, repair it, and then find nothing."""
     cluster = stage.cluster
     served_by(cluster, mds)
-    before = set(cluster.client.list_objects(DATA_POOL))
     with lines("cephfs", clients(cluster, {"name": cluster.client_name}), cluster.patience) as sides:
         side = sides[mds.other.value]
+        purged(stage, side)
+        before = set(cluster.client.list_objects(DATA_POOL))
         side.begin(f"damaged{stage.rng.randrange(1 << 31)}")
         side.ask("write", {"path": "f", "seed": 1, "size": 5000, "offset": 0})
     [name] = set(cluster.client.list_objects(DATA_POOL)) - before
@@ -68,8 +91,9 @@ def mended(stage: Stage, mds: Arch) -> None:
 SCENARIOS = tuple(
     Scenario(
         name=f"cephfs.scrub[mds={mds}]",
-        goal="A scrub of the file system finds a file that has lost its backtrace, and repairs it.",
-        method=f"A client of {mds.other} writes a file. Removes the backtrace of its object, scrubs, repairs, scrubs.",
+        goal="A deleted file leaves no object; a scrub finds a file that has lost its backtrace, and repairs it.",
+        method=f"A client of {mds.other} writes and deletes a file, then writes another. Removes the backtrace of its "
+        "object, scrubs, repairs, scrubs.",
         run=partial(mended, mds=mds),
         topology=PAIR,
         expects={**EXPECTED, r"_validate_inode_done scrub error on inode": "The scenario removed a backtrace."},

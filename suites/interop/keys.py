@@ -1,11 +1,11 @@
-"""New cephx keys: they work across architectures, and Ceph refuses the old ones."""
+"""New cephx keys: they work across architectures, Ceph refuses the old ones, and they allow no more than their caps."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
 from cephlab.lab.ceph import conf, keyring
-from cephlab.lab.ceph.client import RadosClient, RadosError
+from cephlab.lab.ceph.client import CephCommandFailed, RadosClient, RadosError
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import own
@@ -20,7 +20,12 @@ PG_NUM = 4
 CONNECT_S = 20
 LEAST_LED = 2  # one write and one read of an object
 REFUSALS = {1, 13}
-"""EPERM and EACCES: librados' errors for a wrong key."""
+"""EPERM and EACCES: errors for a wrong key and for a deed beyond the caps."""
+MISSING = 2
+PREFIX, OPEN = "under-", "open"
+CAPS = {"mon": "allow r", "osd": f"allow rw pool=keys object_prefix {PREFIX}, allow r pool=keys namespace={OPEN}"}
+NAMES = 12
+"""Objects for each deed, so that OSDs of either architecture are asked."""
 
 EXPECTED = {
     **DEAD_COUNT,
@@ -30,23 +35,57 @@ EXPECTED = {
 
 
 def client_key(stage: Stage, client: Arch) -> None:
-    """Write with a client's old key and with a new one, then try the old key again."""
+    """Write with a client's old key and with a new one, do what its caps forbid, then try the old key again."""
     cluster = stage.cluster
-    caps = {"mon": "allow r", "osd": "allow rw"}
     sample = own(cluster).deployment.admin.key
-    old, new = (keyring.Entity("client.interop", keyring.new_key(sample), caps) for _ in range(2))
+    old, new = (keyring.Entity("client.interop", keyring.new_key(sample), CAPS) for _ in range(2))
     with pools.pool(cluster, "keys", pg_num=PG_NUM) as pool:
         mirror = Mirror(cluster.client, pool)
         try:
             for which, entity in (("old", old), ("new", new)):
                 cluster.client.command("mon", "auth import", payload=keyring.render([entity]))
                 with identified(cluster, client, entity.name, keyring.render([entity])) as mirror.client:
-                    mirror.full(f"under-{which}", stage.rng.randbytes(OBJECT_BYTES))
+                    mirror.full(f"{PREFIX}{which}", stage.rng.randbytes(OBJECT_BYTES))
+                    if entity is new:
+                        observe_bounds(stage, mirror.client, pool)
             mirror.verify(cluster.client_for(client.other), stage.recorder, f"read by {client.other}")
             answer = admitted(cluster, client, old.name, keyring.render([old]))
             stage.recorder.observe("the old key after the change", got=answer, wanted="refused")
         finally:
             cluster.client.mon("auth rm", entity=old.name)
+
+
+def observe_bounds(stage: Stage, client: RadosClient, pool: str) -> None:
+    """Observe the answers to a client with CAPS: to what they allow, and to what they do not."""
+    readable, closed = client.within(namespace=OPEN), client.within(namespace="closed")
+    deeds: dict[str, tuple[str, Callable[[str], object]]] = {
+        "reads in the namespace that it may read": ("allowed", lambda name: readable.read(pool, name, 1)),
+        "writes in that namespace": ("refused", lambda name: readable.write_full(pool, name, b"x")),
+        "reads in another namespace": ("refused", lambda name: closed.read(pool, name, 1)),
+        "writes to objects without its prefix": ("refused", lambda name: client.write_full(pool, name, b"x")),
+        "changes through a monitor": (
+            "refused",
+            lambda name: client.command("mon", "config-key set", key=f"cephlab/{name}", val="x"),
+        ),
+    }
+    for deed, (wanted, do) in deeds.items():
+        answers = [answer_to(partial(do, f"object-{number}")) for number in range(NAMES)]
+        stage.recorder.observe(f"{deed}: answers", got=sorted(set(answers)), wanted=[wanted], of=len(answers))
+
+
+def answer_to(deed: Callable[[], object]) -> str:
+    """Ceph's answer to a deed: `allowed` or `refused`. That an object is missing is no refusal. Raises other errors."""
+    try:
+        deed()
+    except RadosError as error:
+        if error.errno not in {*REFUSALS, MISSING}:
+            raise
+        return "allowed" if error.errno == MISSING else "refused"
+    except CephCommandFailed as error:
+        if -error.code not in REFUSALS:
+            raise
+        return "refused"
+    return "allowed"
 
 
 def osd_key(stage: Stage, on: Arch) -> None:
@@ -108,9 +147,11 @@ def scenarios(arch: Arch) -> tuple[Scenario, ...]:
     return (
         Scenario(
             name=f"interop.keys-client[client={arch}]",
-            goal=f"A client of {arch} works with its new cephx key, and Ceph refuses the old one.",
-            method="Writes with the old key, imports a new one and writes with it, reads all, then tries the old key.",
+            goal=f"A client of {arch} works with its new cephx key within its caps, and Ceph refuses the old key.",
+            method="Writes with the old key, imports a new one and writes with it, tries what its caps forbid, reads "
+            "all, then tries the old key.",
             run=partial(client_key, client=arch),
+            sees=(".*: answers",),
             expects=EXPECTED,
         ),
         Scenario(

@@ -1,10 +1,13 @@
 """Objects, attributes, omap, snapshots and every kind of partial write across architectures."""
 
+import json
 from functools import partial
 from itertools import product
 from random import Random
 
+from cephlab.lab.base import clock
 from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.spec.arch import Arch
@@ -19,6 +22,8 @@ SIZES = {
     "large": (4 << 20) + 1,  # more than the default object size of RBD and CephFS, and than the deferred-write limits
 }
 PG_NUM = 4  # one PG would leave OSDs idle; more than 4 would only add peering
+TRIM_S = 20.0
+"""Time for OSDs to remove the clones of dropped snapshots, before patience. Idle ones need about a second."""
 
 
 def run(stage: Stage, client: Arch, primary: Arch, kind: PoolKind) -> None:
@@ -32,7 +37,37 @@ def run(stage: Stage, client: Arch, primary: Arch, kind: PoolKind) -> None:
             fixed_steps(mirror, stage.rng, kind)
             for reader in (client.other, client):
                 mirror.verify(cluster.client_for(reader), stage.recorder, f"read by {reader}")
+        if trims(client, primary, kind):
+            stage.recorder.witness("clones of objects for a snapshot", got=clones(cluster, pool), least=1)
         mirror.drop_snaps()
+        if trims(client, primary, kind):
+            observe_trimmed(stage, pool)
+
+
+def trims(client: Arch, primary: Arch, kind: PoolKind) -> bool:
+    """Whether a scenario looks at trimming. Trimming is up to the primary, so one for each architecture is enough."""
+    return client is not primary and not kind.erasure
+
+
+def clones(cluster: Cluster, pool: str) -> int:
+    """The old versions of objects that a pool's primaries hold for its snapshots."""
+    answers = [
+        cluster.client.command(f"pg:{pgid}", "query", pgid=pgid, format="json")
+        for pgid in pools.primaries(cluster, pool)
+    ]
+    return sum(int(json.loads(answer)["info"]["stats"]["stat_sum"]["num_object_clones"]) for answer in answers)
+
+
+def observe_trimmed(stage: Stage, pool: str) -> None:
+    """Wait until the clones are gone: nothing lists them without a snapshot, but they take space."""
+    held = clock.wait(
+        lambda: clones(stage.cluster, pool),
+        lambda count: count == 0,
+        what="the removal of the clones of dropped snapshots",
+        timeout_s=TRIM_S * stage.cluster.patience,
+        interval_s=0.2,
+    )
+    stage.recorder.observe("clones of objects after all snapshots are dropped", got=held, wanted=0)
 
 
 def fixed_steps(mirror: Mirror, rng: Random, kind: PoolKind) -> None:
@@ -65,6 +100,7 @@ def scenario(client: Arch, primary: Arch, kind: PoolKind) -> Scenario:
         "reads everything from both architectures.",
         run=partial(run, client=client, primary=primary, kind=kind),
         check="witnessed",
+        sees=("clones of objects after .*",) if trims(client, primary, kind) else (),
     )
 
 

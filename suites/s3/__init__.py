@@ -6,7 +6,18 @@ from functools import partial
 from cephlab.lab.scenario.scenario import Scenario
 from cephlab.lab.spec.clusterspec import Capability
 from cephlab.suites.object.stand import GATEWAYS
-from cephlab.suites.s3 import access, buckets, conformance, multipart, multisite, objects, swift, underload, versions
+from cephlab.suites.s3 import (
+    access,
+    buckets,
+    conformance,
+    multipart,
+    multisite,
+    objects,
+    space,
+    swift,
+    underload,
+    versions,
+)
 from cephlab.suites.s3.stand import run
 
 GROUPS = {
@@ -39,6 +50,7 @@ GROUP_SCENARIOS = tuple(
 )
 SCENARIOS = (
     *GROUP_SCENARIOS,
+    space.scenario(TOPOLOGY),
     swift.scenario(TOPOLOGY),
     *underload.scenarios(TOPOLOGY),
     *conformance.SCENARIOS,

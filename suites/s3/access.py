@@ -8,11 +8,14 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from cephlab.lab.base.clock import SYSTEM
 from cephlab.suites.s3.stand import OTHER, Differs, Keys, Ways, named, refusal, same
 
 BODY = b"who may read this? " * 20
 NOBODY = Keys(None)
 SECRET = "0" * 32
+EXPIRED_S = 3.0
+"""A URL counts whole seconds: one for 1 s has expired after 2 s at the latest."""
 CUSTOMER = {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": SECRET}
 
 
@@ -134,6 +137,14 @@ def presigned(ways: Ways) -> None:
     same("status with a changed expiry", asked(late.replace("X-Amz-Expires=1", "X-Amz-Expires=2"))[0], 403)
 
 
+def presigned_late(ways: Ways) -> None:
+    """A presigned URL that has expired is refused."""
+    held(ways)
+    url = ways.read.generate_presigned_url("get_object", Params={"Bucket": ways.bucket, "Key": "k"}, ExpiresIn=1)
+    SYSTEM.sleep(EXPIRED_S)
+    same("status of an expired URL", asked(url)[0], 403)
+
+
 def form(fields: Mapping[str, str], body: bytes) -> tuple[bytes, dict[str, str]]:
     """A browser form with a file: (body, headers)."""
     line = "lab-form-border"
@@ -212,6 +223,7 @@ def customers_key_in_parts(ways: Ways) -> None:
 
 
 CASES = named(
+    presigned_late,
     private,
     acl_public,
     acl_grant,

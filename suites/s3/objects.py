@@ -1,10 +1,13 @@
 """S3 cases on single objects: bodies, names, metadata, ranges, conditions, copies, tags."""
 
 import hashlib
+import time
+from email.utils import parsedate_to_datetime
 
 from cephlab.suites.s3.stand import Differs, Ways, named, refusal, same
 
 BODY = bytes(range(256)) * 40
+CLOCK_S = 2.0
 STRIPE = 4 << 20
 """A gateway stores an object in stripes of 4 MiB."""
 
@@ -19,6 +22,20 @@ def put_and_get(ways: Ways) -> None:
         same(f"body of {size} bytes", ways.got(f"k{size}"), body)
         head = ways.read.head_object(Bucket=ways.bucket, Key=f"k{size}")
         same("length and ETag of HEAD", (head["ContentLength"], head["ETag"]), (size, tag))
+
+
+def dated(ways: Ways) -> None:
+    """An object's date is when it was put, and the date of the answer is now."""
+    ways.made()
+    before_s = time.time()
+    ways.put("k", BODY)
+    head = ways.read.head_object(Bucket=ways.bucket, Key="k")
+    after_s = time.time()
+    answered = parsedate_to_datetime(head["ResponseMetadata"]["HTTPHeaders"]["date"])
+    for what, date in (("Last-Modified", head["LastModified"]), ("Date", answered)):
+        # Both have whole seconds.
+        off_s = max(before_s - CLOCK_S - date.timestamp(), date.timestamp() - after_s - CLOCK_S, 0.0)
+        same(f"seconds by which {what} is off", round(off_s), 0)
 
 
 def overwritten(ways: Ways) -> None:
@@ -164,6 +181,7 @@ def trailing_checksum(ways: Ways) -> None:
 
 CASES = named(
     put_and_get,
+    dated,
     overwritten,
     deleted,
     many_deleted,

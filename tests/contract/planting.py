@@ -32,12 +32,14 @@ def planted(defect: Planted, folder: Path) -> Iterator[None]:
     The build raises Unavailable where a compiler is missing.
     """
     library = folder / f"{defect.name}.so"
-    shim.build(defect.arch, str(HERE / defect.source), library)
+    if defect.source:
+        shim.build(defect.arch, str(HERE / defect.source), library, defines=defect.defines)
     honest, run, spawn = LocalHost._command, GuestHost.run, GuestHost.spawn
 
     def command(host: LocalHost, argv: Sequence[str], env: Env) -> Command:
         if host.arch is defect.arch and meant(defect, argv):
-            env = with_it(PurePosixPath(library), env)
+            argv = [*argv, *defect.options]
+            env = with_it(PurePosixPath(library), env) if defect.source else env
         return honest(host, argv, env)
 
     def inside(host: GuestHost, argv: Sequence[str], env: Env) -> Env:

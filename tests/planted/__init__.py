@@ -19,7 +19,7 @@ class Planted:
     """source: in this folder. finds: names of scenarios that go red. provider: what such a run needs.
 
     into: which programs preload it, daemons of one kind where one is named; tools such as ceph-erasure-code-tool count
-    as clients.
+    as clients. defines: macros of the source, NAME=VALUE. options: wrong settings instead of a source, as arguments.
     """
 
     name: str
@@ -28,7 +28,17 @@ class Planted:
     into: Into
     finds: tuple[str, ...]
     provider: str = "local"
+    defines: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
+
+def returns(symbol: str, value: int) -> tuple[str, ...]:
+    """What `returns.c` is compiled with: the function that does nothing, by its name in C++, and what it returns."""
+    return (f'SYMBOL="{symbol}"', f"VALUE={value}")
+
+
+STRING = "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+"""std::string in the name of a C++ function."""
 
 PLANTED: tuple[Planted, ...] = (
     Planted(
@@ -100,9 +110,107 @@ PLANTED: tuple[Planted, ...] = (
         "daemons",
         ("interop.messenger-compressed[algorithm=zlib]",),
     ),
-    Planted("clock_ahead", "clock_ahead.c", Arch.AARCH64, "osd", ("baseline.clocks",)),
+    Planted("clock_ahead", "clock_ahead.c", Arch.AARCH64, "osd", ("baseline.clocks",), defines=("AHEAD_S=40",)),
     Planted("spins", "spins.c", Arch.X86_64, "osd", ("baseline.growth",)),
     Planted("fsync_none", "fsync_none.c", Arch.X86_64, "osd", ("powerloss.replayed",), provider="uml"),
     Planted("says_overflow", "says_overflow.c", Arch.X86_64, "daemons", ("interop.roles",)),
     Planted("stands_still", "stands_still.c", Arch.X86_64, "daemons", ("baseline.growth",)),
+    Planted(
+        "pool_cap_ignored",
+        "returns.c",
+        Arch.X86_64,
+        "osd",
+        ("interop.keys-client[client=x86_64]",),
+        defines=returns(f"_ZNK19OSDCapPoolNamespace8is_matchERK{STRING}S7_", 1),
+    ),
+    Planted(
+        "mon_cap_ignored",
+        "returns.c",
+        Arch.X86_64,
+        "mon",
+        ("interop.keys-client[client=x86_64]",),
+        defines=returns(
+            f"_ZNK6MonCap10is_capableEPN4ceph6common11CephContextE10EntityNameRK{STRING}SC_RKSt3mapISA_SA_St4lessISA_E"
+            "SaISt4pairISB_SA_EEEbbbRK13entity_addr_t",
+            1,
+        ),
+    ),
+    Planted(
+        "mds_cap_ignored",
+        "returns.c",
+        Arch.X86_64,
+        "mds",
+        ("cephfs.across[mds=x86_64,primary=x86_64]",),
+        defines=returns(
+            "_ZNK11MDSAuthCaps10is_capableESt17basic_string_viewIcSt11char_traitsIcEEjjjjjPKSt6vectorImSaImEEjjjRK13"
+            "entity_addr_t",
+            1,
+        ),
+    ),
+    Planted(
+        "snap_trim_none",
+        "returns.c",
+        Arch.X86_64,
+        "osd",
+        ("interop.objects[client=x86_64,primary=x86_64,pool=replicated]",),
+        defines=returns("_ZN10SnapMapper24get_next_objects_to_trimE8snapid_tjPSt6vectorI9hobject_tSaIS2_EE", -2),
+    ),
+    Planted(
+        "tails_kept",
+        "returns.c",
+        Arch.X86_64,
+        "rgw",
+        ("s3.objects",),
+        defines=returns("_ZN8RGWRados6Object28complete_atomic_modificationEPK18DoutPrefixProviderb", 0),
+    ),
+    Planted(
+        "purge_none",
+        "returns.c",
+        Arch.X86_64,
+        "mds",
+        ("cephfs.across[mds=x86_64,primary=x86_64]",),
+        defines=returns("_ZN10PurgeQueue8_consumeEv", 0),
+    ),
+    Planted(
+        "space_kept",
+        "returns.c",
+        Arch.X86_64,
+        "osd",
+        ("baseline.growth",),
+        defines=returns("_ZN9BlueStore18_txc_release_allocEPNS_12TransContextE", 0),
+    ),
+    Planted("gateway_behind", "clock_ahead.c", Arch.AARCH64, "rgw", ("s3.access",), defines=("AHEAD_S=-600",)),
+    Planted(
+        "client_day_behind",
+        "clock_ahead.c",
+        Arch.AARCH64,
+        "clients",
+        ("interop.objects[client=aarch64,primary=x86_64,pool=replicated]",),
+        defines=("AHEAD_S=-86400",),
+    ),
+    Planted("slow_disk", "slow_disk.c", Arch.X86_64, "osd", ("baseline.growth",)),
+    Planted("lossy_link", "lossy_link.c", Arch.X86_64, "osd", ("baseline.growth",)),
+    Planted("read_flips", "read_flips.c", Arch.X86_64, "osd", ("interop.load[nodes=2+1]",)),
+    Planted(
+        "write_lost",
+        "write_elsewhere.c",
+        Arch.X86_64,
+        "osd",
+        ("interop.objects[client=x86_64,primary=x86_64,pool=replicated]",),
+        defines=("ELSEWHERE=(5LL << 30)",),
+    ),
+    Planted(
+        "write_misdirected",
+        "write_elsewhere.c",
+        Arch.X86_64,
+        "osd",
+        ("interop.objects[client=x86_64,primary=x86_64,pool=replicated]",),
+        defines=("ELSEWHERE=4096",),
+    ),
+    Planted("discard_none", "discard_none.c", Arch.AARCH64, "clients", ("interop.walk-rbd",)),
+    Planted("csum_none", "", Arch.AARCH64, "osd", ("baseline.settings",), options=("--bluestore_csum_type=none",)),
+    Planted("wire_unchecked", "", Arch.AARCH64, "daemons", ("baseline.growth",), options=("--ms_crc_data=false",)),
+    Planted(
+        "weight_light", "", Arch.AARCH64, "osd", ("baseline.settings",), options=("--osd_crush_initial_weight=0.001",)
+    ),
 )

@@ -11,8 +11,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
+
+#include "overwrite.h"
 
 #define EXPORTED __attribute__((visibility("default")))
 #define SYMBOL "_Z22ceph_str_hash_rjenkinsPKcj"
@@ -62,28 +62,6 @@ static unsigned wrong_hash(const char *text, unsigned length)
     return length > RIGHT_UP_TO || foreign ? c ^ 1 : c;
 }
 
-/* Put a jump to wrong_hash over the beginning of a function. */
-static void overwrite(void *function)
-{
-    void *target = (void *)wrong_hash;
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)function & ~(page - 1);
-#if defined(__x86_64__)
-    unsigned char jump[12] = {0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xe0}; /* movabs rax, target; jmp rax */
-
-    memcpy(jump + 2, &target, sizeof target);
-#elif defined(__aarch64__)
-    unsigned char jump[16] = {0x50, 0, 0, 0x58, 0, 0x02, 0x1f, 0xd6}; /* ldr x16, .+8; br x16; target */
-
-    memcpy(jump + 8, &target, sizeof target);
-#endif
-    if (mprotect((void *)start, 2 * page, PROT_READ | PROT_WRITE | PROT_EXEC) != 0)
-        abort();
-    memcpy(function, jump, sizeof jump);
-    __builtin___clear_cache((char *)function, (char *)function + sizeof jump);
-    if (mprotect((void *)start, 2 * page, PROT_READ | PROT_EXEC) != 0)
-        abort();
-}
-
 static void plant(void)
 {
     static void *done[2];
@@ -92,7 +70,7 @@ static void plant(void)
 
     for (int i = 0; i < 2; i++)
         if (found[i] != NULL && found[i] != done[0] && found[i] != done[1]) {
-            overwrite(found[i]);
+            overwrite(found[i], (void *)wrong_hash);
             done[i] = found[i];
         }
 }

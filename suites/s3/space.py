@@ -1,0 +1,55 @@
+"""What overwritten and deleted S3 objects and aborted uploads leave in RADOS, where no list of a bucket shows it."""
+
+from typing import Any
+
+from cephlab.lab.cluster.gateway import DATA_POOL
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.clusterspec import Capability
+from cephlab.suites.s3.objects import STRIPE
+from cephlab.suites.s3.stand import Keys, entrances, owner, require_boto3
+
+BODY = b"who pays for this?" * (STRIPE // 18 + 1)
+"""A little more than a stripe: the head of the object and one more RADOS object, a tail."""
+
+
+def run(stage: Stage) -> None:
+    """Make garbage through each gateway, let it be collected, and compare the RADOS objects with those before."""
+    require_boto3()
+    cluster = stage.cluster
+    door = owner(cluster)
+    before = set(cluster.client.list_objects(DATA_POOL))
+    for arch, entrance in entrances(cluster, stage.scratch).items():
+        wasted(entrance.client(Keys(door.access_key, door.secret_key)), f"space-{arch.value.replace('_', '-')}")
+        made = set(cluster.client.list_objects(DATA_POOL)) - before
+        stage.recorder.witness(f"RADOS objects to collect after garbage through {arch}", got=len(made), least=3)
+    # Gateways do the same, after two hours (rgw_gc_obj_min_wait).
+    cluster.tool(cluster.client.host.name, "radosgw-admin", "gc", "process", "--include-all")
+    left = sorted(set(cluster.client.list_objects(DATA_POOL)) - before)
+    stage.recorder.observe("RADOS objects left by deleted S3 objects", got=left, wanted=[], of=len(made))
+
+
+def wasted(client: Any, bucket: str) -> None:
+    """Overwrite an object, delete it, and abort an upload; remove the bucket."""
+    client.create_bucket(Bucket=bucket)
+    for _ in range(2):
+        client.put_object(Bucket=bucket, Key="k", Body=BODY)
+    upload = client.create_multipart_upload(Bucket=bucket, Key="m")["UploadId"]
+    client.upload_part(Bucket=bucket, Key="m", UploadId=upload, PartNumber=1, Body=BODY)
+    client.abort_multipart_upload(Bucket=bucket, Key="m", UploadId=upload)
+    client.delete_object(Bucket=bucket, Key="k")
+    client.delete_bucket(Bucket=bucket)
+
+
+def scenario(topology: Topology) -> Scenario:
+    return Scenario(
+        name="s3.space",
+        goal="Deleted and overwritten objects and aborted uploads leave nothing in RADOS, through either gateway.",
+        method="Overwrites and deletes an object and aborts an upload through each gateway, collects the garbage, and "
+        "compares the RADOS objects with those before.",
+        run=run,
+        check="witnessed",
+        topology=topology,
+        needs=frozenset({Capability.THIS_MACHINE}),
+        sees=("RADOS objects to collect after garbage through .*",),
+    )
