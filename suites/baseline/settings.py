@@ -20,8 +20,8 @@ def run(stage: Stage) -> None:
     for name in sorted(name for name, daemon in cluster.daemons.items() if daemon.kind in KINDS):
         settings = cluster.client.tell(name, "config diff")["diff"]
         stage.recorder.observe(f"settings of {name} from elsewhere", got=strays(settings), wanted={}, of=len(settings))
-        stage.recorder.observe(f"settings of {name} not as in its file", got=ignored(settings), wanted={})
-        stage.recorder.witness(f"settings of {name} from its file", got=from_file(settings), least=1)
+        told = sum("file" in entry for entry in settings.values())
+        stage.recorder.observe(f"settings of {name} not as in its file", got=ignored(settings), wanted={}, of=told)
     note_weights(stage.recorder, weights_of(cluster), sizes_of(cluster))
 
 
@@ -42,10 +42,6 @@ def ignored(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
         if "file" in entry and "override" not in entry
     }
     return {key: pair for key, pair in pairs.items() if pair[0] != pair[1] and "$" not in pair[0]}
-
-
-def from_file(settings: Mapping[str, Mapping[str, Any]]) -> int:
-    return sum("file" in entry for entry in settings.values())
 
 
 SCENARIOS = (

@@ -1,8 +1,9 @@
 """CephFS across architectures: clients that share a tree, metadata server failures, scrub, migration and upgrade."""
 
-from cephlab.suites.cephfs import across, failover, mixed, mounted, moved, ranks, scrub, upgraded
+from cephlab.suites.cephfs import across, caps, failover, mixed, mounted, moved, ranks, scrub, upgraded
 
 SCENARIOS = (
+    *caps.SCENARIOS,
     *across.SCENARIOS,
     *failover.SCENARIOS,
     *ranks.SCENARIOS,

@@ -45,21 +45,25 @@ def scrubbed(stage: Stage) -> None:
         stage.recorder.observe(f"PGs of {pool} whose copies differ", got=damaged, wanted=[], of=len(pgs))
 
 
-def purged(stage: Stage, side: Line) -> None:
-    """Delete a file and wait until its objects are gone: they take space, and no directory leads to them."""
-    cluster = stage.cluster
-    before = set(cluster.client.list_objects(DATA_POOL))
+def deleted(stage: Stage, side: Line) -> set[str]:
+    """Write a file and delete it; returns the names of its objects."""
+    client = stage.cluster.client
+    before = set(client.list_objects(DATA_POOL))
     side.begin(f"purged{stage.rng.randrange(1 << 31)}")
     side.ask("write", {"path": "f", "seed": 1, "size": 9000, "offset": OBJECT - 4500})
-    made = set(cluster.client.list_objects(DATA_POOL)) - before
+    made = set(client.list_objects(DATA_POOL)) - before
     stage.recorder.witness("objects of a file to delete", got=len(made), least=2)
     side.ask("unlink", {"path": "f"})
-    tell(cluster, rank(0), "flush", "journal")  # otherwise the server takes its time
+    return made
+
+
+def purged(stage: Stage, made: set[str]) -> None:
+    """Wait until the objects of a deleted file are gone: they take space, and no directory leads to them."""
     left = clock.wait(
-        lambda: sorted(made & set(cluster.client.list_objects(DATA_POOL))),
+        lambda: sorted(made & set(stage.cluster.client.list_objects(DATA_POOL))),
         lambda names: not names,
         what="the removal of a deleted file's objects",
-        timeout_s=PURGE_S * cluster.patience,
+        timeout_s=PURGE_S * stage.cluster.patience,
         interval_s=0.2,
     )
     stage.recorder.observe("objects of a deleted file", got=left, wanted=[], of=len(made))
@@ -71,7 +75,7 @@ def mended(stage: Stage, mds: Arch) -> None:
     served_by(cluster, mds)
     with lines("cephfs", clients(cluster, {"name": cluster.client_name}), cluster.patience) as sides:
         side = sides[mds.other.value]
-        purged(stage, side)
+        made = deleted(stage, side)
         before = set(cluster.client.list_objects(DATA_POOL))
         side.begin(f"damaged{stage.rng.randrange(1 << 31)}")
         side.ask("write", {"path": "f", "seed": 1, "size": 5000, "offset": 0})
@@ -86,6 +90,7 @@ def mended(stage: Stage, mds: Arch) -> None:
     scrubbed(stage)
     attributes = cluster.tool(cluster.client.host.name, "rados", "-p", DATA_POOL, "listxattr", name).split()
     stage.recorder.observe("the file has its backtrace again", got="parent" in attributes, wanted=True)
+    purged(stage, made)
 
 
 SCENARIOS = tuple(

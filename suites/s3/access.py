@@ -14,7 +14,7 @@ from cephlab.suites.s3.stand import OTHER, Differs, Keys, Ways, named, refusal, 
 BODY = b"who may read this? " * 20
 NOBODY = Keys(None)
 SECRET = "0" * 32
-EXPIRED_S = 3.0
+EXPIRED_S = 2.0
 """A URL counts whole seconds: one for 1 s has expired after 2 s at the latest."""
 CUSTOMER = {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": SECRET}
 

@@ -16,8 +16,13 @@ from tests.planted import PLANTED
 VARIABLE = "CEPHLAB_PLANTED"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """From here on programs have the defect, until the run ends."""
+    """From here on programs have the defect, until the run ends.
+
+    Stores are made from scratch: kept ones were made without the defect, and those made with it would spoil other runs.
+    """
+    config.option.fresh = True
     known = {defect.name: defect for defect in PLANTED}
     resources = ExitStack()
     for name in os.environ[VARIABLE].split(","):

@@ -1,5 +1,5 @@
 /*
- * A disk, that of osd.0, that puts every 40th write ELSEWHERE bytes further on and says that all is well. Far enough, in
+ * A disk, that of osd.0, that puts every 10th write ELSEWHERE bytes further on and says that all is well. Far enough, in
  * space that nobody uses, the write is only lost; nearby it also destroys what is there.
  */
 #define _GNU_SOURCE
@@ -40,7 +40,7 @@ __attribute__((visibility("default"))) int io_submit(void *context, long count, 
     }
     for (long number = 0; struck && number < count; number++)
         if ((blocks[number]->code == WRITE || blocks[number]->code == WRITE_VECTOR)
-            && atomic_fetch_add(&writes, 1) % 40 == 39)
+            && atomic_fetch_add(&writes, 1) % 10 == 9)
             blocks[number]->offset += ELSEWHERE;
     return next(context, count, blocks);
 }

@@ -6,6 +6,8 @@ import subprocess
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -18,11 +20,13 @@ from cephlab.lab.base.errors import CephTrouble, CommandFailed, NotReached, Spec
 from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import History
+from cephlab.lab.spec.arch import Arch
 from cephlab.lab.workloads.s3load import S3Operation, S3Result
 from cephlab.suites.interop.cephtests import read_known
-from cephlab.suites.s3 import GROUP_SCENARIOS, GROUPS, conformance, underload
+from cephlab.suites.s3 import GROUP_SCENARIOS, GROUPS, conformance, objects, space, underload
 from cephlab.suites.s3.access import asked, form
 from cephlab.suites.s3.stand import LIST, Differs, Entrance, Keys, Result, Ways, record, refusal, same, tried
+from tests.fake_stage import stage_of
 
 HERE = Entrance("x86_64", "127.0.0.1:1", "127.0.0.1:2", Path("none"))
 WAYS = Ways(HERE, replace(HERE, arch="aarch64"), Keys("a", "b"), Keys(None), "bucket")
@@ -309,3 +313,30 @@ def test_errors_under_a_reshard_are_judged_by_their_code(more: S3Operation, outc
     result = S3Result((op("get"), op("get", phase="final"), more), (), 0, 1.0, 0.1)
     underload.errors(recorder, result)
     assert CHECKS["witnessed"](recorder.events()).outcome is outcome
+
+
+@pytest.mark.parametrize(("off_s", "ending"), [(0, "pass"), (-600, "fail"), (40, "fail")])
+def test_a_gateway_with_another_clock_is_found(off_s: int, ending: str) -> None:
+    date = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=off_s)
+    head = {"LastModified": date, "ResponseMetadata": {"HTTPHeaders": {"date": format_datetime(date, usegmt=True)}}}
+    read = SimpleNamespace(head_object=lambda **_: head)
+    ways = SimpleNamespace(made=lambda: None, put=lambda *_: None, read=read, bucket="b", writer=HERE, reader=HERE)
+    assert tried("objects.dated", objects.dated, cast("Ways", ways)).result == ending
+
+
+@pytest.mark.parametrize(("left", "outcome"), [((), Outcome.PASS), (("x__shadow_k_1",), Outcome.FAIL)])
+def test_rados_objects_that_no_collection_removes_are_found(
+    monkeypatch: pytest.MonkeyPatch, left: tuple[str, ...], outcome: Outcome
+) -> None:
+    lists = iter([["old"], ["old", "a", "b", "c"], ["old", *left]])
+    collected = list[tuple[str, ...]]()
+    client = SimpleNamespace(list_objects=lambda _: next(lists), host=SimpleNamespace(name="c0"))
+    cluster = SimpleNamespace(client=client, tool=lambda *argv: collected.append(argv))
+    entrance = SimpleNamespace(client=lambda _: None)
+    monkeypatch.setattr(space, "owner", lambda _: SimpleNamespace(access_key="a", secret_key="b"))
+    monkeypatch.setattr(space, "entrances", lambda *_: {Arch.X86_64: entrance})
+    monkeypatch.setattr(space, "wasted", lambda *_: None)
+    stage = stage_of(cluster)
+    space.run(stage)
+    assert collected[0][1:3] == ("radosgw-admin", "gc")
+    assert CHECKS["witnessed"](stage.recorder.events()).outcome is outcome
