@@ -187,6 +187,10 @@ class Agent:
         with self._image(pool, image, None, encryption) as opened:
             opened.write(base64.b64decode(data), offset)
 
+    def op_rbd_discard(self, pool, image, offset, length):
+        with self._image(pool, image, None, None) as opened:
+            opened.discard(offset, length)
+
     def op_rbd_digest(self, pool, image, length, snap=None, encryption=None):
         """sha256 of the first `length` bytes; encryption: [format, passphrase] as in op_rbd_encrypt."""
         digest = hashlib.sha256()

@@ -206,6 +206,10 @@ class RadosClient:
     ) -> None:
         self.call("rbd_write", pool=pool, image=image, data=_text(data), offset=offset, encryption=encryption)
 
+    def rbd_discard(self, pool: str, image: str, offset: int, length: int) -> None:
+        """Discard a range, of which librbd leaves parts below 64 KiB at its ends as they are by default."""
+        self.call("rbd_discard", pool=pool, image=image, offset=offset, length=length)
+
     def rbd_digest(
         self, pool: str, image: str, length: int, *, snap: str | None = None, encryption: tuple[str, str] | None = None
     ) -> str:

@@ -13,6 +13,7 @@ from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import ANY_ARCH
 from cephlab.lab.spec.clusterspec import MIB
+from cephlab.lab.telemetry import counters
 from cephlab.lab.telemetry.counters import flatten
 from cephlab.lab.workloads import radosbench
 from cephlab.lab.workloads.radosbench import BenchJob
@@ -38,6 +39,8 @@ LOG_BYTES = MIB
 OPERATION_DISK_BYTES = 2 * BLOCK_BYTES
 DISK_BYTES = 32 * MIB
 """In addition to the blocks themselves: logs of databases, which grow by whole files and are reclaimed later."""
+SLOWEST, COMMIT_SLACK_MS = 4.0, 10.0
+"""Two healthy OSDs on one machine took 4.66 and 4.65 ms."""
 IDLE_LOOKS, IDLE_S = 3, 2.0
 """Number and length of spans without a load. In at least one of them a daemon has finished its work for the load."""
 MOST_BUSY = 0.75
@@ -70,11 +73,13 @@ class Held:
 def growth(stage: Stage) -> None:
     """Put the same load on a pool several times; judge what each daemon keeps between the first and the last round."""
     cluster = own(stage.cluster)  # daemons of an existing one are no processes that the lab can look into
+    idle = counters.of_osds(cluster)
     with pools.pool(cluster, POOL, pg_num=PG_NUM):
         looks = []
         for number in range(ROUNDS):
             load(cluster, stage.tier, f"round{number}")
             looks.append(look(cluster))
+        loaded = {osd: counters.since(now, idle[osd]) for osd, now in counters.of_osds(cluster).items()}
         busy = least_busy(cluster)
     first, last = looks[0], looks[-1]
     for name in sorted(first.keys() & last.keys()):
@@ -83,9 +88,33 @@ def growth(stage: Stage) -> None:
         resident = last[osd].footprint.resident / MIB
         bound = osd_memory(stage, cluster.daemon(osd).host)
         stage.recorder.figure(f"{osd}: resident memory", resident, "MiB", bound)
+    for arch in cluster.spec.archs:
+        note_commits(stage.recorder, {osd: commit_ms(loaded[osd]) for osd in cluster.osd_ids(arch)})
     for name, share in busy.items():
         bound = Bound("no client sends requests", most=MOST_BUSY, basis=Basis.CORRECTNESS)
         stage.recorder.figure(f"{name}: busiest thread without a load", share, "of the time", bound)
+
+
+def commit_ms(counted: Mapping[str, float]) -> float:
+    """Mean time in which an OSD made a batch of writes durable. counted: what its counters changed by."""
+    return (
+        1000 * counted.get("bluestore.kv_commit_lat.sum", 0.0) / max(1.0, counted.get("bluestore.kv_commit_lat", 0.0))
+    )
+
+
+def note_commits(recorder: Recorder, times_ms: Mapping[int, float]) -> None:
+    """Judge that no OSD commits much more slowly than the quickest. times_ms: of OSDs of one architecture.
+
+    Their disks are equal, and each has all objects.
+    """
+    quickest = min(times_ms.values(), default=0.0)
+    bound = Bound(
+        f"{SLOWEST:g} times the quickest OSD of its architecture and {COMMIT_SLACK_MS:g} ms",
+        most=SLOWEST * quickest + COMMIT_SLACK_MS,
+        basis=Basis.SHAPE,
+    )
+    for osd, time_ms in times_ms.items() if len(times_ms) > 1 else ():
+        recorder.figure(f"osd.{osd}: mean time of a commit", time_ms, "ms", bound)
 
 
 def least_busy(cluster: Cluster) -> dict[str, float]:
@@ -178,9 +207,9 @@ def judge(recorder: Recorder, name: str, first: Held, last: Held) -> None:
 SCENARIOS = (
     Scenario(
         name="baseline.growth",
-        goal="No daemon keeps memory, threads, open files, disk or log of a past load, or spins after it.",
+        goal="No daemon keeps memory, threads, open files, disk or log of a past load or spins after it, no disk lags.",
         method=f"Runs {ROUNDS} equal rounds of 4 KiB writes and reads; compares what each daemon holds after the first "
-        "and the last; then measures how much processor time its threads want.",
+        "and the last, and how long OSDs take to commit; then measures how much processor time their threads want.",
         run=growth,
         topology=ANY_ARCH,
         check="figures",

@@ -14,6 +14,7 @@ MIB = 1 << 20
 IMAGE_BYTES = 8 * MIB  # eight objects of 1 MiB
 WRITES = 6
 WRITE_BYTES = 300_000  # sometimes crosses an object border, and is no multiple of a sector
+DISCARD_FROM, DISCARD_BYTES = MIB + (64 << 10), 5 * MIB + (64 << 10)  # whole objects and parts of two
 LUKS_BYTES = 40 * MIB  # including 16 MiB for a LUKS2 header
 LUKS_DATA_BYTES = 2 * MIB
 SECTOR_BYTES = 512
@@ -27,6 +28,11 @@ class WantedImage:
     pool: str
     image: str
     content: bytearray
+
+    def discard(self, client: RadosClient, offset: int, length: int) -> None:
+        """Discard a range of the image and the model."""
+        client.rbd_discard(self.pool, self.image, offset, length)
+        self.content[offset : offset + length] = bytes(length)
 
     def scribble(self, stage: Stage, client: RadosClient) -> None:
         """Make random writes to the image and the model."""
@@ -48,6 +54,7 @@ def images(stage: Stage, writer: Arch) -> None:
         made_by.rbd_snap(pool, base.image, "first")
         snapped = WantedImage(pool, base.image, bytearray(base.content))
         base.scribble(stage, made_by)
+        base.discard(made_by, DISCARD_FROM, DISCARD_BYTES)
         made_by.rbd_clone(pool, base.image, "first", "clone")
         clone = WantedImage(pool, "clone", bytearray(snapped.content))
         clone.scribble(stage, made_by)
@@ -119,7 +126,8 @@ def scenarios(writer: Arch) -> tuple[Scenario, ...]:
         Scenario(
             name=f"interop.rbd[writer={writer},reader={reader}]",
             goal=f"{reader} reads the images, snapshots, clones and diffs of {writer} bit for bit.",
-            method=f"Writes an image, a snapshot and a clone on {writer}; reads them and imports diffs on {reader}.",
+            method=f"Writes an image, a snapshot and a clone on {writer}, and discards a part; reads them and imports "
+            f"diffs on {reader}.",
             run=partial(images, writer=writer),
         ),
         *(

@@ -12,6 +12,7 @@ from cephlab.suites.s3.stand import Keys, entrances, owner, require_boto3
 
 BODY = b"who pays for this?" * (STRIPE // 18 + 1)
 """A little more than a stripe: the head of the object and one more RADOS object, a tail."""
+KEPT = "space-kept"
 LEAST_GARBAGE = 3
 """Two tails of an object that was overwritten and deleted, and a part of the aborted upload, through each gateway."""
 
@@ -21,9 +22,11 @@ def run(stage: Stage) -> None:
     require_boto3()
     cluster = stage.cluster
     door = owner(cluster)
-    before = set(cluster.client.list_objects(DATA_POOL))
     keys = Keys(door.access_key, door.secret_key)
     clients = [entrance.client(keys) for entrance in entrances(cluster, stage.scratch).values()]
+    clients[0].create_bucket(Bucket=KEPT)
+    clients[0].put_object(Bucket=KEPT, Key="k", Body=BODY)  # the first object makes the pool
+    before = set(cluster.client.list_objects(DATA_POOL))
     with Workers(len(clients), thread_name_prefix="s3") as workers:
         list(workers.map(wasted, clients, [f"space{number}" for number in range(len(clients))]))
     made = set(cluster.client.list_objects(DATA_POOL)) - before
@@ -32,6 +35,8 @@ def run(stage: Stage) -> None:
     cluster.tool(cluster.client.host.name, "radosgw-admin", "gc", "process", "--include-all")
     left = sorted(set(cluster.client.list_objects(DATA_POOL)) - before)
     stage.recorder.observe("RADOS objects left by deleted S3 objects", got=left, wanted=[], of=len(made))
+    kept = clients[-1].get_object(Bucket=KEPT, Key="k")["Body"].read()
+    stage.recorder.observe("an object that nobody deleted is as it was put", got=kept == BODY, wanted=True)
 
 
 def wasted(client: Any, bucket: str) -> None:

@@ -4,23 +4,9 @@
  */
 #define _GNU_SOURCE
 #include <stdatomic.h>
-#include <stdint.h>
 
+#include "iocb.h"
 #include "program.h"
-
-/* The beginning of struct iocb (linux/aio_abi.h): the offset is at the same place for a buffer and for a vector. */
-struct iocb {
-    void *data;
-    uint32_t key, flags;
-    uint16_t code, priority;
-    uint32_t file;
-    void *from;
-    uint64_t size;
-    int64_t offset;
-};
-
-#define WRITE 1
-#define WRITE_VECTOR 8
 
 static int struck;
 

@@ -16,7 +16,17 @@ from cephlab.lab.checks import CHECKS, Outcome, Verdict
 from cephlab.lab.cluster.attach.guard import NotPermitted
 from cephlab.lab.history.history import History
 from cephlab.lab.spec.clusterspec import MIB
-from cephlab.suites.baseline.growth import FEW_BLOCKS, MOST_BUSY, Held, allocated, busiest, growth, judge
+from cephlab.suites.baseline.growth import (
+    FEW_BLOCKS,
+    MOST_BUSY,
+    Held,
+    allocated,
+    busiest,
+    commit_ms,
+    growth,
+    judge,
+    note_commits,
+)
 from tests.fake_stage import stage_of
 from tests.lab.faults.test_faults import an_attached_cluster
 
@@ -141,3 +151,31 @@ def test_a_helper_of_a_daemon_that_has_just_ended_is_no_trouble(monkeypatch: pyt
     daemon = cast("Daemon", SimpleNamespace(name="osd.0", started=lambda: SimpleNamespace(pid=os.getpid())))
     assert footprint(daemon).resident > MIB
     assert threads_here(daemon)[os.getpid()].wanted_s > 0
+
+
+@pytest.mark.parametrize(
+    ("times_ms", "outcome"),
+    [
+        ({0: 4.7, 1: 4.6}, Outcome.PASS),
+        ({0: 20.0, 1: 4.6}, Outcome.PASS),
+        ({0: 60.0, 1: 4.6}, Outcome.FAIL),
+        ({0: 4.6, 1: 4.7, 2: 60.0}, Outcome.FAIL),
+    ],
+    ids=["alike", "a busy machine", "the first is slow", "the last is slow"],
+)
+def test_a_disk_that_lags_behind_its_equals_is_red(times_ms: dict[int, float], outcome: Outcome) -> None:
+    recorder = History().recorder("baseline.growth")
+    recorder.witness("operations of osd.0", got=600, least=600)
+    note_commits(recorder, times_ms)
+    assert CHECKS["figures"](recorder.events()).outcome is outcome
+
+
+def test_a_lone_osd_of_an_architecture_has_nothing_to_be_compared_with() -> None:
+    recorder = History().recorder("baseline.growth")
+    note_commits(recorder, {2: 60.0})
+    assert not recorder.events()
+
+
+def test_the_time_of_a_commit_is_the_mean_of_the_load() -> None:
+    assert commit_ms({"bluestore.kv_commit_lat": 50.0, "bluestore.kv_commit_lat.sum": 0.25}) == pytest.approx(5.0)
+    assert commit_ms({}) == pytest.approx(0.0)

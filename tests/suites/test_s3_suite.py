@@ -2,6 +2,7 @@
 
 import errno
 import http.server
+import io
 import subprocess
 import threading
 from collections.abc import Callable
@@ -324,17 +325,27 @@ def test_a_gateway_with_another_clock_is_found(off_s: int, ending: str) -> None:
     assert tried("objects.dated", objects.dated, cast("Ways", ways)).result == ending
 
 
-@pytest.mark.parametrize(("left", "outcome"), [((), Outcome.PASS), (("x__shadow_k_1",), Outcome.FAIL)])
-def test_rados_objects_that_no_collection_removes_are_found(
-    monkeypatch: pytest.MonkeyPatch, left: tuple[str, ...], outcome: Outcome
+@pytest.mark.parametrize(
+    ("left", "kept", "outcome"),
+    [
+        ((), space.BODY, Outcome.PASS),
+        (("x__shadow_k_1",), space.BODY, Outcome.FAIL),
+        ((), space.BODY[:-1], Outcome.FAIL),
+    ],
+    ids=["all collected", "a tail is left", "too much collected"],
+)
+def test_a_collection_that_leaves_or_takes_too_much_is_found(
+    monkeypatch: pytest.MonkeyPatch, left: tuple[str, ...], kept: bytes, outcome: Outcome
 ) -> None:
     lists = iter([["old"], ["old", "a", "b", "c"], ["old", *left]])
     collected = list[tuple[str, ...]]()
     client = SimpleNamespace(list_objects=lambda _: next(lists), host=SimpleNamespace(name="c0"))
     cluster = SimpleNamespace(client=client, tool=lambda *argv: collected.append(argv))
-    entrance = SimpleNamespace(client=lambda _: None)
+    s3 = SimpleNamespace(
+        create_bucket=lambda **_: None, put_object=lambda **_: None, get_object=lambda **_: {"Body": io.BytesIO(kept)}
+    )
     monkeypatch.setattr(space, "owner", lambda _: SimpleNamespace(access_key="a", secret_key="b"))
-    monkeypatch.setattr(space, "entrances", lambda *_: {Arch.X86_64: entrance})
+    monkeypatch.setattr(space, "entrances", lambda *_: {Arch.X86_64: SimpleNamespace(client=lambda _: s3)})
     monkeypatch.setattr(space, "wasted", lambda *_: None)
     stage = stage_of(cluster)
     space.run(stage)
