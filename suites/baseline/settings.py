@@ -27,8 +27,8 @@ def run(stage: Stage) -> None:
 
 def strays(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Settings with a source that the lab does not use: a command line, the environment, the monitors' database."""
-    found = {key: {source: entry[source] for source in entry.keys() - KNOWN} for key, entry in settings.items()}
-    return {key: entry for key, entry in found.items() if entry}
+    foreign = {key: {source: entry[source] for source in entry.keys() - KNOWN} for key, entry in settings.items()}
+    return {key: sources for key, sources in foreign.items() if sources}
 
 
 def ignored(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
