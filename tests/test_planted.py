@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -28,7 +29,9 @@ def test_what_a_defect_is_found_by_exists(defect: Planted) -> None:
     for name in defect.finds:
         suite = import_module(f"cephlab.suites.{name.partition('.')[0]}")
         assert name in [scenario.name for scenario in suite.SCENARIOS]
-        assert item(name).endswith(f"::test_scenario[{name}]")
+        module = import_module(f"cephlab.suites.{item(name).split('/')[1]}.{Path(item(name).partition('::')[0]).stem}")
+        assert hasattr(module, item(name).partition("::")[2].partition("[")[0])
+        assert item(name).endswith(f"[{name}]")
 
 
 def record(name: str, ending: Ending, began_s: float, reason: str = "") -> Record:

@@ -140,7 +140,7 @@ PLANTED: tuple[Planted, ...] = (
         "returns.c",
         Arch.X86_64,
         "mds",
-        ("cephfs.across[mds=x86_64,primary=x86_64]",),
+        ("cephfs.caps",),
         defines=returns(
             "_ZNK11MDSAuthCaps10is_capableESt17basic_string_viewIcSt11char_traitsIcEEjjjjjPKSt6vectorImSaImEEjjjRK13"
             "entity_addr_t",
@@ -152,7 +152,7 @@ PLANTED: tuple[Planted, ...] = (
         "returns.c",
         Arch.X86_64,
         "osd",
-        ("interop.objects[client=x86_64,primary=x86_64,pool=replicated]",),
+        ("interop.objects[client=aarch64,primary=x86_64,pool=replicated]",),
         defines=returns("_ZN10SnapMapper24get_next_objects_to_trimE8snapid_tjPSt6vectorI9hobject_tSaIS2_EE", -2),
     ),
     Planted(
@@ -160,7 +160,7 @@ PLANTED: tuple[Planted, ...] = (
         "returns.c",
         Arch.X86_64,
         "rgw",
-        ("s3.objects",),
+        ("s3.space",),
         defines=returns("_ZN8RGWRados6Object28complete_atomic_modificationEPK18DoutPrefixProviderb", 0),
     ),
     Planted(
@@ -168,7 +168,7 @@ PLANTED: tuple[Planted, ...] = (
         "returns.c",
         Arch.X86_64,
         "mds",
-        ("cephfs.across[mds=x86_64,primary=x86_64]",),
+        ("cephfs.scrub[mds=x86_64]",),
         defines=returns("_ZN10PurgeQueue8_consumeEv", 0),
     ),
     Planted(
@@ -176,27 +176,36 @@ PLANTED: tuple[Planted, ...] = (
         "returns.c",
         Arch.X86_64,
         "osd",
-        ("baseline.growth",),
+        ("resilience.full-cluster",),
         defines=returns("_ZN9BlueStore18_txc_release_allocEPNS_12TransContextE", 0),
     ),
-    Planted("gateway_behind", "clock_ahead.c", Arch.AARCH64, "rgw", ("s3.access",), defines=("AHEAD_S=-600",)),
+    Planted(
+        "gateway_behind",
+        "clock_ahead.c",
+        Arch.AARCH64,
+        "rgw",
+        (
+            "s3.access",
+            "s3.objects",
+        ),
+        defines=("AHEAD_S=-600",),
+    ),
     Planted(
         "client_day_behind",
         "clock_ahead.c",
         Arch.AARCH64,
         "clients",
-        ("interop.objects[client=aarch64,primary=x86_64,pool=replicated]",),
+        ("baseline.clocks",),
         defines=("AHEAD_S=-86400",),
     ),
     Planted("slow_disk", "slow_disk.c", Arch.X86_64, "osd", ("baseline.growth",)),
-    Planted("lossy_link", "lossy_link.c", Arch.X86_64, "osd", ("baseline.growth",)),
     Planted("read_flips", "read_flips.c", Arch.X86_64, "osd", ("interop.load[nodes=2+1]",)),
     Planted(
         "write_lost",
         "write_elsewhere.c",
         Arch.X86_64,
         "osd",
-        ("interop.objects[client=x86_64,primary=x86_64,pool=replicated]",),
+        ("interop.scrub-clean[pool=replicated]",),
         defines=("ELSEWHERE=(5LL << 30)",),
     ),
     Planted(
@@ -204,12 +213,12 @@ PLANTED: tuple[Planted, ...] = (
         "write_elsewhere.c",
         Arch.X86_64,
         "osd",
-        ("interop.objects[client=x86_64,primary=x86_64,pool=replicated]",),
+        ("interop.scrub-clean[pool=replicated]",),
         defines=("ELSEWHERE=4096",),
     ),
-    Planted("discard_none", "discard_none.c", Arch.AARCH64, "clients", ("interop.walk-rbd",)),
+    Planted("discard_none", "discard_none.c", Arch.AARCH64, "clients", ("interop.rbd[writer=aarch64,reader=x86_64]",)),
     Planted("csum_none", "", Arch.AARCH64, "osd", ("baseline.settings",), options=("--bluestore_csum_type=none",)),
-    Planted("wire_unchecked", "", Arch.AARCH64, "daemons", ("baseline.growth",), options=("--ms_crc_data=false",)),
+    Planted("wire_unchecked", "", Arch.AARCH64, "daemons", ("baseline.settings",), options=("--ms_crc_data=false",)),
     Planted(
         "weight_light", "", Arch.AARCH64, "osd", ("baseline.settings",), options=("--osd_crush_initial_weight=0.001",)
     ),

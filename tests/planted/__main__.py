@@ -84,7 +84,8 @@ def tier_of(scenario: str) -> Tier:
 
 def item(scenario: str) -> str:
     suite = scenario.partition(".")[0]
-    return f"suites/{suite}/test_{suite}.py::test_scenario[{scenario}]"
+    function = "test_group" if suite == "s3" else "test_scenario"
+    return f"suites/{suite}/test_{suite}.py::{function}[{scenario}]"
 
 
 def table(hunts: Sequence[Hunt]) -> Table:
