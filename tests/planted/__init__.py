@@ -199,7 +199,7 @@ PLANTED: tuple[Planted, ...] = (
         defines=("AHEAD_S=-86400",),
     ),
     Planted("slow_disk", "slow_disk.c", Arch.X86_64, "osd", ("baseline.growth",)),
-    Planted("read_flips", "read_flips.c", Arch.X86_64, "osd", ("interop.load[nodes=2+1]",)),
+    Planted("read_flips", "read_flips.c", Arch.X86_64, "osd", ("baseline.settings",)),
     Planted(
         "write_lost",
         "write_elsewhere.c",
