@@ -8,7 +8,9 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from cephlab.cli.main import main as command
+    from cephlab.cli.streams import prepare
 
+    prepare()
     command()
 
 

@@ -31,6 +31,7 @@ from cephlab.cli import (
 )
 from cephlab.cli.conventions import Command, Group, wrong_use
 from cephlab.cli.output import DEBUG_VARIABLE, Output, machine_refused
+from cephlab.cli.streams import Unwritten
 from cephlab.lab.base.errors import LabError, SpecError
 
 NAME = "cephlab"
@@ -106,8 +107,15 @@ def root(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command; ends the process with its exit code."""
-    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+    """Run the command; ends the process with its exit code, also where the end of its result cannot be written."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = run(given)
+        sys.stdout.flush()
+    except Unwritten as error:
+        Output(as_json=False).error(error)
+        code = error.exit_code
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
@@ -122,7 +130,7 @@ def run(arguments: list[str]) -> int:
             return SpecError.exit_code
         wrong = _too_early(arguments) or wrong_use(error, _meant(arguments))
     except OSError as error:  # outside any command: of help, or of what --install-completion writes
-        if isinstance(error, BrokenPipeError) or os.environ.get(DEBUG_VARIABLE) == "1":
+        if os.environ.get(DEBUG_VARIABLE) == "1":
             raise
         wrong = machine_refused(error)
     Output(as_json="--json" in arguments).error(wrong)

@@ -36,7 +36,9 @@ The folder for images, clusters and archives. Default: the folder cephlab in you
 .br
 6: inconclusive.
 .br
-130, 143, 129: ended by Ctrl-C, SIGTERM or SIGHUP, after it had removed what it started."""
+130, 143, 129: ended by Ctrl-C, SIGTERM or SIGHUP, after it had removed what it started.
+.br
+141: the reader of the output ended first."""
 
 _EXAMPLE = "Example: "
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cephlab.cli.streams import Unwritten
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import LabBroken, LabError, SpecError, interruption
 from cephlab.lab.base.home import default_home
@@ -279,13 +280,13 @@ def reporting(as_json: bool) -> Iterator[Output]:
         yield out
     except KeyboardInterrupt as error:
         raise _interrupted(out, error) from error
+    except Unwritten:
+        raise  # it cannot be reported on standard output, where --json would
     except LabError as error:
         stopped = interruption(error)
         ended = _ended(out, error, error.exit_code) if stopped is None else _interrupted(out, stopped)
         raise ended from error
     except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            raise
         told = machine_refused(error)
         raise _ended(out, told, told.exit_code) from error
 
