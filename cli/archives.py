@@ -29,6 +29,7 @@ ArchiveArgument = Annotated[
     ),
 ]
 _UNKNOWN = "not an archive"
+KILLED = "killed"
 
 
 def archives(home: Home) -> list[Path]:
@@ -81,6 +82,16 @@ def row_of(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError):
         return {"archive": path.name, "path": str(path), "state": _UNKNOWN, "tier": "", "release": "", "verdicts": {}}
     return {"archive": path.name, "path": str(path), **known, "verdicts": counts}
+
+
+def unmerged(home: Home) -> list[Path]:
+    """The folders in which killed gates of several processes left verdicts that no archive has."""
+    from cephlab.fixtures.lanes import FOLDER_SUFFIX
+
+    folders = (
+        path.with_name(f"{path.name}{FOLDER_SUFFIX}") for path in archives(home) if row_of(path)["state"] == KILLED
+    )
+    return [folder for folder in folders if folder.is_dir()]
 
 
 def _verdicts(row: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cephlab.cli.archives import unmerged
 from cephlab.cli.completion import CLUSTERS
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, coloured, console, pairs, table, toned
@@ -317,8 +318,11 @@ def prune(
     findings, errors = survey(world.home, world.providers)
     for folder in world.runs.others():
         out.note(f"skipped, because it is not a run of this user: {folder}")
+    verdicts = [str(folder) for folder in unmerged(world.home)]
+    for folder in verdicts:
+        out.note(f"left, because only it has verdicts of a killed gate: {folder} (`cephlab summary` reads its parts)")
     doomed = [finding for finding in findings if finding.doomed(kept_too=everything)]
-    value: dict[str, Any] = {"home": str(world.home.path)}
+    value: dict[str, Any] = {"home": str(world.home.path), "unmerged": verdicts}
     shelf, most = Shelf(world.home), 0 if everything else MOST
     if dry_run:
         value["would_remove"] = [f"{finding.run.id} ({finding.fate})" for finding in doomed]

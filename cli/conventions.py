@@ -11,7 +11,7 @@ from typing import Any
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.errors import SpecError, unwritable
 
 DEFAULT_COPIES = 3
 _WORDS = {int: "N", float: "NUMBER"}
@@ -190,3 +190,14 @@ def wrong_use(error: typer.TyperException, name: str) -> SpecError:
         given = [repr(each["input"]) for each in getattr(error.__cause__, "errors", list)()]
         detail = "; ".join([*(f"got: {each}" for each in given), f"wanted: {plainly(wanted)}"])
     return SpecError(f"{what[:1].lower()}{what[1:]}".rstrip(".: "), detail, f"see `{name} --help`")
+
+
+def write_named(path: Path, text: str) -> None:
+    """Write a file that the user named. LabBroken names it if it cannot be written; of a new file no part is left."""
+    new = not os.path.lexists(path)
+    try:
+        path.write_text(text)
+    except OSError as error:
+        if new:
+            path.unlink(missing_ok=True)
+        raise unwritable(path, error) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cephlab.cli.completion import RELEASES
-from cephlab.cli.conventions import Command, Group, refuse_unwritable
+from cephlab.cli.conventions import Command, Group, refuse_unwritable, write_named
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.world import World
-from cephlab.lab.base.errors import SpecError, unwritable
+from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.given import read_bytes, read_text
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
@@ -93,13 +94,9 @@ def write(out: Output, job: Job, output: Path | None) -> None:
 
     target = output or Path(f"{job.name}.toml")
     refuse_unwritable("--output", target)
-    try:
-        with target.open("x") as sink:
-            sink.write(job_to_toml(job))
-    except FileExistsError:
-        raise SpecError(f"{target} already exists", "nothing was written", "name another with -o") from None
-    except OSError as error:
-        raise unwritable(target, error) from error
+    if os.path.lexists(target):
+        raise SpecError(f"{target} already exists", "nothing was written", "name another with -o")
+    write_named(target, job_to_toml(job))
     for line in job.notes:
         out.note(line)
     out.note(f"check it, then run: cephlab gate --job {target}")

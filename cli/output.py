@@ -13,6 +13,7 @@ import textwrap
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -310,11 +311,21 @@ def machine_refused(error: OSError) -> LabError:
     """The error to report for one of the operating system that no code expected."""
     if error.errno == errno.ENAMETOOLONG:
         return SpecError("a path is too long", f"got {error.filename}", "name a shorter one")
+    if error.errno == errno.ENOENT and error.filename is None and _removed_here():
+        return SpecError("the current folder was removed", "paths are read from it", "change to a folder that exists")
     return LabBroken(
         f"the operating system reported: {error.strerror or error}",
         str(error.filename or ""),
         f"set {DEBUG_VARIABLE}=1 for a traceback; `cephlab doctor` shows what is missing",
     )
+
+
+def _removed_here() -> bool:
+    """Whether the current folder of this process does not exist any more."""
+    try:
+        return not Path.cwd().exists()
+    except FileNotFoundError:
+        return True
 
 
 def _plain(text: str) -> str:

@@ -12,7 +12,7 @@ import typer
 
 from cephlab.cli.answers import Answers, as_value, doubts
 from cephlab.cli.completion import DEMANDED_RELEASES, PREDICTED_OPERATIONS, PROFILES, words
-from cephlab.cli.conventions import DEFAULT_COPIES, copies, refuse_unwritable
+from cephlab.cli.conventions import DEFAULT_COPIES, copies, refuse_unwritable, write_named
 from cephlab.cli.figures import interval_lines, resource_table, show_comparisons, source_lines
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
@@ -194,7 +194,7 @@ def predict(
         from cephlab.cli.predictpage import page_of
         from cephlab.cli.report import show_page
 
-        page.output.write_text(page_of(answers, machines.changes or (), datetime.now(UTC)))
+        write_named(page.output, page_of(answers, machines.changes or (), datetime.now(UTC)))
         written = page.output.absolute()
         out.result(str(written), answers.value | {"page": str(written)})
         if page.show:

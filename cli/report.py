@@ -11,7 +11,7 @@ import typer
 
 from cephlab.cli.archives import ArchiveArgument, named_or_newest
 from cephlab.cli.completion import ARCHIVES, DEFECTS
-from cephlab.cli.conventions import refuse_unwritable
+from cephlab.cli.conventions import refuse_unwritable, write_named
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.world import World
@@ -122,7 +122,7 @@ def report(
         with legible(directory):
             text = developer_report(archive, page.defect)
         if page.output is not None:
-            page.output.write_text(text)
+            write_named(page.output, text)
         shown = text if page.output is None else str(page.output.absolute())
         out.result(shown, {"defect": page.defect, "markdown": text, "doubts": list(archive.doubts)})
         return warn_of_doubts(out, archive)
@@ -133,7 +133,7 @@ def report(
     if page.output is None:
         replace_report(directory, html)
     else:
-        page.output.write_text(html)
+        write_named(page.output, html)
     written = (page.output or directory / "report.html").absolute()
     out.result(str(written), {"report": str(written), "doubts": list(archive.doubts)})
     if page.show:

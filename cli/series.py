@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from cephlab.cli.archives import ArchiveArgument, named_or_newest
-from cephlab.cli.conventions import refuse_unwritable
+from cephlab.cli.conventions import refuse_unwritable, write_named
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.world import World
@@ -45,7 +45,7 @@ def series(out: Output, world: World, options: SeriesOptions, directory: Archive
     refuse_unwritable("--dashboard", options.dashboard)
     refuse_unwritable("--export", options.export)
     if options.dashboard is not None:
-        options.dashboard.write_text(json.dumps(kept.dashboard(), indent=2) + "\n")
+        write_named(options.dashboard, json.dumps(kept.dashboard(), indent=2) + "\n")
         out.result(str(options.dashboard), {"dashboard": str(options.dashboard)})
         return 0
     archive = named_or_newest(out, world, directory)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cephlab.cli.conventions import Command, Group, refuse_unwritable
+from cephlab.cli.conventions import Command, Group, refuse_unwritable, write_named
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table
 from cephlab.cli.request import NewCluster
 from cephlab.cli.world import World
-from cephlab.lab.base.errors import SpecError, unwritable
+from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.numbers import how_many
 
 if TYPE_CHECKING:
@@ -44,13 +45,9 @@ def init(
     if cluster.release is not None:
         world.images.book.release(cluster.release)
     spec = cluster.build(foreign_runs=cluster.nodes is not None or foreign_runs(AUTO, world.providers))
-    try:
-        with file.open("x") as sink:
-            sink.write(spec_to_toml(spec))
-    except FileExistsError:
-        raise SpecError(f"{file} already exists", "nothing was written", "name another file, or remove it") from None
-    except OSError as error:
-        raise unwritable(file, error) from error
+    if os.path.lexists(file):
+        raise SpecError(f"{file} already exists", "nothing was written", "name another file, or remove it")
+    write_named(file, spec_to_toml(spec))
     out.note(f"look at it with: cephlab up --spec {file} --dry-run")
     out.result(str(file), {"file": str(file.absolute())})
 

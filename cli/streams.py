@@ -26,7 +26,7 @@ class _Stream(TextIOWrapper):
         """The same stream, with its encoding and its buffering."""
         assert isinstance(stream, TextIOWrapper)
         return cls(
-            stream.detach(),  # type: ignore[arg-type]  # a BufferedWriter
+            stream.detach(),
             encoding=stream.encoding,
             errors=stream.errors,
             line_buffering=stream.line_buffering,

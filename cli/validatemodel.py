@@ -10,7 +10,7 @@ import typer
 
 from cephlab.cli.answers import compared
 from cephlab.cli.compare import CODES
-from cephlab.cli.conventions import refuse_unwritable
+from cephlab.cli.conventions import refuse_unwritable, write_named
 from cephlab.cli.figures import show_comparisons
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table
@@ -70,7 +70,7 @@ def validate_model(
     validation = validate(demands, references, world.profile, sensitivity=True)
     if picture:
         beds = {miss.bed for miss in misses}
-        picture.write_text(drawn(misses, [each.name for each in references if each.name not in beds]))
+        write_named(picture, drawn(misses, [each.name for each in references if each.name not in beds]))
     out.note(f"demands: {origin}")
     if out.as_json:
         out.json(
@@ -93,7 +93,7 @@ def _fitted(
     figures = fit.cases(demands, references, world.profile)
     constants = fit.fit(figures)
     misses = fit.left_out(figures, constants, out.note)
-    path.write_text(json.dumps(fit.as_file(figures, constants, misses), indent=1) + "\n")
+    write_named(path, json.dumps(fit.as_file(figures, constants, misses), indent=1) + "\n")
     return misses, fit.growths(figures, misses)
 
 
