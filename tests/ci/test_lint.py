@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TOOLS = ("ruff", "codespell", "shellcheck", "actionlint")
+TOOLS = ("ruff", "deptry", "codespell", "shellcheck", "actionlint")
 
 
 @pytest.fixture
@@ -46,15 +46,17 @@ def lint(checkout: Path, *, failing: str = "", without: str = "") -> tuple[subpr
 def test_every_tool_runs_and_every_script_is_found(checkout: Path) -> None:
     ended, calls = lint(checkout)
     assert ended.returncode == 0, ended.stdout
-    assert calls[:4] == ["ruff check .", "ruff format --check .", "codespell ", "shellcheck ci/lint nested/run"]
-    assert calls[4].startswith("actionlint ")
+    assert calls[:3] == ["ruff check .", "ruff format --check .", "deptry ."]
+    assert calls[3].startswith("deptry tests docs ")
+    assert calls[4:6] == ["codespell ", "shellcheck ci/lint nested/run"]
+    assert calls[6].startswith("actionlint ")
 
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_one_finding_fails_it_after_all_have_run(checkout: Path, tool: str) -> None:
     ended, calls = lint(checkout, failing=tool)
     assert ended.returncode == 1
-    assert len(calls) == 5
+    assert len(calls) == 7
     assert "lint: failed: " in ended.stdout
     assert tool in ended.stdout.splitlines()[-1]
 
@@ -62,5 +64,5 @@ def test_one_finding_fails_it_after_all_have_run(checkout: Path, tool: str) -> N
 def test_actionlint_is_skipped_by_name_where_nothing_can_build_it(checkout: Path) -> None:
     ended, calls = lint(checkout, without="actionlint")
     assert ended.returncode == 0
-    assert len(calls) == 4
+    assert len(calls) == 6
     assert "actionlint skipped" in ended.stdout
