@@ -54,13 +54,16 @@ def own_scopes(capabilities: frozenset[Capability]) -> frozenset[Scope]:
 
 
 def sites_of(hosts: Mapping[str, Host], own: frozenset[Scope]) -> Iterator[Site]:
-    """One site for each host that has scopes of its own, and one for the scopes shared with the machine below."""
+    """One site for each host that has scopes of its own, and one for the scopes shared with the machine below.
+
+    LabBroken if every host is down.
+    """
     up = [host for host in hosts.values() if host.up()]
     if not up:
         raise LabBroken("every host of the cluster is down", f"hosts: {', '.join(hosts)}")
     if own:
-        for host in up:
-            yield Site(Machine(host.name, host, host.address), owned=own)
+        for host in hosts.values():
+            yield Site(Machine(host.name, host, host.address), owned=own, up=host in up)
     shared = MACHINE_SCOPES - own
     if shared:
         yield Site(_below(up), owned=frozenset(), shared=shared)

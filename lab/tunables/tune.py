@@ -12,22 +12,29 @@ from cephlab.lab.tunables.records import Before, Records, TuningRecord
 from cephlab.lab.tunables.settings import Finding, Kind, Scope, Setting, SettingChange, SettingOutcome, State
 
 MACHINE_SCOPES = frozenset({Scope.NETWORK, Scope.FILES, Scope.KERNEL})
+DOWN = "the host is down, so it was left out; start it and repeat"
 
 
 @dataclass(frozen=True)
 class Site:
-    """A machine of a target. owned: scopes that may be changed there; shared: scopes that are only checked."""
+    """A machine of a target. owned: scopes that may be changed there; shared: scopes that are only checked.
+
+    up: whether it runs; nothing is read from one that does not.
+    """
 
     machine: Machine
     owned: frozenset[Scope] = MACHINE_SCOPES
     shared: frozenset[Scope] = frozenset()
+    up: bool = True
 
     def settings(self, settings: Sequence[Setting]) -> list[Setting]:
         """The settings that can be checked here."""
         return [setting for setting in settings if setting.scope in self.owned | self.shared]
 
     def read(self, settings: Sequence[Setting]) -> dict[str, dict[str, Seen]]:
-        """The files that show these settings, by pattern."""
+        """The files that show these settings, by pattern; none of a machine that is down."""
+        if not self.up:
+            return {}
         return self.machine.read([pattern for setting in settings for pattern in machines.patterns(setting)])
 
 
@@ -110,12 +117,16 @@ def revert(target: Target, tuning: str) -> list[str]:
 
 
 def _look(site: Site, settings: Sequence[Setting]) -> list[Finding]:
+    if not site.up:
+        return [Finding(site.machine.where, setting, State.UNREADABLE, why=DOWN) for setting in settings]
     sight = site.read(settings)
     return [machines.judge(site.machine.where, setting, sight) for setting in settings]
 
 
 def _before(target: Target, tuning: str, findings: Sequence[Finding]) -> Iterator[Before]:
     for site in target.sites:
+        if not site.up:
+            continue
         drifted = _drifted(site, findings)
         swaps = None
         if any(setting.kind is Kind.SWAP for setting in drifted):
@@ -300,11 +311,11 @@ def _restore(target: Target, before: Before, done: list[str]) -> list[str]:
         errors = target.ceph.restore(before.options)
         done += [f"{before.where}: {section}/{key}" for section, key in before.options]
         return errors
-    machine = next((site.machine for site in target.sites if site.machine.where == before.where), None)
-    if machine is None:
+    site = next((site for site in target.sites if site.machine.where == before.where), None)
+    if site is None or not site.up:
         places = len(before.files) + (before.swaps is not None) + len(before.options)
-        return [f"{before.where} no longer exists"] if places else []
-    return _restore_files(machine, before.files, done) + _restore_swap(machine, before.swaps, done)
+        return [f"{before.where} {'is down; start it first' if site else 'no longer exists'}"] if places else []
+    return _restore_files(site.machine, before.files, done) + _restore_swap(site.machine, before.swaps, done)
 
 
 def _restore_files(machine: Machine, files: Mapping[str, bytes | None], done: list[str]) -> list[str]:

@@ -54,9 +54,11 @@ def test_a_clusters_options_are_those_of_its_monitors_and_osds_that_run(tmp_path
     assert (site.owned, site.shared) == (MACHINE_SCOPES, frozenset())
 
 
-def test_hosts_that_are_down_are_no_place_to_change(tmp_path: Path) -> None:
+def test_hosts_that_are_down_are_named_and_nothing_is_asked_of_them() -> None:
     hosts = {"n1": host("n1", up=False), "n2": host("n2", emulated=True), "n3": host("n3")}
-    own, other, below = sites_of(hosts, frozenset({Scope.NETWORK}))
+    down, own, other, below = sites_of(hosts, frozenset({Scope.NETWORK}))
+    assert (down.machine.where, down.owned) == ("n1", frozenset({Scope.NETWORK}))
+    assert [site.up for site in (down, own, other, below)] == [False, True, True, True]
     assert [site.machine.where for site in (own, other, below)] == ["n2", "n3", "the machine below n2, n3"]
     assert own.machine.runner is hosts["n2"]
     assert (own.owned, own.shared) == (frozenset({Scope.NETWORK}), frozenset())

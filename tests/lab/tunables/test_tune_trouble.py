@@ -1,16 +1,25 @@
 """What goes wrong while a tuning is applied or put back is told, and what a person has to do."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from cephlab.lab.base.errors import CleanupFailed
-from cephlab.lab.tunables.machine import limits_file
+from cephlab.lab.base.process import Result
+from cephlab.lab.tunables.machine import Machine, limits_file
 from cephlab.lab.tunables.records import Records
-from cephlab.lab.tunables.settings import Kind, Setting, SettingOutcome
-from cephlab.lab.tunables.tune import Target, apply, revert
+from cephlab.lab.tunables.settings import Kind, Setting, SettingOutcome, State
+from cephlab.lab.tunables.tune import Site, Target, apply, check, revert
 from tests.fake_machine import SWAPS, FakeMachine
-from tests.lab.tunables.test_tune import BY_HAND, SETTINGS, files, target_of
+from tests.lab.tunables.test_tune import BY_HAND, SETTINGS, SWAPPINESS, files, target_of
+
+
+class Unreachable(FakeMachine):
+    """Nothing may be asked of it."""
+
+    def run(self, argv: Sequence[str], *, timeout_s: float = 60.0, stdin: bytes = b"") -> Result:
+        raise AssertionError(f"{self.name} was asked {argv}")
 
 
 def test_a_limits_file_that_was_there_comes_back_and_one_that_cannot_be_written_is_said(tmp_path: Path) -> None:
@@ -37,6 +46,33 @@ def test_a_machine_that_is_gone_is_said_and_its_record_kept(tmp_path: Path) -> N
         revert(elsewhere, "altra")
     assert caught.value.errors == ("n0 no longer exists",)
     revert(target, "altra")
+
+
+def test_a_host_that_is_down_is_named_and_its_settings_wait_for_it(tmp_path: Path) -> None:
+    machines = {name: FakeMachine(name, files()) for name in ("n0", "n1")}
+
+    def target(*, up: bool) -> Target:
+        second = Machine("n1", machines["n1"] if up else Unreachable("n1"))
+        sites = (Site(Machine("n0", machines["n0"])), Site(second, up=up))
+        return Target("one", sites, None, Records(tmp_path))
+
+    half = target(up=False)
+    assert [(finding.where, finding.state) for finding in check(half, SETTINGS[:1])] == [
+        ("n0", State.DRIFT),
+        ("n1", State.UNREADABLE),
+    ]
+    done, left_out = apply(half, "altra", SETTINGS[:1])
+    assert (done.where, done.outcome) == ("n0", SettingOutcome.DONE)
+    assert (left_out.where, left_out.outcome) == ("n1", SettingOutcome.MISSING)
+    assert left_out.why == "the host is down, so it was left out; start it and repeat"
+    assert [change.outcome for change in apply(target(up=True), "altra", SETTINGS[:1])] == [
+        SettingOutcome.ALREADY,
+        SettingOutcome.DONE,
+    ]
+    with pytest.raises(CleanupFailed, match="n1 is down; start it first"):
+        revert(half, "altra")
+    assert revert(target(up=True), "altra") == [f"n1: {SWAPPINESS}"]
+    assert [machine.files for machine in machines.values()] == [files(), files()]
 
 
 def test_swap_is_back_with_its_priority_whatever_is_used_of_it(tmp_path: Path) -> None:
