@@ -1,16 +1,26 @@
-"""What shows which process of this machine is which: when it started, as pids are reused, and its environment."""
+"""What shows which process of this machine is which: its start, as pids are reused, its environment and its command."""
 
+import time
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache, partial
 from operator import not_
 from pathlib import Path
 from typing import Protocol
 
+import psutil
+
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import NotReached
+from cephlab.lab.base.numbers import duration
+from cephlab.lab.base.redaction import without_secrets
 
 _EXECUTED_S = 0.5
 """Longest time that execve(2) is given. It takes well below a millisecond, unless others keep the CPUs busy."""
+
+
+_SHOWN = 60
+"""Most characters of a command that are shown, without its first word."""
 
 
 class Listed(Protocol):
@@ -43,6 +53,30 @@ def in_execve(pid: int) -> bool:
     """
     fields = _stat(pid)
     return bool(fields) and fields[20] != "0" and fields[48] == "0"
+
+
+def described(pid: int) -> str:
+    """`process 7 (ceph-osd -f -i 0 -c ceph.conf, ran for 3 min 20 s)`; only the number if it has ended."""
+    try:
+        listed = psutil.Process(pid)
+        return (
+            f"process {pid} ({command_text(listed.cmdline())}, ran for {duration(time.time() - listed.create_time())})"
+        )
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return f"process {pid}"
+
+
+def command_text(argv: Sequence[str]) -> str:
+    """A command in one short line: paths without their folders, and the end of it if it is long.
+
+    The end tells more, because loaders, emulators and shells come first.
+    """
+    whole = without_secrets("\0".join(argv).encode(errors="replace")).decode(errors="replace").split("\0")
+    first, *words = " ".join(word.rpartition("/")[2] for word in whole).split() or ["no command"]
+    end = words
+    while len(" ".join(end)) > _SHOWN:
+        end = end[1:]
+    return " ".join([first, *(["..."] if len(end) < len(words) else []), *end])
 
 
 def birth_of(pid: int) -> str:

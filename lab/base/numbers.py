@@ -1,4 +1,4 @@
-"""Numbers for readers: a count with its noun, a figure with three digits and an SI prefix."""
+"""Numbers for readers: a count with its noun, a duration, a figure with three digits and an SI prefix."""
 
 _UP = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _DOWN = ((1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"))
@@ -9,6 +9,14 @@ def how_many(count: float, thing: str, things: str = "") -> str:
     """`1 client`, `2 clients`, `1.5 clients`. things: the plural, if it is more than an added s."""
     number = str(count) if isinstance(count, int) else f"{count:.4g}"
     return f"{number} {thing if number == '1' else things or f'{thing}s'}"
+
+
+def duration(seconds: float) -> str:
+    """`4.2 s`, `3 min 20 s`, `2 h 5 min`."""
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, left = divmod(round(seconds), 60)
+    return f"{minutes} min {left} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def si(value: float, unit: str) -> str:

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 
 from cephlab.lab.base import process
+from cephlab.lab.base.births import described
 from cephlab.lab.base.errors import LabBroken
 
 _KILL_PATIENCE_S = 60.0
@@ -50,8 +51,9 @@ def kill_marked(marks: Mapping[str, str], run_id: str) -> list[str]:
         left = process.find_marked(marks)
         if not left:
             return removed
+        words = [described(running.pid) for running in left]
         kill(left)
-        removed += [f"process {running.pid}" for running in left]
+        removed += words
     raise LabBroken(f"processes of {run_id} keep appearing", ", ".join(removed), "run `cephlab prune`")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 
 from cephlab.lab.archive.archive import JUNIT, Archive, Ending, Record, counted, deciding, file_name
-from cephlab.lab.base.numbers import how_many, si
+from cephlab.lab.base.numbers import duration, how_many, si
 from cephlab.lab.history.history import Event
 from cephlab.lab.providers.base import LeavesUnsaid
 from cephlab.lab.providers.select import PROVIDERS
@@ -360,9 +360,5 @@ def _duration(manifest: Mapping[str, Any]) -> str:
 
 
 def seconds_text(value: float | None) -> str:
-    """`4.2 s`, `3 min 20 s`."""
-    if value is None:
-        return "not measured"
-    if value < 60:
-        return f"{value:.1f} s"
-    return f"{int(value // 60)} min {int(value % 60)} s"
+    """A duration, or that there is none."""
+    return "not measured" if value is None else duration(value)

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from cephlab.lab.base.numbers import how_many, si
+from cephlab.lab.base.numbers import duration, how_many, si
 from tests.code_tree import PACKAGES, ROOT, modules, nodes, tree
 
 EITHER = re.compile(r"[a-z]\((?:s|es|ies)\)")
@@ -26,6 +26,22 @@ def test_one_is_told_from_several(count: float, words: str) -> None:
 )
 def test_sizes_go_on_to_the_largest_prefix(value: float, shown: str) -> None:
     assert si(value, "bytes") == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.04, "0.0 s"),
+        (59.94, "59.9 s"),
+        (59.96, "1 min 0 s"),
+        (63.481, "1 min 3 s"),
+        (3599.4, "59 min 59 s"),
+        (3599.6, "1 h 0 min"),
+        (90000, "25 h 0 min"),
+    ],
+)
+def test_a_duration_has_two_units_at_most(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown
 
 
 def test_an_s_is_not_always_enough() -> None:

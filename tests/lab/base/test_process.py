@@ -304,3 +304,33 @@ def test_what_cannot_be_forgotten_is_named_and_the_rest_goes(tmp_path: Path, mon
     with pytest.raises(LabBroken, match="one/a"):
         Runs(home).forget(run)
     assert [path.name for path in run.directory.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (["/usr/bin/ceph-osd", "-f", "-i", "0", "-c", "/nodes/n0/ceph.conf"], "ceph-osd -f -i 0 -c ceph.conf"),
+        (
+            [
+                "/lib/ld-linux.so",
+                "--library-path",
+                "/a/x86_64-linux-gnu:/b/ceph-17.2.7",
+                "/b/bin/ceph-osd",
+                "-f",
+                "-i",
+                "0",
+            ],
+            "ld-linux.so --library-path ceph-17.2.7 ceph-osd -f -i 0",
+        ),
+        (["/usr/bin/qemu-aarch64", *["-L"] * 30, "ceph-osd", "-i", "0"], f"qemu-aarch64 ...{' -L' * 15} ceph-osd -i 0"),
+        (["/bin/sh", "-c", f"exec {'x' * 80}"], "sh ..."),
+        (["ceph-osd", "--key", "AQBmR3FfAAAAABAAGPhBuvlv9s8IumlmVYDeYA=="], "ceph-osd --key [key removed]"),
+        ([], "no command"),
+    ],
+)
+def test_a_command_is_shown_short_and_without_keys(argv: list[str], text: str) -> None:
+    assert births.command_text(argv) == text
+
+
+def test_a_process_that_ended_is_its_number() -> None:
+    assert births.described(2**22 + 1) == f"process {2**22 + 1}"

@@ -1,6 +1,9 @@
 """Signals by a mark: they reach every process with the mark and no other, also one that is executing a program."""
 
+import json
 import os
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from signal import SIGINT, SIGKILL, SIGTERM, Signals
@@ -9,7 +12,8 @@ import pytest
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.process import LocalProcess, run, start_detached
-from cephlab.lab.providers.marks import TOKEN_VARIABLE, new_token, signalling
+from cephlab.lab.providers.marks import TOKEN_VARIABLE, kill_marked, new_token, signalling
+from cephlab.lab.providers.ssh.host import SWEEP
 
 # It lists, of the files with the mark, those whose numbers the next line of a file names, and none of any other.
 GREP = """#!/bin/bash
@@ -80,3 +84,19 @@ def test_a_process_that_one_pass_does_not_see_is_reached_by_the_next(
     send(token, number, PATH=f"{tmp_path}/bin:{os.environ['PATH']}", LINES_LEFT=str(lines))
     assert first.wait(ENDS_S)
     assert second.wait(ENDS_S)
+
+
+def test_what_a_clean_up_kills_is_named_by_its_command_and_how_long_it_ran(tmp_path: Path) -> None:
+    mark = {"MARK": str(tmp_path)}
+    sleeper = start_detached(["/bin/sleep", "60"], log=tmp_path / "log", env=mark)
+    [words] = kill_marked(mark, "one")
+    assert re.fullmatch(rf"process {sleeper.pid} \(sleep 60, ran for \d\.\d s\)", words), words
+    assert not sleeper.alive()
+
+
+@pytest.mark.slow
+def test_on_a_machine_reached_by_ssh_too(tmp_path: Path) -> None:
+    sleeper = start_detached(["/bin/sleep", "60"], log=tmp_path / "log", env={"CEPHLAB_REMOTE": str(tmp_path)})
+    swept = run((sys.executable, "-I", "-c", SWEEP.read_text(), str(tmp_path), "", ""))
+    [words] = json.loads(swept.stdout)["ok"]
+    assert re.fullmatch(rf"process {sleeper.pid} \(sleep 60, ran for \d s\)", words), words

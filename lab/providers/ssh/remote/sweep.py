@@ -14,6 +14,7 @@ import time
 
 MARK = b"CEPHLAB_REMOTE="
 GONE_S = 10.0
+SHOWN = 80  # characters of a command
 
 
 def marked(mark):
@@ -31,6 +32,19 @@ def marked(mark):
             yield pid
 
 
+def described(pid):
+    """What is killed, in words; paths without their folders. Only the end of a long command, which tells most."""
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            words = [word.rpartition("/")[2] for word in file.read().decode(errors="replace").split("\0")]
+        with open("/proc/%d/stat" % pid) as file:
+            began_s = int(file.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+    except OSError:
+        return "process %d" % pid  # it has ended
+    ran_s = time.clock_gettime(time.CLOCK_BOOTTIME) - began_s
+    return "process %d (%s, ran for %.0f s)" % (pid, " ".join(words).strip()[-SHOWN:], ran_s)
+
+
 def own(folder):
     """Whether it is a folder of this user, and not a link."""
     return os.path.isdir(folder) and not os.path.islink(folder) and os.lstat(folder).st_uid == os.getuid()
@@ -38,7 +52,7 @@ def own(folder):
 
 def main():
     mark, tree, above = sys.argv[1:]
-    ended = set()
+    ended = {}
     deadline = time.monotonic() + GONE_S
     while True:
         left = list(marked(mark))
@@ -48,13 +62,13 @@ def main():
             print(json.dumps({"error": "processes do not die: %s" % left}))
             return
         for pid in left:
-            ended.add(pid)
+            ended.setdefault(pid, described(pid))
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
         time.sleep(0.01)
-    removed = ["process %d" % pid for pid in sorted(ended)]
+    removed = [ended[pid] for pid in sorted(ended)]
     if tree and own(tree) and (not above or own(above)):
         shutil.rmtree(tree)
         removed.append(tree)
