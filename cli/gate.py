@@ -15,7 +15,7 @@ from cephlab.cli.completion import ARCHIVES, HOSTS, LABS, PROFILES, RELEASES, SU
 from cephlab.cli.expected import expectation_lines, expectations, requirement_lines
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, interruptible
-from cephlab.cli.plan import name_all, show, warn_of_unasked
+from cephlab.cli.plan import name_all, refuse_settings, show, warn_of_unasked
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import LabBroken, LabError, SpecError
 from cephlab.lab.base.nearest import did_you_mean
@@ -198,6 +198,7 @@ def gate(
     machines = machines_on(what.on, where)
     if what.plan or what.list_only:
         refuse_used(request.archive, ARCHIVE_FOLDER)
+        refuse_settings(out, world, request)
     if what.plan:
         warn_of_unasked(out, world, where.lab, what.on)
         lanes = what.jobs if what.on else lanes_of(what.jobs, request)

@@ -77,6 +77,25 @@ def warn_of_unasked(out: Output, world: World, lab: str | None, on: str | None) 
             out.warn(f"--lab {lab} does not work here, so the gate would be refused: {reason.what}")
 
 
+def refuse_settings(out: Output, world: World, request: Request) -> None:
+    """Refuse the ceph.conf settings of a job that the gate refuses; warn if no image is cached that knows them."""
+    from cephlab.fixtures.options import SSH
+    from cephlab.lab.cluster.optionnames import refuse_wrong_options
+    from cephlab.lab.cluster.raising import cached_images
+    from cephlab.lab.jobs.jobfile import load_job
+    from cephlab.lab.scenario.topology import Topology
+    from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
+
+    settings = load_job(request.job).options if request.job is not None else {}
+    if not settings or request.lab == SSH:
+        return
+    given = Topology(native=1, foreign=1, options=tuple(settings.items())).spec(request.release or DEFAULT_RELEASE)
+    images = cached_images(given, world.images) if request.image is None else {}
+    refuse_wrong_options(given, images)
+    if not images:
+        out.warn(f"the job's settings were not checked: no image of {request.image or given.release} is cached")
+
+
 def _way(lanes: int, running: int, beside: int, *, elsewhere: bool) -> str:
     """How many scenarios run at a time. beside: how many may run beside others; the rest come last."""
     where = " on each machine" if elsewhere else ""

@@ -10,11 +10,27 @@ from cephlab.cli.world import World
 from cephlab.fixtures.plan import PlannedScenario
 from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.base.home import Home
+from cephlab.lab.images.image import Image
 from cephlab.lab.report.page import render_report
+from cephlab.lab.spec.arch import host_arch
 from tests.fake_provider import FakeProvider, providers
 from tests.lab.archive.test_archive import GOOD, write
 
 ROW = PlannedScenario("interop.some-scenario[writer=aarch64,reader=x86_64]", "a goal", 1, 3, 1 << 30)
+
+JOB = """
+name = "mine"
+source = "by hand"
+
+[options]
+osd_memory_targt = "1073741824"
+
+[[benches]]
+name = "some"
+block_bytes = [4096]
+pool = ""
+runtime_s = 1
+"""
 
 
 class Absent(FakeProvider):
@@ -64,6 +80,26 @@ def test_a_plan_warns_of_a_lab_that_does_not_work_here(world: World) -> None:
     assert done.exit_code == 0, done.output
     assert "--lab lxd does not work here, so the gate would be refused: no LXD answers here" in done.stderr
     assert "warning" not in gate(world, "--plan").stderr
+
+
+@pytest.mark.parametrize("manner", ["--plan", "--list"])
+def test_a_plan_refuses_the_settings_of_a_job_as_the_gate(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manner: str
+) -> None:
+    job = tmp_path / "job.toml"
+    job.write_text(JOB)
+    done = gate(world, manner, "--job", str(job))
+    assert done.exit_code == 0, done.output
+    assert "the job's settings were not checked: no image of reef is cached" in done.stderr
+    pulled = gate(world, manner, "--job", str(job), "--image", "quay.io/ceph/ceph:v18")
+    assert "the job's settings were not checked: no image of quay.io/ceph/ceph:v18 is cached" in pulled.stderr
+    image = Image("reef", host_arch(), "1" * 64, tmp_path)
+    monkeypatch.setattr("cephlab.lab.cluster.raising.cached_images", lambda *_spec: {host_arch(): image})
+    monkeypatch.setattr("cephlab.lab.cluster.optionnames.known_options", lambda *_image: {"osd_memory_target"})
+    done = gate(world, manner, "--job", str(job))
+    assert done.exit_code == 2, done.output
+    assert "reef has no option 'osd_memory_targt'" in done.stderr
+    assert "did you mean osd_memory_target?" in done.stderr
 
 
 def test_a_plan_says_that_other_machines_were_not_asked(world: World) -> None:
