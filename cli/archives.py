@@ -14,6 +14,7 @@ from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table, toned
 from cephlab.cli.world import World
 from cephlab.lab.archive.archive import state_of
+from cephlab.lab.archive.attempts import INTERRUPTED
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.home import Home
 
@@ -71,13 +72,15 @@ def ls(out: Output, world: World) -> None:
 
 
 def row_of(path: Path) -> dict[str, Any]:
-    """One line of `archive ls`. state: as recorded, or killed; verdicts: ending -> count."""
+    """One line of `archive ls`. state: as recorded, or killed; verdicts: ending, or `interrupted` -> count."""
     try:
         manifest = json.loads((path / "manifest.json").read_text())
         verdicts = json.loads((path / "verdicts.json").read_text())["verdicts"]
         counts: dict[str, int] = {}
         for verdict in verdicts:
-            counts[verdict["ending"]] = counts.get(verdict["ending"], 0) + 1
+            # An interrupted scenario has no verdict yet; `--resume` runs it again.
+            ending = "interrupted" if INTERRUPTED in verdict["reason"] else verdict["ending"]
+            counts[ending] = counts.get(ending, 0) + 1
         known = {key: str(manifest[key]) for key in ("tier", "release", "started")} | {"state": state_of(manifest)}
     except (OSError, ValueError, KeyError, TypeError):
         return {"archive": path.name, "path": str(path), "state": _UNKNOWN, "tier": "", "release": "", "verdicts": {}}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -114,10 +113,11 @@ def _archives(world: World) -> list[str]:
 
 
 def _hosts(_: World) -> list[str]:
+    from cephlab.lab.base.given import user_path
     from cephlab.lab.spec.inventory import INVENTORY_VARIABLE, load_inventory
 
     named = os.environ.get(INVENTORY_VARIABLE)
-    return [machine.name for machine in load_inventory(Path(named)).machines] if named else []
+    return [machine.name for machine in load_inventory(user_path(named)).machines] if named else []
 
 
 LABS = completing(_labs)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import typer
@@ -12,6 +13,7 @@ from cephlab.cli.conventions import EMPTY, REPEATED
 from cephlab.cli.output import JsonOption, Output, reporting
 from cephlab.cli.world import World, world_of
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.given import user_path
 
 _TELL_OF_HOMES = ("doctor",)
 """Commands that report an unusable home themselves, together with everything else that is missing."""
@@ -38,6 +40,7 @@ def framed(command: Callable[..., int | None]) -> Callable[..., None]:
 
     @wraps(command)
     def called(ctx: typer.Context, **given: Any) -> None:
+        given = {name: user_path(value) if isinstance(value, Path) else value for name, value in given.items()}
         for name, group in groups.items():
             given[name] = group(**{option.name: given.pop(option.name) for option in fields(group)})
         with reporting(given["as_json"] if own_json else given.pop("as_json")) as out:

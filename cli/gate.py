@@ -18,6 +18,7 @@ from cephlab.cli.output import Output, interruptible
 from cephlab.cli.plan import name_all, refuse_settings, show, warn_of_unasked
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import LabBroken, LabError, SpecError
+from cephlab.lab.base.given import user_path
 from cephlab.lab.base.nearest import did_you_mean
 
 if TYPE_CHECKING:
@@ -251,7 +252,7 @@ def asked(world: World, what: Selection, where: LabOptions, kept: Kept, rerun: P
     named = (JOBS,) if what.job else what.suite or ()
     suites = chosen(named, tier=what.tier or QUICK, everything=everything, beside=brought)
     request = Request(
-        archive=folder.expanduser().absolute(),
+        archive=folder.absolute(),
         home=home.path,
         tier=what.tier,
         seed=what.seed,
@@ -304,7 +305,7 @@ def inventory_of(where: LabOptions) -> Path | None:
     from cephlab.lab.spec.inventory import INVENTORY_VARIABLE
 
     named = where.inventory or os.environ.get(INVENTORY_VARIABLE)
-    return Path(named).expanduser() if named else None
+    return user_path(named) if named else None
 
 
 def refuse_on(what: Selection, where: LabOptions, kept: Kept) -> None:

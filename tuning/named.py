@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.given import user_path
 from cephlab.lab.base.nearest import did_you_mean
 from cephlab.lab.spec.specfile import Text, TomlTable, load_model, refuse_twice
 from cephlab.lab.tunables.settings import Kind, Setting
@@ -88,7 +89,7 @@ def names(folder: Path = FOLDER) -> list[str]:
 
 def load(name: str, folder: Path = FOLDER) -> Tuning:
     """A tuning by name, or by the path of a TOML file; SpecError for an unknown name."""
-    path = Path(name)
+    path = user_path(name)
     if path.suffix == ".toml":
         return read(path)
     if name not in names(folder):

@@ -12,6 +12,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.given import user_path
 from cephlab.lab.base.nearest import did_you_mean
 from cephlab.lab.spec.specfile import Count, Text, TomlTable, as_model, load_toml, refuse_twice
 from cephlab.lab.spec.written import Flag, names_file
@@ -118,7 +119,7 @@ def find_hardware(name: str, own: Path, changes: Sequence[str] = ()) -> Hardware
     own: the folder of the user's profiles, which `cephlab probe` writes to. changes: see `load_hardware`.
     """
     if names_file(name):
-        return load_hardware(Path(name), changes)
+        return load_hardware(user_path(name), changes)
     known = profile_files(own)
     if name not in known:
         hint = did_you_mean(name, known, "choose one of these, or give the path of a file")

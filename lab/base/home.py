@@ -11,6 +11,7 @@ from pathlib import Path
 import platformdirs
 
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.given import user_path
 
 HOME_VARIABLE = "CEPHLAB_HOME"
 
@@ -113,7 +114,7 @@ def default_home() -> Home:
 def home_at(named: str, source: str) -> Home:
     """The home in a given folder; SpecError when Ceph could not run from it. source: the variable or option."""
     refuse_odd(named, source)
-    home = Home(Path(named).expanduser().absolute())
+    home = Home(user_path(named).absolute())
     refuse_odd(str(home.path), source)
     return home
 

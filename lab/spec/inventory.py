@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, model_validator
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.base.given import is_file, read_text
+from cephlab.lab.base.given import is_file, read_text, user_path
 from cephlab.lab.spec.arch import Arch, parse_arch
 from cephlab.lab.spec.clusterspec import MAX_NODE_NAME
 from cephlab.lab.spec.specfile import Text, TomlTable, load_model
@@ -248,7 +248,7 @@ class _InventoryFile(_Defaults):
 
 def _inventory(path: Path, written: _InventoryFile) -> Inventory:
     def here(name: str) -> Path:
-        return path.parent / Path(name).expanduser()
+        return path.parent / user_path(name)
 
     machines = tuple(_machine(path, host, written, number) for number, host in enumerate(written.hosts))
     ceph = written.ceph
@@ -275,7 +275,7 @@ def _machine(path: Path, host: _InventoryHost, defaults: _Defaults, number: int)
             HINT,
         )
     arch = parse_arch(keys.pop("architecture"))
-    keys |= {key: str(path.parent / Path(keys[key]).expanduser()) for key in ("key", "known_hosts") if key in keys}
+    keys |= {key: str(path.parent / user_path(keys[key])) for key in ("key", "known_hosts") if key in keys}
     return Machine(arch=arch, **keys)
 
 

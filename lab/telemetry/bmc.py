@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from cephlab.lab.base import process
 from cephlab.lab.base.errors import CommandFailed, NotInstalled, SpecError, Unavailable
-from cephlab.lab.base.given import is_file
+from cephlab.lab.base.given import is_file, user_path
 from cephlab.lab.base.redaction import remember
 from cephlab.lab.spec.inventory import matching
 from cephlab.lab.spec.specfile import TomlTable, load_model, refuse_twice
@@ -67,9 +67,9 @@ def load_bmcs(path: Path) -> tuple[Bmc, ...]:
     read = load_model(path, _BmcFile, what="a list of management controllers", hint="see docs/power.md for the keys")
     bmcs = []
     for bmc in read.bmc:
-        files = {"password_file": str(path.parent / Path(bmc.password_file).expanduser())}
+        files = {"password_file": str(path.parent / user_path(bmc.password_file))}
         if bmc.certificate:
-            files["certificate"] = str(path.parent / Path(bmc.certificate).expanduser())
+            files["certificate"] = str(path.parent / user_path(bmc.certificate))
         for key, file in files.items():
             if not is_file(Path(file)):
                 raise SpecError(f"{path}: {key} of {bmc.node}", f"got {file}, wanted: an existing file")

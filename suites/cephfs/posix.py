@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cephlab.lab.base.errors import SpecError, Unavailable
+from cephlab.lab.base.given import user_path
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.workloads.gtest import Case, CaseResult, GtestRun, run_cases
@@ -51,7 +52,7 @@ def program() -> Path:
     if not named:
         hint = f"{INSTALL}; export {VARIABLE}=DIR/bin/{PROGRAM}"
         raise Unavailable(f"{PROGRAM} is not installed", f"{VARIABLE} is not set", hint)
-    path = Path(named).expanduser().absolute()
+    path = user_path(named).absolute()
     if not path.is_file():
         raise SpecError(f"{VARIABLE} does not name a file", f"got {named!r}, wanted the program {PROGRAM}")
     return path

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cephlab.lab.base import process
 from cephlab.lab.base.errors import LabBroken, SpecError, Unavailable
+from cephlab.lab.base.given import user_path
 from cephlab.lab.base.runs import write_private
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.gateway import Gateway, user_keys
@@ -73,7 +74,7 @@ def checkout(release: str) -> Path:
         hint = f"git clone {SOURCE} DIR; git -C DIR checkout {commit}; python3 -m venv DIR/venv; "
         hint += f"DIR/venv/bin/python -m pip install -r DIR/requirements.txt; export {VARIABLE}=DIR"
         raise Unavailable("there is no checkout of ceph/s3-tests", f"{VARIABLE} is not set", hint)
-    folder = Path(named).expanduser().absolute()
+    folder = user_path(named).absolute()
     head = process.run(["git", "-C", str(folder), "rev-parse", "HEAD"], timeout_s=_ASK_S, check=False).stdout.strip()
     if head != commit:
         got = f"{VARIABLE}: got {head or 'no checkout'}, wanted: {commit} for {release}"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from cephlab.cli.world import World
-from cephlab.lab.archive.archive import read_archive
+from cephlab.lab.archive.archive import Ending, Record, read_archive
+from cephlab.lab.archive.attempts import INTERRUPTED
 from cephlab.lab.base.births import identity_of
 from cephlab.lab.base.home import Home
 from cephlab.lab.report.page import render_report
@@ -46,6 +47,15 @@ def test_the_newest_comes_last(world: World, two: tuple[Path, Path]) -> None:
     assert [line.split()[0] for line in shown] == ["archive", "z-older", "a-newer"]
     assert "1 pass" in shown[1]
     assert [line for line in shown if line.endswith(" ")] == []
+
+
+def test_an_interrupted_scenario_is_no_inconclusive_one(world: World) -> None:
+    writer = write(world.home.archive / "a", GOOD)
+    for number, reason in enumerate((f"the scenario ended early: {INTERRUPTED}", "the load was too small")):
+        writer.add(Record(f"demo.left-{number}", "demo", Ending.INCONCLUSIVE, reason))
+    [row] = json.loads(call(world, "archive", "ls", "--json").stdout)["archives"]
+    assert row["verdicts"] == {"pass": 1, "interrupted": 1, "inconclusive": 1}
+    assert "1 pass, 1 interrupted, 1 inconclusive" in call(world, "archive", "ls").stdout
 
 
 @pytest.mark.slow

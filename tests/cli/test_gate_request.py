@@ -113,13 +113,6 @@ def test_what_is_asked_for_is_what_runs(gate: Gate, tmp_path: Path, monkeypatch:
     assert (existing.lab, existing.inventory, existing.may_break) == ("ssh", Path("mine.toml"), "pool:x")
 
 
-def test_the_folder_of_the_archive_may_begin_at_home(
-    gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert gate.asked("--archive=~/new").archive == tmp_path / "new"
-
-
 def test_what_failed_or_was_left_is_looked_for_in_all_suites(
     gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +127,20 @@ def test_what_failed_or_was_left_is_looked_for_in_all_suites(
     archive(tmp_path / "left", planned=["demo.a", "demo.b"])
     rest = gate.asked("--resume", "left")
     assert (rest.resume, rest.rerun, rest.suites) == (tmp_path / "left", None, ())
+
+
+def test_a_path_that_begins_with_the_home_folder_is_one_for_every_option(
+    gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shell puts the folder in place of ~ only at the beginning of a word."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    archive(tmp_path / "left", FAILED, planned=["demo.a", "demo.b"])
+    request = gate.asked("--resume=~/left", "--archive=~/new", "--inventory=~/lab.toml")
+    assert (request.resume, request.archive) == (tmp_path / "left", tmp_path / "new")
+    assert request.inventory == tmp_path / "lab.toml"
+    assert gate.asked("--job=~/job.toml").job == tmp_path / "job.toml"
+    assert gate.asked("--rerun-failed", "~/left").rerun == tmp_path / "left"
+    assert f"{tmp_path}/mine.toml" in gate("--profile=~/mine.toml").stderr.replace("\n", "")
 
 
 def test_a_job_runs_instead_of_suites(gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

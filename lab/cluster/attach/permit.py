@@ -1,10 +1,11 @@
 """The list of what a run may touch on an existing cluster: a file or a few words, checked before connecting."""
 
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Annotated
 
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.given import user_path
 from cephlab.lab.spec.inventory import Inventory, matching
 from cephlab.lab.spec.specfile import TomlTable, as_model, load_toml
 
@@ -77,7 +78,7 @@ def read_permit(given: str | None, inventory: Inventory) -> Permit:
     """
     if given is None:
         return Permit()
-    path = Path(given).expanduser()
+    path = user_path(given)
     listed = ":" in given and not path.exists()
     raw, source = (_listed(given), "--may-break") if listed else (load_toml(path, HINT), str(path))
     permit = _permit(as_model(raw, _File, source=source, what="a list of what may be touched", hint=HINT))

@@ -21,6 +21,7 @@ import websocket
 
 from cephlab.lab.base.clock import Deadline
 from cephlab.lab.base.errors import LabBroken, LabError, Unavailable
+from cephlab.lab.base.given import user_path
 from cephlab.lab.providers.base import Silent, nobody_listens
 from cephlab.lab.providers.blockdevices import BlockDevices
 from cephlab.lab.providers.engine.answers import NotThere, refuse_socket
@@ -82,7 +83,7 @@ def address_of(url: str) -> Address:
         )
     chosen = os.environ.get(_CLIENT_VARIABLE)
     folders = (chosen,) if chosen else _CLIENT_FOLDERS
-    for folder in (Path(folder).expanduser() for folder in folders):
+    for folder in map(user_path, folders):
         certificate, key = folder / "client.crt", folder / "client.key"
         server = folder / "servercerts" / f"{remote.host}.crt"
         if certificate.exists() and key.exists() and server.exists():

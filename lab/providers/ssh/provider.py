@@ -4,11 +4,11 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from cephlab.lab.base import process
 from cephlab.lab.base.errors import SpecError, Unavailable
+from cephlab.lab.base.given import user_path
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, RunId, Runs
@@ -23,7 +23,7 @@ _KILL_PATIENCE_S = 60.0
 def inventory_of_environment() -> Inventory | None:
     """The inventory that the environment names, if any."""
     named = os.environ.get(INVENTORY_VARIABLE)
-    return load_inventory(Path(named).expanduser()) if named else None
+    return load_inventory(user_path(named)) if named else None
 
 
 class SshProvider:

@@ -11,7 +11,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.base.given import MOST_DEEP, is_file, json_text, legible, outsize, parse_json, read_bytes, read_text
+from cephlab.lab.base.given import (
+    MOST_DEEP,
+    is_file,
+    json_text,
+    legible,
+    outsize,
+    parse_json,
+    read_bytes,
+    read_text,
+    user_path,
+)
 from cephlab.lab.spec.specfile import load_toml
 
 
@@ -54,6 +64,17 @@ def piped(*argv: str) -> tuple[subprocess.Popen[bytes], Path]:
     writer = subprocess.Popen(argv, stdout=subprocess.PIPE)
     assert writer.stdout is not None
     return writer, Path(f"/dev/fd/{writer.stdout.fileno()}")
+
+
+def test_the_home_folder_is_put_in_place_of_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/at/home")
+    assert [str(user_path(name)) for name in ("~/x", Path("~"), "/x/~", "x", "~nosuch-user/x")] == [
+        "/at/home/x",
+        "/at/home",
+        "/x/~",
+        "x",
+        "~nosuch-user/x",
+    ]
 
 
 def test_a_pipe_of_the_shell_is_read() -> None:
