@@ -28,6 +28,7 @@ from cephlab.cli.output import Output, table
 from cephlab.cli.request import parse_bytes, parse_options
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.numbers import percent
 from cephlab.lab.spec.clusterspec import HEALTHY_S
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ def _words(measurement: Measurement) -> str:
     lines = [
         measurement.stopped,
         measurement.linearity,
-        f"harness: {float(measurement.conditions.get('harness_share', 'nan')):.1%} of the measured CPU",
+        f"harness: {percent(float(measurement.conditions.get('harness_share', 'nan')))} of the measured CPU",
     ]
     if measurement.demand.emulated:
         lines.append(f"says nothing about real hardware: {measurement.conditions.get('native', 'emulated')}")

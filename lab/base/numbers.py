@@ -19,6 +19,11 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {left} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def percent(share: float, form: str = ".1f") -> str:
+    """`5.6 %`, with the space that SI wants before the sign."""
+    return f"{100 * share:{form}} %"
+
+
 def si(value: float, unit: str) -> str:
     """`176 kops/s`, `4.28 GB/s`, `1.45 ms`, `4,500 s`, `0.49`: three digits, and the unit with its prefix."""
     if value == 0 or unit in _PLAIN:

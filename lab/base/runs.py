@@ -192,7 +192,7 @@ class Runs:
                 what = f"{name} is {belongs(path)}"
                 raise SpecError(what, str(path), "cephlab uses only what is a run of this user: see `cephlab ls`")
         known = [run.id for run in self.all()]
-        hint = did_you_mean(name, known, "see `cephlab ls`")
+        hint = did_you_mean(name, known, "name one of these" if known else "`cephlab up` raises one")
         raise SpecError(f"there is no cluster called {name!r}", f"clusters: {', '.join(known) or 'none'}", hint)
 
     def forget(self, run: Run) -> None:

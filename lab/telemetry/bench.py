@@ -94,6 +94,7 @@ class Bench:
                 look = self.look()
                 self.must_run(running)
                 if self.too_short(looks[-1], look, stop):
+                    self.say(f"{load}: {pause_s:g} s are too short for a batch, now {2 * pause_s:g} s")
                     pause_s *= 2
                     continue
                 looks.append(look)
@@ -162,6 +163,7 @@ class Bench:
         """Wait until requests arrive, then for the ramp time of the plan."""
         self.arrive(running, start, LEAST_OPERATIONS)
         self.meter.follow(running)
+        self.say(f"warming up for {self.plan.ramp_s:g} s")
         self.clock.sleep(self.plan.ramp_s)
 
     def arrive(self, running: Sequence[LoadClient], start: float, least: int = 1) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
+from cephlab.lab.base.numbers import percent
 from cephlab.lab.telemetry.demand import Interval
 
 CONFIDENCE = 0.95
@@ -78,11 +79,11 @@ class Stop:
     def reason(self, values: Sequence[float], spent_s: float) -> str | None:
         """Why to stop, or None. values: the main cost of each batch so far."""
         if len(values) >= self.least:
-            share = width(interval(values))
+            share, wanted = width(interval(values)), percent(self.narrow)
             if share <= self.narrow:
-                return f"narrow enough: within {share:.1%} after {len(values)} batches ({self.narrow:.1%} wanted)"
+                return f"narrow enough: within {percent(share)} after {len(values)} batches ({wanted} wanted)"
             if spent_s >= self.budget_s:
-                return f"the budget of {self.budget_s:g} s is used up: within {share:.1%} ({self.narrow:.1%} wanted)"
+                return f"the budget of {self.budget_s:g} s is used up: within {percent(share)} ({wanted} wanted)"
         return None
 
 
@@ -104,9 +105,10 @@ def linearity(low: Sequence[float], high: Sequence[float], *, low_load: str, hig
         return f"cannot tell whether it is linear in load: {shown}, and a single batch has no spread"
     bounds = stats.ttest_ind(np.log(high), np.log(low), equal_var=False).confidence_interval(CONFIDENCE)
     least, most = math.exp(bounds.low) - 1, math.exp(bounds.high) - 1
-    shown += f": {high_mean / low_mean - 1:+.0%} [{least:+.0%} .. {most:+.0%}]"
+    change, low_end, high_end = (percent(share, "+.0f") for share in (high_mean / low_mean - 1, least, most))
+    shown += f": {change} [{low_end} .. {high_end}]"
     if least > -LINEAR and most < LINEAR:
-        return f"linear in load within {LINEAR:.0%}: {shown}"
+        return f"linear in load within {percent(LINEAR, '.0f')}: {shown}"
     if least > 0 or most < 0:
         return f"not linear in load: {shown}"
     return f"cannot tell whether it is linear in load: {shown}"

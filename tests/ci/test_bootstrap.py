@@ -198,6 +198,15 @@ def test_install_asks_sudo_for_just_the_missing_packages(bench: Bench) -> None:
     assert installs[0].endswith("install --no-install-recommends shouter")
 
 
+@pytest.mark.parametrize(("argv", "has"), [(["install"], "and what"), (["install", "gate"], "without what")])
+def test_install_says_what_is_ready_and_what_to_run_next(bench: Bench, argv: list[str], has: str) -> None:
+    bench.environment()
+    ended = bench.run(*argv)
+    assert ended.returncode == 0, ended.stderr
+    assert f"ready: {bench.root}/.venv/bin/cephlab, {has} checks and tests need\n" in ended.stderr
+    assert "next: .venv/bin/cephlab doctor, then .venv/bin/cephlab gate\n" in ended.stderr
+
+
 def test_root_needs_no_sudo(bench: Bench) -> None:
     bench.program("id", "echo 0")
     bench.record("apt-get")

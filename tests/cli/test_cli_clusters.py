@@ -140,6 +140,7 @@ def test_an_unknown_cluster_is_named_with_those_that_exist(world: World, fake: F
     assert result.exit_code == 2
     assert "there is no cluster called 'two'" in result.stderr
     assert "clusters: one" in result.stderr
+    assert "hint: name one of these" in result.stderr
 
 
 def echo(argv: Sequence[str], env: Mapping[str, str], terminal: bool) -> Sequence[str]:
@@ -229,6 +230,7 @@ def test_down_removes_a_cluster_once(world: World, fake: FakeProvider) -> None:
     again = call(world, "down", "one")
     assert again.exit_code == 2
     assert "there is no cluster called 'one'" in again.stderr
+    assert "hint: `cephlab up` raises one" in again.stderr
 
 
 def test_down_needs_no_state_file(world: World, fake: FakeProvider) -> None:

@@ -77,7 +77,7 @@ class ContainerProvider(EngineProvider[Engine, ContainerLab]):
         for arch in spec.archs:
             if arch is not engine.arch and engine.local:
                 binfmt.ensure(arch, progress)
-        export = exporter(run.home, "oci")
+        export = exporter(run.home, "oci", progress)
         loaded = {arch: imported.ensure(engine, images[arch], export, progress) for arch in spec.archs}
         lab = ContainerLab(engine, run, nodes.make_network(engine, run.id, run.home), loaded)
         lab.add_nodes(spec.nodes)

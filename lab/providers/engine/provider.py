@@ -202,13 +202,13 @@ class EngineProvider(ABC, Generic[E, L]):
         return True
 
 
-def exporter(home: Home, form: Form) -> Export:
-    """Exports from the cache, in a form that the engine reads."""
+def exporter(home: Home, form: Form, progress: Progress = quiet) -> Export:
+    """Exports from the cache, in a form that the engine reads; the first export of an image takes a minute."""
 
     def export(image: Image) -> Path:
         # Building images takes modules that a lab of cached images never needs.
         from cephlab.lab.images.store import ImageStore
 
-        return ImageStore(home).export(image, form)
+        return ImageStore(home).export(image, form, progress=progress)
 
     return export

@@ -90,7 +90,7 @@ class Containers:
     def supply(
         self, servers: Sequence[Server], spec: ClusterSpec, images: Images, home: Home, progress: Progress
     ) -> Supply:
-        export = self.export or exporter(home, "lxd")
+        export = self.export or exporter(home, "lxd", progress)
         foreign = [arch for arch in spec.archs if not any(server.arch is arch for server in servers)]
         for arch in foreign:
             binfmt.ensure(arch, progress)

@@ -1,5 +1,6 @@
 """Passes over whole objects: which part of each is measured, and what makes a pass none."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import cast
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from cephlab.cli.main import app
 from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.progress import quiet
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.providers.host import Host
 from cephlab.lab.spec.arch import host_arch
@@ -67,7 +69,7 @@ class Primary:
         return end
 
 
-def bench_on(primary: Primary) -> Bench:
+def bench_on(primary: Primary, say: Callable[[str], None] = quiet) -> Bench:
     meter = SimpleNamespace(
         requests=primary.requests, read=primary.read, follow=lambda _running: None, unfollow=lambda: None
     )
@@ -79,9 +81,20 @@ def bench_on(primary: Primary) -> Bench:
         cast("Reference", SimpleNamespace(pace=lambda: ReferencePace(0, {}))),
         PLAN,
         cast("Clients", clients),
-        lambda _line: None,
+        say,
         primary.clock,
     )
+
+
+def test_a_load_tells_that_it_warms_up_before_its_first_batch() -> None:
+    primary, said = Primary(VirtualClock()), list[tuple[float, str]]()
+    primary.begin()
+    bench = bench_on(primary, lambda line: said.append((primary.clock.monotonic(), line)))
+    before = bench.clock.monotonic()
+    bench.ramp([], 0.0)
+    [(at_s, line)] = said
+    assert line == f"warming up for {PLAN.ramp_s:g} s"
+    assert before <= at_s == bench.clock.monotonic() - PLAN.ramp_s
 
 
 def test_each_pass_gives_a_batch_of_its_steady_part() -> None:

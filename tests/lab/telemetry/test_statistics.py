@@ -46,7 +46,7 @@ def test_measuring_ends_when_narrow_or_when_the_budget_is_spent() -> None:
 
 def test_usually_five_batches_within_three_percent_are_enough_and_a_minute_is_the_most() -> None:
     assert Stop().reason([1.0] * 4, 99) is None
-    assert Stop().reason([1.0] * 5, 0) == "narrow enough: within 0.0% after 5 batches (3.0% wanted)"
+    assert Stop().reason([1.0] * 5, 0) == "narrow enough: within 0.0 % after 5 batches (3.0 % wanted)"
     assert Stop().reason([1.0, 2.0] * 3, 59.9) is None
     assert "budget of 60 s" in (Stop().reason([1.0, 2.0] * 3, 60) or "")
     assert Stop(narrow=0.0).reason([1.0] * 5, 0) is not None
@@ -105,7 +105,7 @@ def test_a_ratio_of_means_covers_as_often_as_it_says() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "words"),
     [
-        ([1e-4, 1.01e-4, 1e-4], [1.02e-4, 1.03e-4, 1.02e-4], "linear in load within 10%"),
+        ([1e-4, 1.01e-4, 1e-4], [1.02e-4, 1.03e-4, 1.02e-4], "linear in load within 10 %"),
         ([1e-4, 1.01e-4, 1e-4], [2e-4, 2.01e-4, 2e-4], "not linear in load"),
         ([2e-4, 2.01e-4, 2e-4], [1e-4, 1.01e-4, 1e-4], "not linear in load"),
         ([1e-4, 1.01e-4, 1e-4], [1.12e-4, 1.1e-4, 1.11e-4], "not linear in load"),
@@ -132,7 +132,7 @@ def test_linearity_is_told_with_welchs_interval() -> None:
     """The two spreads differ a hundredfold; pooled, the interval would be a third as wide."""
     low, high = ([1e-4 * math.exp(value) for value in values] for values in ((-0.001, 0.001), (0.3, 0.5)))
     sentence = linearity(low, high, low_load="depth 4", high_load="depth 16")
-    shown = "100 us at depth 4, 150 us at depth 16: +50% [-58% .. +431%]"
+    shown = "100 us at depth 4, 150 us at depth 16: +50 % [-58 % .. +431 %]"
     assert sentence == f"cannot tell whether it is linear in load: {shown}"
 
 
