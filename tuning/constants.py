@@ -99,10 +99,6 @@ def priors() -> dict[str, Prior]:
     return {item.name: item.metadata["prior"] for item in fields(Constants)}
 
 
-NEUTRAL = Constants(**dict.fromkeys(priors(), 1.0))
-"""With these, a prediction rests on the measured costs and the rated figures only."""
-
-
 class _Fitted(BaseModel):
     values: Constants
 

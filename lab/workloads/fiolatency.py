@@ -15,18 +15,17 @@ BINS = 29 * 64
 """FIO_IO_U_PLAT_NR in fio's stat.h: number of groups times values per group, since fio 3.0."""
 _BITS = 6
 """FIO_IO_U_PLAT_BITS."""
-MEDIAN, P99 = 0.5, 0.99
+P99 = 0.99
 
 
 @dataclass(frozen=True)
 class Window:
-    """A period of a job. began_s, ended_s: since the epoch; mean_s, p50_s, p99_s: NaN if no operation ended in it."""
+    """A period of a job. began_s, ended_s: since the epoch; mean_s, p99_s: NaN if no operation ended in it."""
 
     began_s: float
     ended_s: float
     operations: int
     mean_s: float = math.nan
-    p50_s: float = math.nan
     p99_s: float = math.nan
 
     @property
@@ -116,9 +115,8 @@ def _window(began_s: float, ended_s: float, counts: NDArray[np.float64]) -> Wind
     if not total:
         return Window(began_s, ended_s, 0)
     mean = float(counts @ _BIN_NS) / total / 1e9
-    return Window(began_s, ended_s, round(total), mean, *_percentiles(counts, total, (MEDIAN, P99)))
+    return Window(began_s, ended_s, round(total), mean, _percentile(counts, total, P99))
 
 
-def _percentiles(counts: NDArray[np.float64], total: float, shares: Sequence[float]) -> list[float]:
-    cumulated = np.cumsum(counts)
-    return [float(_BIN_NS[int(np.searchsorted(cumulated, share * total))]) / 1e9 for share in shares]
+def _percentile(counts: NDArray[np.float64], total: float, share: float) -> float:
+    return float(_BIN_NS[int(np.searchsorted(np.cumsum(counts), share * total))]) / 1e9

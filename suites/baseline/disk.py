@@ -18,25 +18,24 @@ from cephlab.suites.baseline.rated import SEQUENTIAL, SYNC_LATENCY, SYNC_WRITES,
 
 @dataclass(frozen=True)
 class RatedDevice:
-    """A device's published figures for direct, synchronous 4 KiB writes, one in flight. latency_ms: two decimals."""
+    """A device's published figures for direct, synchronous 4 KiB writes, one in flight."""
 
     device: str
     kind: str
     iops: float
-    latency_ms: float
     bandwidth_kb_s: float
 
 
 REFERENCES = (  # Proxmox VE hyper-converged Ceph benchmark, 2020, SSDs for Ceph OSD
-    RatedDevice("Intel Optane SSD DC P4800X 375 GB", "3D XPoint NVMe", 80732, 0.01, 322931),
-    RatedDevice("Intel SSD DC P3700 800 GB", "data centre NVMe", 75162, 0.01, 300650),
-    RatedDevice("Micron 9300 MAX 3.2 TB", "data centre NVMe", 51000, 0.02, 205824),
-    RatedDevice("Samsung SM863 240 GB", "data centre SATA SSD", 17485, 0.06, 69942),
-    RatedDevice("Intel DC S3510 120 GB", "data centre SATA SSD", 12518, 0.08, 50075),
-    RatedDevice("Intel DC S3500 120 GB", "data centre SATA SSD", 12099, 0.08, 48398),
-    RatedDevice("Samsung SSD 850 EVO 1 TB", "consumer SATA SSD", 339, 2.94, 1359),
-    RatedDevice("Crucial MX100 512 GB", "consumer SATA SSD", 254, 3.93, 1017),
-    RatedDevice("Seagate Constellation 7200.2 500 GB", "hard disk, 7200 rpm", 117, 8.47, 471),
+    RatedDevice("Intel Optane SSD DC P4800X 375 GB", "3D XPoint NVMe", 80732, 322931),
+    RatedDevice("Intel SSD DC P3700 800 GB", "data centre NVMe", 75162, 300650),
+    RatedDevice("Micron 9300 MAX 3.2 TB", "data centre NVMe", 51000, 205824),
+    RatedDevice("Samsung SM863 240 GB", "data centre SATA SSD", 17485, 69942),
+    RatedDevice("Intel DC S3510 120 GB", "data centre SATA SSD", 12518, 50075),
+    RatedDevice("Intel DC S3500 120 GB", "data centre SATA SSD", 12099, 48398),
+    RatedDevice("Samsung SSD 850 EVO 1 TB", "consumer SATA SSD", 339, 1359),
+    RatedDevice("Crucial MX100 512 GB", "consumer SATA SSD", 254, 1017),
+    RatedDevice("Seagate Constellation 7200.2 500 GB", "hard disk, 7200 rpm", 117, 471),
 )
 """From fastest to slowest."""
 

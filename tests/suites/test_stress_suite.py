@@ -57,7 +57,7 @@ def judged(osd: Callable[[float], DaemonReading], hours: float, *, stops: float 
         values = of_daemons(NAMES, before, now, length.every_s)
         done = round(WRITES_S * length.every_s * (1 + 0.02 * rng.standard_normal())) if number < stops * READINGS else 0
         latency_s = 0.01 * float(np.exp(0.2 * rng.standard_normal()))
-        values |= of_client("block writes", Window(at_s - length.every_s, at_s, done, latency_s, latency_s, latency_s))
+        values |= of_client("block writes", Window(at_s - length.every_s, at_s, done, latency_s, latency_s))
         before = now
         recorder.record("reading", at_s=at_s, values=values)
     declare(recorder, values, length.hours, shared=shared)

@@ -10,11 +10,12 @@ import pytest
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.tuning import calibrate, constants
-from cephlab.tuning.constants import FITTED, NEUTRAL, Constants, log_distance, priors
+from cephlab.tuning.constants import FITTED, Constants, log_distance, priors
 from cephlab.tuning.profile import DiskKind, DiskRole
 from cephlab.tuning.work import work_for
 from cephlab.tuning.workload import Flow, Shape
 from tests.model_parts import demand, disks, figure, machine, profile
+from tests.tuning.conftest import NEUTRAL
 
 THREADS = {"osd.primary": {"msgr-worker": 0.0004, "bstore_kv_sync": 0.0002, "tp_osd_tp": 0.0004}}
 LOAD = Shape("randwrite", 4096, 10, 10)
