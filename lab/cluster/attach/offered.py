@@ -4,6 +4,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import PurePosixPath
 
 from cephlab.lab.cluster.attach.guard import NotPermitted
@@ -28,6 +29,8 @@ _CODE = re.compile(r"-[A-Za-z]*c.*", re.DOTALL)
 _PERL_CODE = re.compile(r"-[A-Za-z]*[Ee].*", re.DOTALL)
 _FROM_INPUT = {"-", "-s"}
 """Options after which an interpreter's other words are arguments, as its code comes from its input."""
+_VALUED = {"-W", "-X", "-o", "-O", "+o", "+O", "-I", "--rcfile", "--init-file", "--check-hash-based-pycs"}
+"""Options of interpreters whose value is the next word."""
 _WORDS = re.compile(r"[\w./-]+")
 _PATHS = re.compile(r"[^\s\"'`=:,;|&<>(){}\[\]$]+")
 _VARIABLES = re.compile(r"\bCEPH_(?:ARGS|CLIENT_ID|CONF|KEYRING)\b")
@@ -117,6 +120,8 @@ class Offered:
     def _option(self, program: str, kind: str, value: str) -> None:
         if kind == "key":
             self._refuse(f"{program} with a key of its own")
+        if kind == "short":  # `ceph` takes it for the whole option, other clients ignore it
+            self._refuse(f"{program} with {value}, a shortened option,")
         if kind == "file":
             self._file(program, value)
         else:
@@ -168,7 +173,8 @@ def _code(argv: Sequence[str], stdin: bytes) -> str:
     start = next((place for place, word in enumerate(argv) if given.fullmatch(word)), None)
     if start is not None:
         return " ".join(argv[start:])
-    first = next((word for word in argv[1:] if word in _FROM_INPUT or not word.startswith("-")), "-")
+    plain = (word for before, word in pairwise(argv) if word in _FROM_INPUT or before not in _VALUED)
+    first = next((word for word in plain if word in _FROM_INPUT or word[:1] not in ("-", "+")), "-")
     return stdin.decode(errors="replace") if first in _FROM_INPUT else ""
 
 
@@ -191,3 +197,5 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield _OPTIONS[name], value
         elif word[:2] in _OPTIONS:
             yield _OPTIONS[word[:2]], word[2:]
+        elif len(name) > 2 and name.startswith("--") and any(option.startswith(name) for option in _OPTIONS):
+            yield "short", name
