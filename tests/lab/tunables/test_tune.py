@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,7 @@ def files() -> dict[str, bytes]:
     }
 
 
-def target_of(folder: Path, machine: FakeMachine, client: FakeClient | None = None, **site: frozenset[Scope]) -> Target:
+def target_of(folder: Path, machine: FakeMachine, client: FakeClient | None = None, **site: Any) -> Target:
     ceph = CephOptions(client, ("mon.n0", "osd.0", "osd.1")) if client else None
     return Target("one", (Site(Machine("n0", machine, "10.0.0.1"), **site),), ceph, Records(folder))
 
