@@ -30,7 +30,6 @@ class Movement:
 
     least_bytes: float
     copies: int
-    moved_pgs: int
     counted_bytes: float = 0.0
 
 
@@ -46,7 +45,6 @@ def least_movement(before: Sequence[PlacedPg], after: Sequence[PlacedPg]) -> Mov
     return Movement(
         least_bytes=sum(copies * pg.size_bytes / max(1, pg.shards) for pg, copies in new_copies),
         copies=sum(copies for _, copies in new_copies),
-        moved_pgs=sum(1 for _, copies in new_copies if copies),
         counted_bytes=sum(pg.size_bytes * (min(1, copies) if pg.shards else copies) for pg, copies in new_copies),
     )
 

@@ -19,10 +19,12 @@ from cephlab.lab.base.errors import CommandFailed, SpecError, Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.process import Result
 from cephlab.lab.images import cache as cache_module
+from cephlab.lab.images import store as store_module
 from cephlab.lab.images.cache import Cache
 from cephlab.lab.images.export import Form, export_image
 from cephlab.lab.images.image import Image, pulled_image
 from cephlab.lab.images.tools import SystemTools
+from cephlab.lab.providers.engine.provider import exporter
 from cephlab.lab.spec.arch import Arch, host_arch
 from tests.fake_image_tools import FOREIGN, FakePreload, FakeTools, make_store
 
@@ -285,3 +287,17 @@ def test_an_image_and_its_exports_go_together(tmp_path: Path) -> None:
     make_store(tmp_path).remove(built.image)
     assert not archive.exists()
     assert cache_module.Cache(built.home).all() == []
+
+
+def test_a_provider_that_exports_an_image_tells_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exporting takes about a minute, in which nothing else is shown."""
+    said: list[str] = []
+
+    def export(*arguments: Any) -> Path:
+        arguments[-1]("exporting")
+        return tmp_path
+
+    monkeypatch.setattr(store_module, "export_image", export)
+    image = Image("reef", host_arch(), "1" * 64, tmp_path)
+    assert exporter(Home(tmp_path), "oci", said.append)(image) == tmp_path
+    assert said == ["exporting"]

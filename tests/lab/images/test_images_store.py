@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,8 +15,6 @@ from cephlab.lab.base.errors import LabBroken, LabError, SpecError, Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.images import store as store_module
 from cephlab.lab.images.cache import image_key
-from cephlab.lab.images.image import Image
-from cephlab.lab.providers.engine.provider import exporter
 from cephlab.lab.spec.arch import host_arch
 from tests.fake_image_tools import FOREIGN, VERSIONS, FakePreload, FakeTools, make_store
 
@@ -148,7 +145,6 @@ def test_an_interrupted_build_leaves_nothing(tmp_path: Path, error: BaseExceptio
 KILLED = """
 import sys
 from pathlib import Path
-from typing import Any
 from cephlab.lab.base import process
 from cephlab.lab.spec.arch import host_arch
 from tests.fake_image_tools import FakeTools, make_store
@@ -225,7 +221,6 @@ def test_threads_that_want_the_same_image_build_it_once(tmp_path: Path) -> None:
 BUILDER = """
 import sys, time
 from pathlib import Path
-from typing import Any
 from cephlab.lab.spec.arch import host_arch
 from tests.fake_image_tools import FakeTools, make_store
 
@@ -402,17 +397,3 @@ def wait_for(ready: Callable[[], bool]) -> None:
             return
         threading.Event().wait(0.05)
     raise AssertionError("it did not come about in 20 s")
-
-
-def test_a_provider_that_exports_an_image_tells_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exporting takes about a minute, in which nothing else is shown."""
-    said: list[str] = []
-
-    def export(*arguments: Any) -> Path:
-        arguments[-1]("exporting")
-        return tmp_path
-
-    monkeypatch.setattr(store_module, "export_image", export)
-    image = Image("reef", host_arch(), "1" * 64, tmp_path)
-    assert exporter(Home(tmp_path), "oci", said.append)(image) == tmp_path
-    assert said == ["exporting"]
