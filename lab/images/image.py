@@ -70,7 +70,7 @@ class Image:
 
     @property
     def oci_name(self) -> str:
-        """Name of the exported image inside a container engine, `cephlab/RELEASE-DEBARCH:KEY12`."""
+        """Name in a container engine: `cephlab/RELEASE-DEBARCH:KEY12`, which always means the same content."""
         return self.reference or f"cephlab/{self.release}-{self.arch.debian}:{self.key[:12]}"
 
     @property

@@ -37,11 +37,6 @@ class EngineImage:
         return digest is None or digest in map(digest_of, self.digests)
 
 
-def tag(image: Image) -> str:
-    """The name of a cephlab image in the engine. It contains the key, so it always names the same content."""
-    return f"cephlab/{image.release}-{image.arch.debian}:{image.key[:12]}"
-
-
 def from_state(state: Mapping[str, Any]) -> dict[Arch, EngineImage]:
     """The images of a lab with that state. Clusters that an older cephlab left running have no digests."""
     digests = state.get("digests", {})
@@ -52,7 +47,7 @@ def ensure(engine: Engine, image: Image, export: Export, progress: Progress = qu
     """Load or pull the image unless the engine has it. A pulled image must have the digest that its name asks for."""
     if image.reference is not None:
         return _pulled(engine, image.reference, image.arch, progress)
-    wanted = tag(image)
+    wanted = image.oci_name
     if _arch_of(engine, wanted) is None:
         _log.info("loading %s into the engine", wanted)
         with export(image).open("rb") as archive, engine_errors(f"loading {wanted}"):
@@ -70,7 +65,7 @@ def forget(engine: Engine, image: Image) -> list[str]:
     """
     outcomes = []
     for key, name in _ours(engine):
-        if key == image.key and _is_named(name, tag(image)):
+        if key == image.key and _is_named(name, image.oci_name):
             if users := _users(engine, name):
                 outcomes.append(f"{name} stays in the engine: {', '.join(users)} uses it")
                 continue

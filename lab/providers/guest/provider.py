@@ -174,10 +174,8 @@ def qemu() -> GuestProvider:
     """QEMU guests of either architecture."""
     from cephlab.lab.providers.guest.qemu import QemuHypervisor
 
-    foreign = next(arch for arch in Arch if arch is not host_arch())
-    extra = {Capability.CPU_LIMIT, Capability.FABRICS} | (
-        {Capability.FOREIGN_ARCH} if _missing_qemu((foreign,)) is None else set()
-    )
+    extra = {Capability.CPU_LIMIT, Capability.FABRICS}
+    extra |= {Capability.FOREIGN_ARCH} if _missing_qemu((host_arch().other,)) is None else set()
     extra |= {Capability.PAGE_SIZE} if _missing_qemu((Arch.AARCH64,)) is None else set()
     return GuestProvider(
         name="qemu",

@@ -169,7 +169,7 @@ class LocalProvider:
 
     def capabilities(self) -> frozenset[Capability]:
         able = set(_ALWAYS)
-        if any(find_emulator(arch) for arch in Arch if arch is not host_arch()):
+        if find_emulator(host_arch().other):
             able.add(Capability.FOREIGN_ARCH)
         if packets.obstacle() is None:
             able.add(Capability.CUT_LINKS)
