@@ -3,19 +3,18 @@
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.redaction import remember
-from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.ceph.offline import run_tool
 from cephlab.lab.providers.host import Host
 from cephlab.lab.services.certificate import self_signed
 from cephlab.lab.services.rgw import CERTIFICATE, RGW, TLS_ABOVE
-from cephlab.lab.services.service import Metadata, Service, silent_http
+from cephlab.lab.services.service import HttpService
 
 TEMPLATE = "haproxy.cfg.j2"
 BACKEND = "gateways"
@@ -33,8 +32,8 @@ _ASK = (
 )
 
 
-class Haproxy(Service):
-    """A load balancer in front of every gateway. It is not a Ceph client, and Ceph does not know about it."""
+class Haproxy(HttpService):
+    """A load balancer in front of every gateway."""
 
     def configure(self, host: Host, ident: str, peers: Mapping[str, Host]) -> None:
         """Write its certificate and its configuration, and check them with `haproxy -c`.
@@ -47,8 +46,8 @@ class Haproxy(Service):
             remember(secret.decode())
             host.push(public + secret, data / _PEM, mode=0o600)
             host.push(public, data / CERTIFICATE)
-        host.push(self.render(host, ident, peers), data / "haproxy.cfg")
-        run_tool(host, [self.kind, "-c", "-f", str(data / "haproxy.cfg")], timeout_s=_CHECK_S)
+        host.push(self.render(host, ident, peers), data / _CONFIG)
+        run_tool(host, [self.kind, "-c", "-f", str(data / _CONFIG)], timeout_s=_CHECK_S)
 
     def render(self, host: Host, ident: str, peers: Mapping[str, Host]) -> bytes:
         """Its configuration file."""
@@ -78,12 +77,6 @@ class Haproxy(Service):
 
     def argv(self, host: Host, ident: str) -> tuple[str, ...]:
         return (self.kind, "-db", "-f", str(self.data(host, ident) / _CONFIG))
-
-    def missing(self, client: RadosClient, host: Host, ident: str) -> str:
-        return silent_http(f"{self.kind}.{ident}", client.host, f"{host.address}:{self.listens(ident)}")
-
-    def metadata(self, client: RadosClient) -> Sequence[Metadata]:
-        return ()
 
 
 HAPROXY = Haproxy("haproxy", program="haproxy", role_set="balancer", port=8480, follows=RGW.kind)

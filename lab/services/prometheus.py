@@ -14,7 +14,7 @@ from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.providers.host import Host
 from cephlab.lab.services.exporter import EXPORTER
 from cephlab.lab.services.mgr import MGR
-from cephlab.lab.services.service import Metadata, Service, silent_http
+from cephlab.lab.services.service import HttpService
 
 EVERY_S = 5
 MANAGER_PORT = 9283
@@ -25,8 +25,8 @@ _KEPT = "365d"
 _KINDS = (EXPORTER.kind, MGR.kind)
 
 
-class Prometheus(Service):
-    """A server that scrapes every exporter and every manager of its cluster. It is not a Ceph client."""
+class Prometheus(HttpService):
+    """A server that scrapes every exporter and every manager of its cluster."""
 
     def configure(self, host: Host, ident: str, peers: Mapping[str, Host]) -> None:
         host.push(render(peers), self.data(host, ident) / "prometheus.yml")
@@ -40,16 +40,15 @@ class Prometheus(Service):
         name = "mgr/prometheus/exclude_perf_counters"
         client.mon("config set", who="mgr", name=name, value="false", force=True)
 
-    def missing(self, client: RadosClient, host: Host, ident: str) -> str:
-        return silent_http(f"{self.kind}.{ident}", client.host, f"{host.address}:{self.listens(ident)}", READY)
-
-    def metadata(self, client: RadosClient) -> Sequence[Metadata]:
-        return ()
-
 
 PROMETHEUS = Prometheus(
-    "prometheus", program="prometheus", role_set="metrics", port=9090, follows=EXPORTER.kind
-)  # its own default
+    "prometheus",
+    program="prometheus",
+    role_set="metrics",
+    port=9090,  # its own default
+    follows=EXPORTER.kind,
+    ready=READY,
+)
 
 
 SCRAPING = ("--log.level=warn", "--web.enable-admin-api")

@@ -95,6 +95,22 @@ class Service:
         return list(client.mon(f"{self.kind} metadata"))
 
 
+@dataclass(frozen=True)
+class HttpService(Service):
+    """A kind of daemon that is not Ceph's: it serves HTTP, and the cluster does not know it.
+
+    ready: path that it answers once it serves.
+    """
+
+    ready: str = ""
+
+    def missing(self, client: RadosClient, host: Host, ident: str) -> str:
+        return silent_http(f"{self.kind}.{ident}", client.host, f"{host.address}:{self.listens(ident)}", self.ready)
+
+    def metadata(self, client: RadosClient) -> Sequence[Metadata]:
+        return ()
+
+
 def letter_of(ident: str) -> str:
     """`b` for `n0.b`, `a` for `n0`; SpecError for `n0.second`, which determines no port."""
     letter = ident.partition(".")[2] or LETTERS[0]

@@ -126,3 +126,21 @@ def test_a_gateway_serves_once_it_answers_and_the_manager_knows_it(
     assert RGW.missing(cast("RadosClient", client), host(), "n0") == said
     # The client asks: the gateway's own host may be emulated, and Python slow to start there.
     assert "http://127.1.2.3:7480" in asked[-1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "url"), [("exporter", ":9100'"), ("haproxy", ":8480'"), ("prometheus", ":9090/-/ready'")]
+)
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_daemon_that_is_not_cephs_serves_once_it_answers_http(kind: str, url: str, code: int) -> None:
+    asked: list[str] = []
+
+    def run(argv: list[str], **_: object) -> SimpleNamespace:
+        asked.append(argv[-1])
+        return SimpleNamespace(code=code)
+
+    client = cast("RadosClient", SimpleNamespace(host=SimpleNamespace(run=run)))
+    said = f"{kind}.n0 does not answer HTTP" if code else ""
+    assert SERVICES[kind].missing(client, host(), "n0") == said
+    assert f"'http://127.1.2.3{url}" in asked[0]
+    assert list(SERVICES[kind].metadata(client)) == []
