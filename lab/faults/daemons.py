@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +11,7 @@ from random import Random
 from typing import ClassVar, Self
 
 from cephlab.lab.base.clock import Deadline
-from cephlab.lab.base.errors import LabBroken, LabError
+from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.ceph.daemon import Wanted, start_monitors, stopped
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults.fault import Fault, Layout, Sign, look_for, until_healed
@@ -142,29 +142,24 @@ class FlappingOsd(OneDaemon):
     @contextmanager
     def broken(self, cluster: Cluster) -> Iterator[None]:
         done = threading.Event()
-        trouble: list[LabError] = []
-        flapper = threading.Thread(target=self._flap, args=(cluster, done, trouble), name="flapper")
-        flapper.start()
-        try:
-            yield
-        finally:
-            done.set()
-            flapper.join()
-            cluster.start(self.daemon)
-        if trouble:
-            raise trouble[0]
-
-    def _flap(self, cluster: Cluster, done: threading.Event, trouble: list[LabError]) -> None:
-        try:
-            while not done.is_set():
-                before = osd_entry(cluster, self.daemon)["up_from"]
-                cluster.kill(self.daemon)
-                done.wait(self.dead_s)
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="flapper") as pool:
+            flapping = pool.submit(self._flap, cluster, done)
+            try:
+                yield
+            finally:
+                done.set()
+                wait([flapping])
                 cluster.start(self.daemon)
-                self._come_back(cluster, before, done)
-                done.wait(self.alive_s * cluster.patience)
-        except LabError as error:
-            trouble.append(error)
+        flapping.result()
+
+    def _flap(self, cluster: Cluster, done: threading.Event) -> None:
+        while not done.is_set():
+            before = osd_entry(cluster, self.daemon)["up_from"]
+            cluster.kill(self.daemon)
+            done.wait(self.dead_s)
+            cluster.start(self.daemon)
+            self._come_back(cluster, before, done)
+            done.wait(self.alive_s * cluster.patience)
 
     def _come_back(self, cluster: Cluster, before: int, done: threading.Event) -> None:
         """Wait until it is up again in the OSD map. Otherwise the next kill would come too early on a busy machine."""

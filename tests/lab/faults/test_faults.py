@@ -17,7 +17,7 @@ from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults import FAULTS, Layout, Sign, inflict, look_for, obstacle, refusal
 from cephlab.lab.faults import fault as fault_module
-from cephlab.lab.faults.daemons import StopDaemon
+from cephlab.lab.faults.daemons import FlappingOsd, StopDaemon
 from cephlab.lab.faults.full import Level, lowered
 from cephlab.lab.history.history import History, Recorder
 from cephlab.lab.providers.local import LocalProvider
@@ -207,6 +207,18 @@ class TestEveryKind:
         reason = obstacle(kind, frozenset(), "bare")
         assert (reason is None) == (not kind.needs)
         assert obstacle(kind, frozenset(Capability), "able") is None
+
+
+@pytest.mark.parametrize("error", [LabBroken("the node does not answer"), KeyError("osds")])
+def test_whatever_ends_the_flapping_is_raised_once_the_osd_runs_again(error: Exception) -> None:
+    def mon(_prefix: str) -> None:
+        raise error
+
+    started: list[str] = []
+    cluster = SimpleNamespace(client=SimpleNamespace(mon=mon), start=started.append)
+    with pytest.raises(type(error)), FlappingOsd("osd.0").broken(cast("Cluster", cluster)):
+        pass
+    assert started == ["osd.0"]
 
 
 REMOTE = {
