@@ -6,7 +6,7 @@ Each transaction writes one row into two tables. Half a transaction is as wrong 
 import hashlib
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from cephlab.lab.base.errors import CommandFailed, CommandTimedOut
@@ -82,18 +82,22 @@ class Ledger:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Commit from every client until the block ends; a client ends silently when the server goes away."""
-        channels = [host.channel(self.database.remote_argv(USER)) for host in self.clients]
-        workers = [threading.Thread(target=self._work, args=(channel,), daemon=True) for channel in channels]
-        for worker in workers:
-            worker.start()
-        try:
-            yield
-        finally:
-            self._stop.set()
+        channels: list[Channel] = []
+        workers: list[threading.Thread] = []
+        with ExitStack() as at_end:
+            for host in self.clients:
+                channels.append(host.channel(self.database.remote_argv(USER)))
+                at_end.callback(channels[-1].close)
+            at_end.callback(self._stop.set)
             for channel in channels:
-                channel.close()
-            for worker in workers:
-                worker.join(timeout=_JOIN_S)
+                workers.append(threading.Thread(target=self._work, args=(channel,), daemon=True))
+                workers[-1].start()
+            try:
+                yield
+            finally:
+                at_end.close()
+                for worker in workers:
+                    worker.join(timeout=_JOIN_S)
 
     def _work(self, channel: Channel) -> None:
         while not self._stop.is_set():

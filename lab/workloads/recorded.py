@@ -7,7 +7,7 @@ import re
 import signal
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -140,10 +140,12 @@ class RecordedLoad:
     def stop(self) -> None:
         """Stop every client and record its operations; LabBroken if one had ended by itself."""
         self.recorder.record("load_ending", load=self.load.name, run=self._runs)
-        ended = [client.node for client in self._clients if not client.process.alive()]
-        for client in self._clients:
-            client.host.push(b"", client.stop)
-        self._finish(_DRAIN_S * 2)
+        try:
+            ended = [client.node for client in self._clients if not client.process.alive()]
+            for client in self._clients:
+                client.host.push(b"", client.stop)
+        finally:
+            self._finish(_DRAIN_S * 2)
         self.recorder.record("load_ended", load=self.load.name, run=self._runs)
         if ended:
             raise LabBroken(f"clients of {self.load.name} ended by themselves", ", ".join(ended))
@@ -178,9 +180,7 @@ class RecordedLoad:
                 self._clients.append(self._spawn(index, mode))
             yield
         except BaseException:
-            for client in self._clients:
-                with suppress(LabError):  # its host may be why the start failed
-                    client.process.signal(signal.SIGKILL)
+            _kill(self._clients)
             self._clients = []
             raise
 
@@ -221,20 +221,18 @@ class RecordedLoad:
         }
 
     def _finish(self, timeout_s: float) -> None:
-        """Wait for every client to end and record its operations, even if the wait is ended by an error.
+        """Wait for every client to end and record its operations, even if the wait or another client fails.
 
         Clients that do not end are killed; LabBroken names them.
         """
-        endless = list(self._clients)
-        try:
+        clients, self._clients = self._clients, []
+        endless = list(clients)
+        with ExitStack() as after:
+            for client in reversed(clients):
+                after.callback(self._collect, client)
+            after.callback(_kill, endless)
             limit_s = timeout_s * self.cluster.patience
-            endless = [client for client in self._clients if not client.process.wait(limit_s)]
-        finally:
-            for client in endless:
-                client.process.signal(signal.SIGKILL)
-            for client in self._clients:
-                self._collect(client)
-            self._clients = []
+            endless[:] = [client for client in clients if not client.process.wait(limit_s)]
         if endless:
             names = ", ".join(client.node for client in endless)
             raise LabBroken(f"the load on {names} did not end in time", "\n".join(map(self._words, endless)))
@@ -275,6 +273,12 @@ class RecordedLoad:
 
     def _words(self, client: RunningClient) -> str:
         return client.host.read(client.output).decode(errors="replace")[-2000:] if client.host.up() else "(host down)"
+
+
+def _kill(clients: Sequence[RunningClient]) -> None:
+    for client in clients:
+        with suppress(LabError):  # its host may be the trouble
+            client.process.signal(signal.SIGKILL)
 
 
 def parse_log(text: str, *, load: str, client: str) -> list[Operation]:

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from cephlab.lab.base.errors import CommandFailed, CommandTimedOut
+from cephlab.lab.base.errors import CommandFailed, CommandTimedOut, LabBroken
 from cephlab.lab.blockstack.mariadb import MariaDb
 from cephlab.lab.history.history import History
 from cephlab.lab.providers.host import Host
@@ -135,6 +135,18 @@ def test_a_client_that_does_not_end_is_not_waited_for_for_ever(monkeypatch: pyte
     client = FakeClient([], CommandFailed(["x"], 1, "", "", "n0"))
     run(ledger_of(FakeServer(), client), client)
     assert joined == [40.0]
+
+
+def test_a_client_that_cannot_start_leaves_none_behind() -> None:
+    class Refuses(FakeClient):
+        def channel(self, argv: Sequence[str]) -> FakeClient:
+            raise LabBroken("the node is down")
+
+    first = FakeClient()
+    ledger = ledger_of(FakeServer(), first, Refuses())
+    with pytest.raises(LabBroken, match="the node is down"), ledger.running():
+        pytest.fail("it began")
+    assert (first.closed.is_set(), first.asked) == (True, [])
 
 
 def test_a_row_of_a_transaction_is_in_each_of_two_tables() -> None:

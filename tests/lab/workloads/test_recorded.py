@@ -27,13 +27,18 @@ def fails() -> bool:
 
 @dataclass
 class Machine:
-    """A host with a client. log: what the client writes; ends: the result of a wait for it; did: what it was told."""
+    """A host with a client. log: what the client writes; ends: the result of a wait for it; did: what it was told.
+
+    refuses, unstopped, unread: it fails where a client is started, told to stop, or collected from.
+    """
 
     name: str
     log: bytes = LOGGED
     ends: Callable[[], bool] = lives
     alive: Callable[[], bool] = lives
     refuses: bool = False
+    unstopped: bool = False
+    unread: bool = False
     directory: PurePosixPath = field(default_factory=lambda: PurePosixPath("/lab"))
     did: list[object] = field(default_factory=list)
 
@@ -49,6 +54,8 @@ class Machine:
         self.did.append(number)
 
     def push(self, source: Path | bytes, path: PurePosixPath) -> None:
+        if path.suffix == ".stop" and self.unstopped:
+            raise LabBroken(f"{self.name} does not answer")
         if path.suffix == ".stop":
             self.did.append("stop")
 
@@ -63,6 +70,8 @@ class Machine:
         return self.log if path.suffix == ".log" else b"words"
 
     def call(self, _name: str) -> dict[str, Any]:
+        if self.unread:
+            raise LabBroken(f"{self.name} has no clock")
         return {"boot": "another", "monotonic_s": 1.0}
 
 
@@ -95,6 +104,25 @@ def test_what_was_logged_is_kept_where_a_dead_daemon_ends_the_wait() -> None:
         load.stop()
     assert logged(history) == ["c0", "c1", "c2"]
     assert [machine.did for machine in machines] == [["stop", signal.SIGKILL]] * 3
+
+
+@pytest.mark.parametrize(
+    ("broken", "words", "kept"),
+    [
+        (Machine("c1", unstopped=True, ends=lambda: False), "c1 does not answer", ["c0", "c1", "c2"]),
+        (Machine("c1", unread=True), "c1 has no clock", ["c0", "c2"]),
+    ],
+    ids=["not told to stop", "not collected from"],
+)
+def test_a_machine_that_fails_at_the_end_takes_no_other_client_with_it(
+    broken: Machine, words: str, kept: list[str]
+) -> None:
+    load, history = load_on(Machine("c0"), broken, Machine("c2"))
+    with pytest.raises(LabBroken) as failed, load.running():
+        pass
+    assert words in f"{failed.value}{failed.value.__context__}"
+    assert logged(history) == kept
+    assert load.by_worker() == [], "no client is left"
 
 
 def test_a_worker_that_is_stuck_does_not_hide_behind_the_others() -> None:
