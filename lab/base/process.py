@@ -181,8 +181,7 @@ class Pipe:
         assert self._child.stdout is not None
         assert self._child.stderr is not None
         self._stdin, self._stdout, self._stderr = self._child.stdin, self._child.stdout, self._child.stderr
-        self._argv = command.shown or command.argv
-        self._where = command.where
+        self._argv, self._where = command.shown or command.argv, command.where
         self._lock = threading.Lock()
         self._errors: list[bytes] = []
         self._reader = threading.Thread(target=self._drain, daemon=True)
@@ -216,8 +215,7 @@ class Pipe:
                 timer.cancel()
         if answer.endswith(b"\n"):
             return answer[:-1]
-        self._child.wait()
-        self._reader.join(timeout=2)
+        self._end()  # it may have closed its output and go on
         stderr = b"".join(self._errors).decode(errors="replace")
         if expired.is_set():
             raise CommandTimedOut(self._argv, timeout_s, "", stderr, self._where)
@@ -247,14 +245,17 @@ class Pipe:
             self._stdin.close()
         except BrokenPipeError:
             self._errors.append(b"(input was already closed)\n")
+        self._end()
+        self._stdout.close()
+        self._stderr.close()
+
+    def _end(self) -> None:
         try:
-            self._child.wait(timeout=2)
+            self._child.wait(timeout=_DRAIN_S)
         except subprocess.TimeoutExpired:
             kill_session(self._child)
             self._child.wait()
-        self._reader.join(timeout=2)
-        self._stdout.close()
-        self._stderr.close()
+        self._reader.join(timeout=_DRAIN_S)
 
 
 class LocalProcess:

@@ -18,9 +18,9 @@ import pytest
 
 from cephlab.lab.base import births, clock, process
 from cephlab.lab.base.births import birth_of, environment_of
-from cephlab.lab.base.errors import CommandTimedOut, LabBroken, unwritable
+from cephlab.lab.base.errors import CommandFailed, CommandTimedOut, LabBroken, unwritable
 from cephlab.lab.base.home import Home
-from cephlab.lab.base.process import LocalProcess, find_marked, recall, start_detached
+from cephlab.lab.base.process import Command, LocalProcess, Pipe, find_marked, recall, start_detached
 from cephlab.lab.base.runs import Runs, write_json, write_private
 
 
@@ -83,6 +83,18 @@ class Starting:
         assert pid == self.pid
         self.looks += 1
         return self.looks < 3
+
+
+def test_a_program_that_closes_its_output_and_goes_on_is_not_waited_for_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process, "_DRAIN_S", 0.1)
+    pipe = Pipe(Command(("bash", "-c", "exec 1>&-; exec sleep 30")))
+    began = time.monotonic()
+    with pytest.raises(CommandFailed, match="ended with status -9"):
+        pipe.ask(b"hello", timeout_s=20.0)
+    assert time.monotonic() - began < 15
+    pipe.close()
 
 
 def test_a_process_that_is_just_starting_is_found_by_its_marks(monkeypatch: pytest.MonkeyPatch) -> None:
