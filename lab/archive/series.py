@@ -99,7 +99,7 @@ def argv(server: str, folder: Path, port: int) -> tuple[str, ...]:
 
 @contextmanager
 def served(server: str, folder: Path, port: int) -> Iterator[str]:
-    """Serve an unpacked store during the block; yields the address of its API. CephTrouble if the server ends early."""
+    """Serve an unpacked store during the block; yields the address of its API. LabBroken if the server ends early."""
     with running_here(argv(server, folder, port), folder / "prometheus.log", port) as api:
         yield api
 

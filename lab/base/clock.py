@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from cephlab.lab.base.errors import LabError, NotReached
+from cephlab.lab.base.errors import LabBroken, LabError, NotReached
 
 T = TypeVar("T")
 _NUMBERS = re.compile(r"\d+")
@@ -25,6 +25,11 @@ def not_reached_with(show: Callable[[T], str]) -> TimedOut[T]:
 
 
 not_reached: TimedOut[object] = not_reached_with(str)
+
+
+def too_slow(what: str, timeout_s: float, _last: object) -> LabError:
+    """The error for a wait in which only the lab is at work: it says nothing about Ceph, as NotReached would."""
+    return LabBroken(f"{what} took more than {timeout_s:g} s")
 
 
 class Clock(Protocol):

@@ -34,6 +34,7 @@ _PASSES = 2
 _RTT_ROUNDS = 2000
 _HANDSHAKES = 11
 _CONNECT_S = 5.0
+_STARTED_S = 30.0
 _TCP_INFO = struct.Struct("60xIII")
 """tcpi_pmtu, tcpi_rcv_ssthresh and tcpi_rtt (microseconds), after eight bytes and thirteen numbers."""
 IPERF_PORT = 5201
@@ -296,8 +297,9 @@ def _handshake(peer: str, port: int) -> tuple[float, int]:
             return line.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
         return b""
 
-    what = f"a handshake with {peer}"
-    mtu, _, rtt_us = _TCP_INFO.unpack(clock.wait(answered, bool, what=what, timeout_s=_CONNECT_S, interval_s=0.05))
+    what, late = f"a handshake with {peer}", clock.too_slow
+    told = clock.wait(answered, bool, what=what, timeout_s=_CONNECT_S, interval_s=0.05, timed_out=late)
+    mtu, _, rtt_us = _TCP_INFO.unpack(told)
     return rtt_us / 1e6, int(mtu)
 
 
@@ -327,7 +329,8 @@ def _await_port(port: int) -> None:
     def listens() -> bool:
         return line in Path("/proc/net/tcp").read_text()
 
-    clock.wait(listens, bool, what="iperf3 listening", timeout_s=5, interval_s=0.05)
+    what, late = "the start of iperf3", clock.too_slow
+    clock.wait(listens, bool, what=what, timeout_s=_STARTED_S, interval_s=0.05, timed_out=late)
 
 
 def loopback_rtt_s() -> float:

@@ -55,8 +55,9 @@ class TlsNode:
             clock.wait(
                 lambda: listens(self.host.read(NETLINK).decode(), process.ref["pid"]),
                 bool,
-                what=f"{DAEMON.name} on {self.node}",
+                what=f"the start of {DAEMON.name} on {self.node}",
                 timeout_s=_STARTED_S * self.cluster.patience,
+                timed_out=clock.too_slow,
             )
             yield
         finally:

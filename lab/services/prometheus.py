@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePath
 
 from cephlab.lab.base import clock
-from cephlab.lab.base.errors import CephTrouble
+from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.process import start_detached
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.providers.host import Host
@@ -74,13 +74,13 @@ _END_S = 10.0
 
 @contextmanager
 def running_here(argv: Sequence[str], log: Path, port: int) -> Iterator[str]:
-    """Run a server on this machine inside the block; yields the address of its API. CephTrouble if it ends early."""
+    """Run a server on this machine inside the block; yields the address of its API. LabBroken if it ends early."""
     process = start_detached(argv, log=log)
     try:
 
         def ready() -> bool:
             if not process.alive():
-                raise CephTrouble(f"{PROMETHEUS.program} ended", log.read_text(errors="replace")[-500:])
+                raise LabBroken(f"{PROMETHEUS.program} ended", log.read_text(errors="replace")[-500:])
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}{READY}", timeout=_ASK_S) as answer:
                     return bool(answer.read())
@@ -90,7 +90,8 @@ def running_here(argv: Sequence[str], log: Path, port: int) -> Iterator[str]:
             except OSError:
                 return False
 
-        clock.wait(ready, bool, what=f"{PROMETHEUS.program} ready", timeout_s=_START_S, interval_s=0.2)
+        what, late = f"the start of {PROMETHEUS.program}", clock.too_slow
+        clock.wait(ready, bool, what=what, timeout_s=_START_S, interval_s=0.2, timed_out=late)
         yield f"http://127.0.0.1:{port}/api/v1"
     finally:
         process.kill()

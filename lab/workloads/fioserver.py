@@ -124,7 +124,8 @@ def _wait_listening(host: Host, socket: PurePosixPath, channel: Channel) -> None
             raise LabBroken(f"the fio server on {host.name} ended", str(socket))
         return host.exists(socket)
 
-    clock.wait(listens, bool, what=f"the fio server on {host.name}", timeout_s=_STARTED_S, interval_s=0.05)
+    what, late = f"the start of the fio server on {host.name}", clock.too_slow
+    clock.wait(listens, bool, what=what, timeout_s=_STARTED_S, interval_s=0.05, timed_out=late)
 
 
 def parse(text: str, count: int) -> ClientReport:

@@ -117,7 +117,7 @@ class ContainerLab(EngineLab[ContainerHost]):
             what=f"the shutdown of {name}",
             timeout_s=_DOWN_S,
             interval_s=0.02,
-            timed_out=lambda what, seconds, _last: LabBroken(f"{what} took more than {seconds:g} s"),
+            timed_out=clock.too_slow,
         )
 
     def start_node(self, name: str) -> Host:

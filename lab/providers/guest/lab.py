@@ -212,7 +212,7 @@ class GuestLab(LabNodes[GuestHost]):
             bool,
             what=f"an answer from {guest.name}'s agent",
             timeout_s=_ANSWER_S * self._patience,
-            timed_out=lambda what, seconds, _last: LabBroken(f"{what} was not reached within {seconds:g} s"),
+            timed_out=clock.too_slow,
         )
         pages, wanted = greeting["page_bytes"], guest.node.page_bytes
         if wanted not in (None, pages):

@@ -127,7 +127,7 @@ class QemuHypervisor:
                 what=f"the removal of disk {slot}",
                 timeout_s=_ANSWER_S,
                 interval_s=0.02,
-                timed_out=lambda what, seconds, _last: LabBroken(f"{what} did not end within {seconds:g} s"),
+                timed_out=clock.too_slow,
             )
 
 

@@ -65,10 +65,10 @@ class LxdProcess(EngineProcess):
         clock.wait(
             lambda: _leads(process),
             bool,
-            what="a daemon's own session",
+            what="the start of a daemon's own session",
             timeout_s=_STARTED_S,
             interval_s=0.01,
-            timed_out=lambda what, timeout_s, _last: LabBroken(f"{what} did not start within {timeout_s:g} s"),
+            timed_out=clock.too_slow,
         )
         process.signal(number)
         return True

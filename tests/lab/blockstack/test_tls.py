@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from signal import SIGTERM
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -70,6 +71,19 @@ def test_a_daemon_serves_once_it_is_told_of_handshakes(pid: int, serves: bool) -
 def test_an_image_without_the_daemon_is_a_skip_that_names_it() -> None:
     with pytest.raises(Unavailable, match="tlshd is not in the image of c0"), node_of(Machine()).shaking_hands():
         raise AssertionError("nothing serves")
+
+
+def test_a_daemon_that_does_not_start_is_the_labs_trouble_and_is_ended() -> None:
+    ended: list[int] = []
+    process = SimpleNamespace(ref={"pid": 311}, signal=ended.append)
+    calls = {"run": lambda _argv: None, "push": lambda *_: None, "exists": lambda _path: True}
+    host = SimpleNamespace(
+        **calls, spawn=lambda _argv, log: process, read=lambda _path: NETLINK.encode(), directory=PurePosixPath("/d")
+    )
+    node = TlsNode(cast("Cluster", SimpleNamespace(hosts={"c0": host}, patience=0.0)), "c0")
+    with pytest.raises(LabBroken, match="the start of tlshd on c0 took more than 0 s"), node.shaking_hands():
+        raise AssertionError("nothing serves")
+    assert ended == [SIGTERM]
 
 
 def test_a_key_is_for_one_host_and_one_volume() -> None:

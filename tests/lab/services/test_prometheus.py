@@ -1,13 +1,18 @@
 """Prometheus: whom its configuration lists, and what it lets the managers tell."""
 
 import json
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
+import pytest
+
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.probe import free_port
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.providers.host import Host
+from cephlab.lab.services import prometheus
 from cephlab.lab.services.exporter import EXPORTER
-from cephlab.lab.services.prometheus import EVERY_S, PROMETHEUS, render
+from cephlab.lab.services.prometheus import EVERY_S, PROMETHEUS, render, running_here
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import ONLOOKERS
 from cephlab.lab.spec.layout import build_spec, with_metrics
@@ -71,3 +76,14 @@ def test_a_client_that_looks_on_is_still_a_machine_without_daemons() -> None:
     assert [node.has_daemons for node in spec.nodes] == [True, True, False]
     assert [node.services for node in spec.nodes] == [("exporter",), ("exporter",), ("exporter", "prometheus")]
     assert frozenset({EXPORTER.kind, PROMETHEUS.kind}) == ONLOOKERS
+
+
+@pytest.mark.parametrize(
+    ("program", "words"), [("true", "prometheus ended"), ("sleep", "prometheus took more than 0 s")]
+)
+def test_a_server_here_that_does_not_start_is_the_labs_trouble(
+    program: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prometheus, "_START_S", 10.0 if program == "true" else 0.0)
+    with pytest.raises(LabBroken, match=words), running_here([program, "60"], tmp_path / "log", free_port()):
+        pytest.fail("it serves")

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from cephlab.lab.base.errors import CommandFailed, LabBroken
-from cephlab.lab.providers.host import Host
+from cephlab.lab.providers.host import Channel, Host
 from cephlab.lab.workloads import fio, fioserver
 from cephlab.lab.workloads.fio import Done, FioJob, FioResult
 from cephlab.lab.workloads.fioserver import Jobs, Together
@@ -164,3 +164,11 @@ def test_one_that_failed_long_before_the_last_words_is_told_of() -> None:
     said = fioserver.parse(written(entry("one", "s0", 10), entry("one", "s1", 0), words=words), 2)
     assert list(said.results) == [0]
     assert list(said.failed) == [1]
+
+
+def test_a_server_that_does_not_listen_is_the_labs_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fioserver, "_STARTED_S", 0.0)
+    host = cast("Host", SimpleNamespace(name="n0", exists=lambda _path: False))
+    channel = cast("Channel", SimpleNamespace(alive=lambda: True))
+    with pytest.raises(LabBroken, match="the start of the fio server on n0 took more than 0 s"):
+        fioserver._wait_listening(host, PurePosixPath("/d/s"), channel)
