@@ -20,7 +20,8 @@ from cephlab.lab.providers.host import Host, HostProcess, preloading, reaches
 
 STOP_S = 30.0
 """How long a daemon may take to end after SIGTERM; multiplied by patience."""
-
+_KILL_S = 60.0
+"""How long one may take after SIGKILL: its kernel first ends the I/O that it waits for."""
 
 FULL_BYTES = 64 << 20
 """Where less is left, a daemon died of it: one that is gone may have freed a little, such as its last log."""
@@ -82,11 +83,12 @@ class Daemon:
             raise LabBroken(f"{self.name} did not stop after SIGTERM", self.log_tail())
 
     def kill(self) -> None:
-        """SIGKILL, as in a crash: nothing is flushed."""
+        """SIGKILL, as in a crash: nothing is flushed. LabBroken if it does not end."""
         self.wanted = Wanted.STOPPED
         process = self.started()
         process.signal(signal.SIGKILL)
-        process.wait(STOP_S)
+        if not process.wait(_KILL_S):
+            raise LabBroken(f"{self.name} did not end after SIGKILL", hint="look for I/O errors in the kernel's log")
 
     def require_killable(self) -> None:
         """Raises Unavailable if `kill` would be refused: a daemon of an existing cluster is another's."""

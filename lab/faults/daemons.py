@@ -11,7 +11,6 @@ from random import Random
 from typing import ClassVar, Self
 
 from cephlab.lab.base.clock import Deadline
-from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.ceph.daemon import Wanted, start_monitors, stopped
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults.fault import Fault, Layout, Sign, look_for, until_healed
@@ -252,9 +251,6 @@ def kill_at_once(cluster: Cluster, names: Sequence[str]) -> None:
         # Set before any ends, so that none counts as a crash.
         daemon.wanted = Wanted.STOPPED
     each_at_once([daemon.kill for daemon in daemons])
-    alive = [daemon.name for daemon in daemons if daemon.alive()]
-    if alive:
-        raise LabBroken(f"{', '.join(alive)} did not end after SIGKILL")
     cluster.daemons_changed()
 
 

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 
 from cephlab.lab.ceph import conf
 from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.ceph.offline import run_tool
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults.daemons import OneDaemon, missed
 from cephlab.lab.faults.fault import Layout, Sign, health_sign
@@ -106,6 +107,9 @@ def remake_mon(cluster: Cluster, name: str, secret: bytes) -> None:
     host.push(cluster.client.command("mon", "mon getmap"), monmap)
     host.push(secret, seed, mode=0o600)
     argv = ["ceph-mon", "--mkfs", "-i", daemon.id, "-c", str(conf.conf_path(host))]
-    host.run([*argv, "--monmap", str(monmap), "--keyring", str(seed)], timeout_s=_MKFS_S * cluster.patience)
-    host.remove(seed)
+    argv += ["--monmap", str(monmap), "--keyring", str(seed)]
+    try:
+        run_tool(host, argv, timeout_s=_MKFS_S * cluster.patience, log=daemon.log)
+    finally:
+        host.remove(seed)
     cluster.start(name)

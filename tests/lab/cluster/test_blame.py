@@ -1,8 +1,9 @@
 """Whose fault it is when one of Ceph's own tools fails, hangs, or cannot be run."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from signal import SIGKILL
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.ceph.objectstore import ObjectStore
 from cephlab.lab.cluster.deploy.packages import Deployer, Deployment, plan_osds
 from cephlab.lab.cluster.own import OwnCluster
+from cephlab.lab.faults.monitors import remake_mon
 from cephlab.lab.services.osd import OSD
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.layout import build_spec
@@ -28,6 +30,7 @@ class Host:
     name: str = "n0"
     emulated: bool = False
     log: str = ""
+    removed: list[str] = field(default_factory=list)
 
     def push(self, _content: bytes, _target: PurePosixPath, *, mode: int = 0o644) -> None:
         """Nothing is kept."""
@@ -40,6 +43,12 @@ class Host:
 
     def read(self, _path: PurePosixPath) -> bytes:
         return self.log.encode()
+
+    def remove(self, path: PurePosixPath) -> None:
+        self.removed.append(path.name)
+
+    def make_directory(self, _path: PurePosixPath) -> None:
+        """Nothing is kept."""
 
     def disk(self, name: str) -> PurePosixPath:
         return self.directory / name
@@ -108,6 +117,25 @@ def test_an_osd_that_cannot_make_its_store_is_cephs_trouble_with_its_last_words(
 def test_what_was_not_started_or_was_killed_from_outside_is_the_labs(code: int) -> None:
     with pytest.raises(CommandFailed):
         make_store(Host(CommandFailed(MKFS, code, "", "", "n0")))
+
+
+def test_a_monitor_that_cannot_make_its_store_again_is_cephs_trouble_and_its_key_does_not_stay() -> None:
+    host = Host(CommandFailed(["ceph-mon", "--mkfs"], 1, "", "error opening mon data store", "n0"))
+    daemon = Daemon("mon.n0", cast("Any", host), ("ceph-mon",))
+    client = SimpleNamespace(command=lambda *_: b"monmap")
+    cluster = SimpleNamespace(client=client, patience=1.0, daemon=lambda _name: daemon)
+    with pytest.raises(CephTrouble, match="error opening mon data store"):
+        remake_mon(cast("Any", cluster), "mon.n0", b"secret")
+    assert host.removed == ["mon.n0", "mon.keyring"]
+
+
+def test_a_daemon_that_no_signal_ends_is_the_labs_trouble() -> None:
+    told: list[int] = []
+    process = SimpleNamespace(signal=told.append, wait=lambda _timeout_s: False)
+    daemon = Daemon("osd.0", cast("Any", Host(None)), ("ceph-osd",), process=cast("Any", process))
+    with pytest.raises(LabBroken, match="did not end after SIGKILL"):
+        daemon.kill()
+    assert told == [SIGKILL]
 
 
 def test_a_store_that_cannot_be_read_is_cephs_trouble() -> None:
