@@ -103,6 +103,8 @@ def ensure(arch: Arch, progress: Progress, mount_point: Path = MOUNT_POINT) -> N
     try:
         (mount_point / "register").write_text(line)
     except FileExistsError as error:
+        if served(arch, mount_point):
+            return  # another process was faster
         raise LabBroken(
             f"the registered handler for {arch} does not work in containers",
             line,

@@ -1,7 +1,7 @@
 """Marks in the environment of programs, to find, signal and kill everything that a program started."""
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from cephlab.lab.base import process
 from cephlab.lab.base.births import described
@@ -43,8 +43,11 @@ def signalling(token: str, number: int) -> tuple[str, ...]:
     return ("bash", "-c", _SIGNAL_MARKED, "bash", f"{TOKEN_VARIABLE}={token}", str(number))
 
 
-def kill_marked(marks: Mapping[str, str], run_id: str) -> list[str]:
-    """Kill every process here whose environment has the marks of a run; returns what was killed, in words."""
+def kill_marked(marks: Mapping[str, str], name: str) -> list[str]:
+    """Kill every process here whose environment has the marks of a run or node; returns what was killed, in words.
+
+    LabBroken lists those that do not die. name: of the run or node.
+    """
     removed: list[str] = []
     # A process that is just starting still has its parent's environment; the next pass finds it.
     for _ in range(_LOOKS):
@@ -52,15 +55,10 @@ def kill_marked(marks: Mapping[str, str], run_id: str) -> list[str]:
         if not left:
             return removed
         words = [described(running.pid) for running in left]
-        kill(left)
+        for running in left:
+            running.kill()
+        stuck = [running.pid for running in left if not running.wait(_KILL_PATIENCE_S)]
+        if stuck:
+            raise LabBroken(f"processes do not die: {stuck}", hint="look for I/O errors in the kernel's log")
         removed += words
-    raise LabBroken(f"processes of {run_id} keep appearing", ", ".join(removed), "run `cephlab prune`")
-
-
-def kill(processes: Sequence[process.LocalProcess]) -> None:
-    """Kill processes; LabBroken lists those that do not die."""
-    for running in processes:
-        running.kill()
-    stuck = [running.pid for running in processes if not running.wait(_KILL_PATIENCE_S)]
-    if stuck:
-        raise LabBroken(f"processes do not die: {stuck}", hint="look for I/O errors in the kernel's log")
+    raise LabBroken(f"processes of {name} keep appearing", ", ".join(removed), "run `cephlab prune`")

@@ -50,8 +50,9 @@ class LocalHost:
         return self.programs.emulated
 
     @property
-    def mark(self) -> str:
-        return f"{self.run_id}/{self.name}"
+    def marks(self) -> dict[str, str]:
+        """Marks in the environment of every process of the node."""
+        return {NODE_VARIABLE: f"{self.run_id}/{self.name}", HOME_MARK: str(self.home)}
 
     def run(
         self,
@@ -144,14 +145,11 @@ class LocalHost:
     def up(self) -> bool:
         return self.base.is_dir() and not self.down_file.exists()
 
-    def processes(self) -> list[LocalProcess]:
-        return process.find_marked({NODE_VARIABLE: self.mark, HOME_MARK: str(self.home)})
-
     def _command(self, argv: Sequence[str], env: Mapping[str, str] | None) -> Command:
         if not self.up():
             raise LabBroken(f"{self.name} is down", f"asked to run: {' '.join(argv)}")
         own = dict(env or {})
         preload = [PurePosixPath(library) for library in own.pop(PRELOAD, "").split(":") if library]
         command = self.programs.command(argv, preload=preload)
-        marks = {RUN_VARIABLE: self.run_id, HOME_MARK: str(self.home), NODE_VARIABLE: self.mark}
-        return replace(command, env={**command.env, **own, **marks}, where=self.name, shown=tuple(argv))
+        marked = {**command.env, **own, RUN_VARIABLE: self.run_id, **self.marks}
+        return replace(command, env=marked, where=self.name, shown=tuple(argv))

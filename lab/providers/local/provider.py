@@ -28,7 +28,7 @@ from cephlab.lab.providers.host import Host
 from cephlab.lab.providers.local import memory
 from cephlab.lab.providers.local.host import LocalHost
 from cephlab.lab.providers.local.programs import Programs, find_emulator, missing_emulator
-from cephlab.lab.providers.marks import kill, kill_marked
+from cephlab.lab.providers.marks import kill_marked
 from cephlab.lab.providers.packets import PacketFilter
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec, Disk, Node
@@ -118,7 +118,7 @@ class LocalLab(LabNodes[LocalHost]):
     def kill_node(self, name: str) -> None:
         host = self.host(name)
         host.down_file.touch()
-        kill(host.processes())
+        kill_marked(host.marks, name)
 
     def start_node(self, name: str) -> Host:
         host = self.host(name)

@@ -5,6 +5,7 @@ import platform
 import shutil
 import socket
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ import pytest
 
 from cephlab.lab.base.errors import LabBroken, Unavailable
 from cephlab.lab.base.home import Home
+from cephlab.lab.base.progress import quiet
 from cephlab.lab.base.runs import Runs
 from cephlab.lab.cluster.raising import raise_cluster
 from cephlab.lab.images.image import Image
@@ -64,6 +66,19 @@ def test_nothing_is_said_where_a_handler_serves(mount: Path) -> None:
     (mount / "qemu-aarch64").write_text(ENABLED)
     binfmt.ensure(Arch.AARCH64, pytest.fail, mount)
     assert (mount / "register").read_text() == ""
+
+
+@pytest.mark.parametrize("entry", [ENABLED, ""], ids=["by another process", "without the flag F"])
+def test_a_name_that_is_registered_meanwhile_is_an_error_only_if_it_does_not_serve(
+    mount: Path, monkeypatch: pytest.MonkeyPatch, entry: str
+) -> None:
+    def register(_path: Path, _line: str) -> int:
+        (mount / "qemu-aarch64").write_bytes(entry.encode())
+        raise FileExistsError
+
+    monkeypatch.setattr(Path, "write_text", register)
+    with nullcontext() if entry else pytest.raises(LabBroken, match="does not work in containers"):
+        binfmt.ensure(Arch.AARCH64, quiet, mount)
 
 
 def test_what_a_launch_changes_reaches_whoever_raises_a_cluster(

@@ -1,7 +1,7 @@
 """What labs of several providers share: names that are taken, steps that fail, and what is raised in the end."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -48,6 +48,24 @@ def test_a_disk_of_a_name_that_is_taken_is_refused_and_the_other_keeps_its_conte
         lab.add_node(Node("n1", host_arch(), (Disk("d0", size_bytes=1),)))
     assert Path(host.disk("d0")).read_bytes() == b"data"
     assert list(lab.hosts) == ["n0"]
+
+
+def test_a_killed_node_keeps_no_process_that_began_meanwhile(
+    run: Run, image: Image, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = local.LocalLab(run, {host_arch(): image}, 1)
+    host = lab.add_node(Node("n0", host_arch()))
+    killed: list[int] = []
+
+    def look(marks: Mapping[str, str]) -> list[Any]:
+        assert marks == {"CEPHLAB_NODE": f"{run.id}/n0", "CEPHLAB_RUN_HOME": str(run.home.path)}
+        pids = [pid for pid in (7, 8) if pid not in killed][:1]
+        return [SimpleNamespace(pid=pid, kill=lambda pid=pid: killed.append(pid), wait=lambda _: True) for pid in pids]
+
+    monkeypatch.setattr(process, "find_marked", look)
+    lab.kill_node("n0")
+    assert killed == [7, 8]
+    assert not host.up()
 
 
 def refuse_removal(*_arguments: object) -> list[str]:
