@@ -90,8 +90,9 @@ class GuestProvider:
         home = run.home
         archs = {*spec.archs, *(arch for arch in images if self.missing((arch,)) is None)}
         # Kernels first, and the unusual ones before the others: a missing kernel is noticed before anything is made.
-        kernels = self._asked_for(home, spec) | {Make(arch): self._kernel(home, Make(arch)) for arch in archs}
-        parts = {make: self._parts(home, kernel, images[make.arch]) for make, kernel in kernels.items()}
+        kernels = self._asked_for(home, spec, progress)
+        kernels |= {Make(arch): self._kernel(home, Make(arch), progress) for arch in archs}
+        parts = {make: self._parts(home, kernel, images[make.arch], progress) for make, kernel in kernels.items()}
         self._prepare(home, parts)
         with filelock.FileLock(home.runs / ".guests.lock"):
             subnet = claim_subnet(run)
@@ -109,7 +110,7 @@ class GuestProvider:
         for make, known in parts.items():
             self.hypervisors[make.arch].prepare(home, known)
 
-    def _asked_for(self, home: Home, spec: ClusterSpec) -> dict[Make, Kernel]:
+    def _asked_for(self, home: Home, spec: ClusterSpec, progress: Progress) -> dict[Make, Kernel]:
         """Kernels of nodes that ask for a page size. Unavailable names the node whose kernel is missing."""
         kernels: dict[Make, Kernel] = {}
         for node in spec.nodes:
@@ -117,20 +118,20 @@ class GuestProvider:
                 continue
             make = Make(node.arch, node.page_bytes)
             try:
-                kernels[make] = self._kernel(home, make)
+                kernels[make] = self._kernel(home, make, progress)
             except Unavailable as error:
                 error.detail = f"{node.name} asks for pages of {node.page_bytes} bytes; {error.detail}"
                 raise
         return kernels
 
-    def _kernel(self, home: Home, make: Make) -> Kernel:
+    def _kernel(self, home: Home, make: Make, progress: Progress) -> Kernel:
         name = self._kernel_for(make)
         if name is None:
             raise LabBroken(f"no kernel for {make}", "it was not asked for before the launch")
-        return KernelStore(home).get(name, make.arch)
+        return KernelStore(home).get(name, make.arch, progress=progress)
 
-    def _parts(self, home: Home, kernel: Kernel, image: Image) -> Parts:
-        root = export_image(home, Cache(home), SystemTools(), image, "ext4", quiet)
+    def _parts(self, home: Home, kernel: Kernel, image: Image, progress: Progress) -> Parts:
+        root = export_image(home, Cache(home), SystemTools(), image, "ext4", progress)
         return Parts(kernel, boot.initramfs(home, kernel, self.hypervisors[image.arch].modules), root)
 
     def attach(self, run: Run, state: Mapping[str, Any]) -> GuestLab:

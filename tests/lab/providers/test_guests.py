@@ -5,18 +5,24 @@ import socket
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.errors import LabBroken, SpecError, Unavailable
 from cephlab.lab.base.home import Home
+from cephlab.lab.base.progress import Progress
 from cephlab.lab.base.runs import Runs
+from cephlab.lab.images.image import Image
 from cephlab.lab.images.kernels import Kernel
 from cephlab.lab.images.recipe import read_recipes
 from cephlab.lab.images.resolve import include_options
 from cephlab.lab.providers.agent.wire import AGENT
 from cephlab.lab.providers.guest import boot, network, qemu, uml
+from cephlab.lab.providers.guest import provider as guests
 from cephlab.lab.providers.guest.lab import GuestLab, claim_subnet
 from cephlab.lab.providers.guest.machine import FIRST_DISK, Boot, Interface, Parts
 from cephlab.lab.providers.guest.provider import qemu as qemu_provider
@@ -216,6 +222,27 @@ def test_a_provider_names_what_it_cannot_do_here(monkeypatch: pytest.MonkeyPatch
     elsewhere = uml_provider().unavailable()
     assert elsewhere is not None
     assert "x86_64" in elsewhere.what
+
+
+def test_whoever_raises_the_first_guests_hears_what_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def get(name: str, arch: Arch, *, progress: Progress) -> Any:
+        progress(f"downloading {name}")
+
+    def export(*given: Any) -> Path:
+        given[-1](f"making a disk of {given[-3].release}")
+        raise Unavailable("this is far enough")
+
+    monkeypatch.setattr(guests, "KernelStore", lambda _home: SimpleNamespace(get=get))
+    monkeypatch.setattr(guests, "export_image", export)
+    provider = replace(qemu_provider(), missing=lambda _archs: None)
+    image = Image("reef", host_arch(), "k" * 64, tmp_path)
+    said: list[str] = []
+    launched = provider.launch(
+        build_spec([(host_arch(), 1)]), {host_arch(): image}, Runs(Home(tmp_path)).create("qemu"), progress=said.append
+    )
+    with pytest.raises(Unavailable, match="far enough"), launched:
+        pytest.fail("it must not get here")
+    assert said == ["downloading cloud", "making a disk of reef"]
 
 
 def test_the_cpu_time_of_user_mode_linux_says_nothing_of_hardware(tmp_path: Path) -> None:
