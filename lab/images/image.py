@@ -102,8 +102,10 @@ def pulled_image(release: str, arch: Arch, reference: str, folder: Path) -> Imag
 
 
 def note_contents(root: Path, record: Path) -> None:
-    """Record the content of a finished tree: path -> sha256 of a file, `-> TARGET` of a link."""
-    record.write_text(json.dumps(contents(root), indent=0, sort_keys=True))
+    """Record the content of a finished tree, in one step: path -> sha256 of a file, `-> TARGET` of a link."""
+    scratch = record.with_name(f"{record.name}.{os.getpid()}")
+    scratch.write_text(json.dumps(contents(root), indent=0, sort_keys=True))
+    scratch.replace(record)
 
 
 def require_unchanged(image: Image) -> None:

@@ -31,6 +31,20 @@ def test_a_tree_that_is_what_was_built_is_taken(image: Image) -> None:
     assert contents(image.root)["bin"] == "-> usr/bin"
 
 
+def test_a_record_is_whole_or_not_there(image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupted gate would leave half of it, which no later one could read."""
+    write, before = Path.write_text, image.contents.read_text()
+
+    def interrupted(path: Path, text: str) -> int:
+        write(path, text[: len(text) // 2])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "write_text", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        note_contents(image.root, image.contents)
+    assert image.contents.read_text() == before
+
+
 def touch(path: Path) -> None:
     path.write_bytes(b"\x7fELF osD")
 
