@@ -12,7 +12,7 @@ import pytest
 
 from cephlab.cli.world import World
 from cephlab.lab.base import process
-from cephlab.lab.base.errors import CleanupFailed, LabBroken, LabError
+from cephlab.lab.base.errors import CleanupFailed, LabBroken
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, Run, RunId, Runs
 from cephlab.lab.cluster.prune import Fate, remove, survey, sweep
@@ -242,8 +242,11 @@ def test_a_machine_that_does_not_answer_keeps_none_of_the_others(home: Home, mon
     asked: list[str] = []
     monkeypatch.setattr(ssh, "SshConnection", Connection)
     machines = [cast("Machine", type("Named", (), {"name": name, "directory": "/x"})) for name in ("m0", "m1")]
-    with pytest.raises(LabError, match="m0 does not answer"):
-        list(ssh.sweep(home, "one", machines))
+    monkeypatch.setattr(ssh, "left_folders", lambda _prefix: [Path("/f0"), Path("/f1")])
+    monkeypatch.setattr(ssh, "remove_tree", lambda folder: ["/f0/control: busy"] if folder == Path("/f0") else [])
+    with pytest.raises(CleanupFailed) as failed:
+        ssh.sweep(home, "one", machines)
+    assert failed.value.errors == ("m0: m0 does not answer", "/f0/control: busy")
     assert asked == ["m0", "m1"]
 
 

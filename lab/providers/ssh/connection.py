@@ -277,11 +277,6 @@ def _port_in(message: str) -> int:
     return int(named[1]) if named else SSH_PORT
 
 
-def forget_folders(prefix: str) -> list[str]:
-    """Remove the folders of connections whose process was killed; returns their names."""
-    removed = []
-    for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
-        if ours(folder, stat.S_ISDIR):
-            shutil.rmtree(folder)
-            removed.append(str(folder))
-    return removed
+def left_folders(prefix: str) -> list[Path]:
+    """The folders of connections whose process was killed."""
+    return [folder for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*") if ours(folder, stat.S_ISDIR)]

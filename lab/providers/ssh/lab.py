@@ -11,10 +11,10 @@ import filelock
 
 from cephlab.lab.base.errors import CleanupFailed, CommandTimedOut, LabError, Unavailable
 from cephlab.lab.base.home import Home
-from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, Run, write_json
+from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, Run, remove_tree, write_json
 from cephlab.lab.providers.base import LabNodes
 from cephlab.lab.providers.host import Host
-from cephlab.lab.providers.ssh.connection import ConnectionLost, SshConnection, forget_folders
+from cephlab.lab.providers.ssh.connection import ConnectionLost, SshConnection, left_folders
 from cephlab.lab.providers.ssh.host import SWEEP, SshHost
 from cephlab.lab.spec.clusterspec import Node
 from cephlab.lab.spec.inventory import Machine, machine_from_json, machine_to_json
@@ -198,7 +198,10 @@ def sweep(home: Home, run_id: str, machines: Iterable[Machine]) -> list[str]:
             errors.append(f"{machine.name}: {error}")
         finally:
             connection.close()
-    removed += forget_folders(folder_prefix(home, run_id))
+    for folder in left_folders(folder_prefix(home, run_id)):
+        stuck = remove_tree(folder)
+        errors += stuck
+        removed += [] if stuck else [str(folder)]
     if errors:
         raise CleanupFailed(errors)
     return removed
