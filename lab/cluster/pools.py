@@ -66,7 +66,7 @@ def create(
 def delete(cluster: Cluster, name: str) -> None:
     """Remove a pool and, if it has them, its erasure-code profile and CRUSH rule."""
     client = cluster.client
-    for known in cluster.clients.values():
+    for known in list(cluster.clients.values()):  # other threads may add one
         if known.alive():
             known.call("forget_pool", pool=name)
     client.mon("osd pool delete", pool=name, pool2=name, yes_i_really_really_mean_it=True)

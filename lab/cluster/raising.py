@@ -163,8 +163,8 @@ def raise_cluster(
             cluster.stores = name_of_stores(cluster, images)
         client = _deploy(cluster, manner)
         cluster.clients[client.host.name] = client
-        cluster.save()
         try:
+            cluster.save()
             yield cluster
         finally:
             cluster.close_clients()

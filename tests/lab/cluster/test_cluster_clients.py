@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Runs
 from cephlab.lab.ceph.client import RadosClient
+from cephlab.lab.cluster import raising
 from cephlab.lab.cluster.own import OwnCluster
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.layout import build_spec
 
 FIRST = 4
 """Threads that ask at once."""
@@ -67,3 +75,26 @@ def test_a_dead_one_is_closed_and_replaced(made: list[Client]) -> None:
     assert [client.closed for client in made] == [True, False]
     own.close_clients()
     assert [client.closed for client in made] == [True, True]
+
+
+def test_a_cluster_whose_state_cannot_be_written_leaves_no_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[str] = []
+    client = SimpleNamespace(host=SimpleNamespace(name="n0"), close=lambda: closed.append("n0"))
+    sizing = SimpleNamespace(reason="small")
+    deployer = SimpleNamespace(plan=SimpleNamespace)
+    provider = SimpleNamespace(launch=lambda *_, **__: nullcontext(SimpleNamespace(hosts={})))
+
+    def full(_cluster: OwnCluster) -> None:
+        raise LabBroken("the disk is full")
+
+    monkeypatch.setattr(raising, "require_fit", lambda *_: sizing)
+    monkeypatch.setattr(raising, "Deployer", lambda *_: deployer)
+    monkeypatch.setattr(raising, "_deploy", lambda *_: client)
+    monkeypatch.setattr(OwnCluster, "save", full)
+    run = Runs(Home(tmp_path).ensure()).create("fake")
+    raised = raising.raise_cluster(cast("Any", provider), build_spec([(host_arch(), 1)]), {}, run)
+    with pytest.raises(LabBroken, match="the disk is full"), raised:
+        pytest.fail("it was raised")
+    assert closed == ["n0"]
