@@ -238,11 +238,20 @@ class Agent:
         return ioctx
 
     def _omap(self, ioctx, name):
+        entries, last = {}, ""
         try:
-            with rados.ReadOpCtx() as op:
-                pairs, _ = ioctx.get_omap_vals(op, "", "", 1 << 20)
-                ioctx.operate_read_op(op, name)
-                return {key: hashlib.sha256(value or b"").hexdigest() for key, value in pairs}
+            while True:
+                with rados.ReadOpCtx() as op:
+                    # An OSD gives at most osd_max_omap_entries_per_request, 1024, however many are asked for.
+                    pairs, _ = ioctx.get_omap_vals(op, last, "", 1 << 20)
+                    ioctx.operate_read_op(op, name)
+                    served = {key: hashlib.sha256(value or b"").hexdigest() for key, value in pairs}
+                if not served:
+                    return entries
+                entries |= served
+                last = max(served)
+        except rados.TimedOut:
+            raise
         except rados.Error:
             return {}  # erasure-coded pools have no omap, and reads at a snapshot may lack it
 
