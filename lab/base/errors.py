@@ -8,6 +8,7 @@ LabError
 │   ├── CommandFailed    a command on a host or on this machine ended non-zero
 │   ├── CommandTimedOut  a command did not end in time and was killed
 │   ├── DiskFull         a daemon ended where the disk of this machine, or of its node, is full
+│   ├── LeftBehind       something of a run is left on a cluster that stays
 │   └── CleanupFailed    some steps of a clean-up failed; all others were done
 └── CephTrouble      Ceph did something wrong while the lab worked                 (exit 1)
     ├── DaemonDied       a daemon ended although nobody stopped it

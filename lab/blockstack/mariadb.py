@@ -8,8 +8,8 @@ from signal import SIGKILL, SIGTERM
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.providers.host import Host, HostProcess
+from cephlab.lab.spec.clusterspec import MIB
 
-MIB = 1 << 20
 DATABASE = "sbtest"
 _INSTALL_S = 180.0
 _START_S = 120.0

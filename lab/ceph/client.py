@@ -102,9 +102,9 @@ class RadosClient:
             raise CephCommandFailed(target, command, int(answer["code"]), answer["status"])
         return base64.b64decode(answer["out"])
 
-    def mon(self, prefix: str, *, timeout_s: float = _PATIENCE_S, **arguments: Any) -> Any:
+    def mon(self, prefix: str, **arguments: Any) -> Any:
         """A monitor command with JSON output, parsed; None if it prints nothing."""
-        return self.tell("mon", prefix, timeout_s=timeout_s, **arguments)
+        return self.tell("mon", prefix, **arguments)
 
     def mgr(self, prefix: str, **arguments: Any) -> Any:
         """A manager command with JSON output, parsed."""

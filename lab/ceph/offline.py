@@ -10,7 +10,7 @@ from cephlab.lab.providers.host import Host
 
 TAIL_LINES = 25
 _NOT_STARTED = (126, 127)
-_KILLED = (-SIGKILL, 128 + SIGKILL)
+KILLED = (-SIGKILL, 128 + SIGKILL)
 """A host reports one or the other. It means that the host died or memory ran out; Ceph's programs never end so."""
 
 
@@ -31,7 +31,7 @@ def run_tool(
     try:
         return host.run(argv, timeout_s=timeout_s, stdin=stdin, env=env)
     except (CommandFailed, CommandTimedOut) as error:
-        if isinstance(error, CommandFailed) and error.code in (*_NOT_STARTED, *_KILLED):
+        if isinstance(error, CommandFailed) and error.code in (*_NOT_STARTED, *KILLED):
             raise
         logged = last_lines(host, log) if log is not None and host.up() else []
         detail = "\n".join([error.detail, "last log lines:", *logged]) if logged else error.detail

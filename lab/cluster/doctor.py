@@ -153,11 +153,6 @@ def look(home: Home) -> MachineFacts:
     )
 
 
-def machine_needs(machine: MachineFacts) -> tuple[Need, ...]:
-    """The needs that follow from these facts."""
-    return tuple(_machine_needs(machine))
-
-
 def provider_needs(providers: Sequence[Provider]) -> tuple[Need, ...]:
     """A need for each provider, with the reason that the provider itself gives."""
     needed = []
@@ -177,7 +172,8 @@ def _need(name: str, present: bool, detail: str, remedy: str, unlocks: str) -> N
     return Need(name, present, detail, "" if present else remedy, unlocks)
 
 
-def _machine_needs(machine: MachineFacts) -> Iterator[Need]:
+def machine_needs(machine: MachineFacts) -> Iterator[Need]:
+    """The needs that follow from these facts."""
     got, wanted = (".".join(map(str, version)) for version in (machine.python, PYTHON))
     remedy = f"install Python {wanted} or newer, then run `ci/bootstrap install`"
     yield _need("python", machine.python >= PYTHON, got, remedy, EVERYTHING)

@@ -86,8 +86,8 @@ def sweep(home: Home, providers: Providers, doomed: Sequence[SurveyedRun]) -> Sw
 def remove(home: Home, run: Run, providers: Providers) -> list[str]:
     """Remove everything of a run; returns what was removed. Needs neither its state nor its daemons.
 
-    Goes on after an error and raises CleanupFailed at the end. The run's directory then stays, so that a later `prune`
-    still finds it.
+    Raises CleanupFailed if something is left. The run's directory then stays, so that a later `prune` still finds it.
+    What cephadm deployed goes first, since only the nodes can remove it; if it stays, the nodes do too.
     """
     # All providers are asked if the run's owner died before it could name one.
     named = str(run.owner().get("provider"))

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.ceph.daemon import Wanted
+from cephlab.lab.ceph.offline import KILLED
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import own
 from cephlab.lab.faults.fault import Sign, layout_of, until_healed
@@ -16,8 +17,6 @@ from cephlab.lab.spec.clusterspec import MIB, Capability, DiskLimits
 
 _PROBE_WRITES = 60
 _PROBE_BYTES = 4096
-_KILLED = (-9, 128 + 9)
-"""Status of a program that SIGKILL ended, as a process or through an engine."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ class MemorySqueeze(OneNode):
         """The kernel kills a program that wants twice the spare memory."""
         greedy = ["python3", "-c", _GREEDY, str(2 * self.spare_bytes)]
         ended = cluster.hosts[self.node].run(greedy, check=False).code
-        return Sign("greedy programs killed by the kernel", int(ended in _KILLED))
+        return Sign("greedy programs killed by the kernel", int(ended in KILLED))
 
     def _revive(self, cluster: Cluster, names: tuple[str, ...]) -> None:
         """Restart the daemons that the kernel killed for lack of memory."""

@@ -177,7 +177,7 @@ class RecipeBook(_Part):
 
     def archs_of(self, release: str) -> tuple[Arch, ...]:
         """Architectures of a release; SpecError if the book has no such release."""
-        return _named("release", release, self.releases).archs
+        return self.release(release).archs
 
     def archs_of_kernel(self, name: str) -> tuple[Arch, ...]:
         """Architectures of a kernel; SpecError if the book has no such kernel."""

@@ -49,7 +49,7 @@ def missing(machine: MachineFacts) -> dict[str, Need]:
 
 @pytest.mark.parametrize("arch", list(Arch))
 def test_a_complete_machine_lacks_nothing(arch: Arch) -> None:
-    needs = doctor.machine_needs(complete(arch))
+    needs = tuple(doctor.machine_needs(complete(arch)))
     assert [need.name for need in needs if not need.present] == []
     assert [need.name for need in needs if need.remedy] == []
     assert all(need.unlocks and need.detail for need in needs)
