@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from types import TracebackType
 
@@ -23,12 +23,21 @@ class Workers(ThreadPoolExecutor):
 
 @contextmanager
 def repeated(act: Callable[[], object], every_s: float, name: str | None = None) -> Iterator[None]:
-    """Call it every so many seconds while the block runs, first after that time. name: of the thread."""
+    """Call it every so many seconds while the block runs, first after that time. name: of the thread.
+
+    An error of it ends the calls, and is raised at the end of a block that raises none itself.
+    """
     over = threading.Event()
+    ended = Future[None]()
 
     def go_on() -> None:
-        while not over.wait(every_s):
-            act()
+        try:
+            while not over.wait(every_s):
+                act()
+        except BaseException as error:
+            ended.set_exception(error)
+        else:
+            ended.set_result(None)
 
     thread = threading.Thread(target=go_on, name=name, daemon=True)
     thread.start()
@@ -37,3 +46,4 @@ def repeated(act: Callable[[], object], every_s: float, name: str | None = None)
     finally:
         over.set()
         thread.join()
+    ended.result()

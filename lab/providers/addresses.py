@@ -5,7 +5,7 @@ import ipaddress
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.errors import LabBroken, SpecError
 
 POOL = ipaddress.IPv4Network("10.77.0.0/16")
 FIRST_ADDRESS = 10  # the gateway has .1; the others below are for what tests add to the network
@@ -48,9 +48,12 @@ def on_free_subnet(
 
 
 def free_address(subnet: ipaddress.IPv4Network, used: Iterable[str]) -> str:
-    """The first unused node address of the subnet. StopIteration cannot happen below 245 nodes."""
+    """The first unused node address of the subnet; SpecError if none is left (a /24 has 245)."""
     taken = set(used)
-    return next(str(address) for address in list(subnet.hosts())[FIRST_ADDRESS - 1 :] if str(address) not in taken)
+    for address in list(subnet.hosts())[FIRST_ADDRESS - 1 :]:
+        if str(address) not in taken:
+            return str(address)
+    raise SpecError(f"{subnet} has no address for another node", f"{len(taken)} are in use", "ask for fewer nodes")
 
 
 def mac_address(address: str) -> str:

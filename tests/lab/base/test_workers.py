@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import pytest
 
 from cephlab.lab.base.errors import LabBroken, interruption
-from cephlab.lab.base.workers import Workers
+from cephlab.lab.base.workers import Workers, repeated
 
 
 def test_an_interrupted_block_does_not_wait_for_its_threads() -> None:
@@ -49,6 +49,34 @@ def test_any_other_end_waits_for_them(error: Exception | None) -> None:
     with nullcontext() if error is None else pytest.raises(LabBroken):
         ended()
     assert started[0].done()
+
+
+class Refusing:
+    """Refuses from its second call on."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.refused = threading.Event()
+
+    def __call__(self) -> None:
+        self.calls += 1
+        if self.calls == 2:
+            self.refused.set()
+            raise ValueError("unreadable")
+
+
+def test_an_error_of_a_repeated_call_is_raised_at_the_end_of_its_block() -> None:
+    act, went_on = Refusing(), False
+    with pytest.raises(ValueError, match="unreadable"), repeated(act, 0.001):
+        went_on = act.refused.wait(60)
+    assert (went_on, act.calls) == (True, 2)
+
+
+def test_an_error_of_the_block_comes_before_that_of_a_repeated_call() -> None:
+    act = Refusing()
+    with pytest.raises(LabBroken, match="away"), repeated(act, 0.001):
+        act.refused.wait(60)
+        raise LabBroken("away")
 
 
 def hidden(first: BaseException, *, told: bool) -> LabBroken:

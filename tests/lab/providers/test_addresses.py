@@ -4,6 +4,7 @@ import ipaddress
 
 import pytest
 
+from cephlab.lab.base.errors import SpecError
 from cephlab.lab.providers import addresses
 
 ROUTES = """Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
@@ -55,6 +56,12 @@ def test_addresses_leave_room_for_the_gateway_and_differ() -> None:
 def test_an_address_that_became_free_is_given_again() -> None:
     subnet = ipaddress.IPv4Network("10.77.9.0/24")
     assert addresses.free_address(subnet, ["10.77.9.10", "10.77.9.12"]) == "10.77.9.11"
+
+
+def test_a_full_network_is_refused_in_words() -> None:
+    subnet = ipaddress.IPv4Network("10.77.9.0/28")
+    with pytest.raises(SpecError, match="no address for another node"):
+        addresses.free_address(subnet, [f"10.77.9.{number}" for number in range(10, 15)])
 
 
 def test_routes_are_read_without_the_default_one() -> None:
