@@ -33,13 +33,15 @@ def slow_disk(cluster: Cluster, osd: int, delay_ms: int) -> Iterator[DelayedDisk
     mapper.load_modules()
     # A running OSD has its device open exclusively, so nothing can be put in between.
     _stop(cluster, daemon)
-    mapper.create(slow.name, mapper.whole(disk))
     try:
-        _start_on(cluster, daemon, Mapper.path(slow.name))
-        yield slow
+        device = mapper.create(slow.name, mapper.whole(disk))
+        try:
+            _start_on(cluster, daemon, device)
+            yield slow
+        finally:
+            _stop(cluster, daemon)
+            mapper.remove(slow.name)
     finally:
-        _stop(cluster, daemon)
-        mapper.remove(slow.name)
         _start_on(cluster, daemon, disk)
 
 

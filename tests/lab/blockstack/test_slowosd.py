@@ -20,9 +20,10 @@ NODE = PurePosixPath("/node")
 
 @dataclass
 class FakeHost:
-    """Notes what it is asked, as one line each."""
+    """Notes what it is asked, as one line each. refused: the start of a command that fails."""
 
     said: list[str]
+    refused: str
     directory: PurePosixPath = NODE
 
     def disk(self, name: str) -> PurePosixPath:
@@ -30,6 +31,8 @@ class FakeHost:
 
     def run(self, argv: Sequence[str], **_more: Any) -> Result:
         self.said.append(" ".join(argv))
+        if self.refused and self.said[-1].startswith(self.refused):
+            raise LabBroken("refused")
         return Result(tuple(argv), 0, str(SECTORS).encode() if argv[0] == "blockdev" else b"0 1 linear x", b"")
 
 
@@ -41,10 +44,11 @@ class FakeCluster:
     up: bool = True
     name: str = "osd.3"
     disks: tuple[str, ...] = ("slow",)
+    refused: str = ""
 
     @property
     def host(self) -> FakeHost:
-        return FakeHost(self.said)
+        return FakeHost(self.said, self.refused)
 
     def daemon(self, _name: str) -> FakeCluster:
         return self
@@ -92,6 +96,14 @@ def break_down(cluster: FakeCluster) -> None:
     with slow_disk(cast("Cluster", cluster), 3, 10):
         cluster.up = False
         raise LabBroken("away")
+
+
+def test_the_osd_starts_again_on_its_disk_when_no_device_can_be_made() -> None:
+    cluster = FakeCluster(refused="dmsetup create")
+    with pytest.raises(LabBroken, match="refused"):
+        break_down(cluster)
+    assert steps(cluster)[-2:] == ["ln -sfn /dev/slow /node/osd.3/block", "start osd.3"]
+    assert not any(line.startswith("dmsetup remove") for line in cluster.said)
 
 
 def test_the_disk_is_given_back_when_the_block_breaks_and_the_osd_is_dead() -> None:
