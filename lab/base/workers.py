@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import TracebackType
 
@@ -28,22 +28,15 @@ def repeated(act: Callable[[], object], every_s: float, name: str | None = None)
     An error of it ends the calls, and is raised at the end of a block that raises none itself.
     """
     over = threading.Event()
-    ended = Future[None]()
 
     def go_on() -> None:
-        try:
-            while not over.wait(every_s):
-                act()
-        except BaseException as error:
-            ended.set_exception(error)
-        else:
-            ended.set_result(None)
+        while not over.wait(every_s):
+            act()
 
-    thread = threading.Thread(target=go_on, name=name, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-    ended.result()
+    with ThreadPoolExecutor(1, name or "") as pool:
+        calls = pool.submit(go_on)
+        try:
+            yield
+        finally:
+            over.set()
+        calls.result()

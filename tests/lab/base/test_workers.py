@@ -74,9 +74,14 @@ def test_an_error_of_a_repeated_call_is_raised_at_the_end_of_its_block() -> None
 
 def test_an_error_of_the_block_comes_before_that_of_a_repeated_call() -> None:
     act = Refusing()
-    with pytest.raises(LabBroken, match="away"), repeated(act, 0.001):
-        act.refused.wait(60)
-        raise LabBroken("away")
+
+    def break_down() -> None:
+        with repeated(act, 0.001):
+            act.refused.wait(60)
+            raise LabBroken("away")
+
+    with pytest.raises(LabBroken, match="away"):
+        break_down()
 
 
 def hidden(first: BaseException, *, told: bool) -> LabBroken:
