@@ -198,10 +198,10 @@ def sweep(home: Home, run_id: str, machines: Iterable[Machine]) -> list[str]:
             errors.append(f"{machine.name}: {error}")
         finally:
             connection.close()
-    for folder in left_folders(folder_prefix(home, run_id)):
-        stuck = remove_tree(folder)
+    for left in left_folders(folder_prefix(home, run_id)):
+        stuck = remove_tree(left)
         errors += stuck
-        removed += [] if stuck else [str(folder)]
+        removed += [] if stuck else [str(left)]
     if errors:
         raise CleanupFailed(errors)
     return removed
