@@ -133,9 +133,9 @@ class ImageStore:
         """Remove what interrupted builds left; returns a line for each. dry_run: only list it."""
         return self._cache.prune(dry_run=dry_run)
 
-    def export(self, image: Image, form: Form) -> Path:
+    def export(self, image: Image, form: Form, *, progress: Progress = quiet) -> Path:
         """The image in another form, made once: a tar for `docker load`, a disk, a tar for LXD, or its root."""
-        return export_image(self._home, self._cache, self._tools, image, form, quiet)
+        return export_image(self._home, self._cache, self._tools, image, form, progress)
 
     def _build(self, recipe: Recipe, *, refresh: bool, lock: Lock | None, progress: Progress) -> Image:
         self._home.ensure()
