@@ -10,7 +10,9 @@ from cephlab.lab.archive.archive import Archive, Ending
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.checks.verdict import Outcome, Verdict
 from cephlab.lab.spec.arch import Arch
-from cephlab.lab.telemetry.statistics import LEAST_OF_A_MEAN, interval, ratio_of_means
+from cephlab.lab.telemetry.demand import Interval
+from cephlab.lab.telemetry.regression import Ratio
+from cephlab.lab.telemetry.statistics import LEAST_OF_A_MEAN, interval, ratio_of, ratio_of_means
 
 EQUAL = 0.10
 """A figure is equal on two architectures if the whole interval of their ratio is within this distance of 1."""
@@ -93,13 +95,14 @@ def _series(before: Archive, after: Archive) -> Iterator[FigureRatio]:
         if key not in right:
             continue
         both = [(left[key][x], right[key][x]) for x in sorted(left[key].keys() & right[key].keys())]
-        logs = [math.log(new / old) for old, new in both if old > 0 and new > 0]
+        logs = [math.log(new) - math.log(old) for old, new in both if old > 0 and new > 0]
         if len(logs) < LEAST_OF_A_MEAN:
             continue
         spread = interval(logs)
+        ratio = Ratio.of_logarithms(spread.mean, spread.low, spread.high)
         old, new = (sum(side) / len(both) for side in zip(*both, strict=True))
-        ends = (math.exp(spread.mean), math.exp(spread.low), math.exp(spread.high))
-        yield FigureRatio(*key, f"mean of {how_many(len(logs), 'point')}", old, new, *ends, exact=False)
+        points = f"mean of {how_many(len(logs), 'point')}"
+        yield FigureRatio(*key, points, old, new, ratio.value, ratio.low, ratio.high, exact=False)
 
 
 def _lines(run: Archive) -> dict[tuple[str, str], dict[float, float]]:
@@ -252,13 +255,13 @@ def _ratio(
     if min(len(old), len(new)) >= LEAST_OF_A_MEAN:
         spread = ratio_of_means(new, old)
         return FigureRatio(scenario, metric, unit, mean_old, mean_new, value, spread.low, spread.high, exact=False)
-    (low_old, high_old), (low_new, high_new) = (
-        (min(float(f["low"]) for f in side), max(float(f["high"]) for f in side)) for side in (before, after)
-    )
-    exact = low_old == high_old and low_new == high_new
-    low = low_new / high_old if high_old > 0 else 0.0
-    high = high_new / low_old if low_old > 0 else math.inf
-    ends = (value, value) if exact else (low, high)
+    sides = [
+        Interval(mean, min(float(f["low"]) for f in side), max(float(f["high"]) for f in side), len(side))
+        for mean, side in ((mean_old, before), (mean_new, after))
+    ]
+    exact = all(side.low == side.high for side in sides)
+    spread = ratio_of(sides[1], sides[0])
+    ends = (value, value) if exact else (spread.low, spread.high)
     return FigureRatio(scenario, metric, unit, mean_old, mean_new, value, *ends, exact=exact)
 
 

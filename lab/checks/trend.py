@@ -30,6 +30,7 @@ _EDGE = 20
 """A step closer to either end than 1/_EDGE of the series cannot be told from noise."""
 
 _CLIP = 3.0
+_ROUNDING = 1e-12
 _MAD_TO_SIGMA = 1.4826
 _RANK_EFFICIENCY = math.pi / 3
 """Variance of a rank estimate of a slope over that of least squares, for normal noise (Sen 1968)."""
@@ -160,11 +161,15 @@ def _running_median(series: Numbers) -> Numbers:
 
 
 def _clipped(series: Numbers, around: Numbers | None = None) -> Numbers:
-    """Clip outliers to three standard deviations (from the median absolute deviation; if that is 0, clip nothing)."""
+    """Clip outliers to three standard deviations, from the median absolute deviation.
+
+    If that is 0, or only what rounding left of 0, most samples lie on a line and nothing is known of the noise: clip
+    nothing.
+    """
     middle = np.zeros_like(series) if around is None else around
     rest = series - middle
-    sigma = _MAD_TO_SIGMA * float(np.median(np.abs(rest - np.median(rest))))
-    return middle + np.clip(rest, -_CLIP * sigma, _CLIP * sigma) if sigma > 0 else series
+    sigma, largest = _MAD_TO_SIGMA * float(np.median(np.abs(rest - np.median(rest)))), float(np.max(np.abs(rest)))
+    return middle + np.clip(rest, -_CLIP * sigma, _CLIP * sigma) if sigma > _ROUNDING * largest else series
 
 
 def _inflation(rest: Numbers) -> float:

@@ -56,8 +56,8 @@ class Interval:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Both ends of a ratio, for a figure: an infinite upper end becomes LARGEST, since a history cannot hold it."""
-        return self.low, min(self.high, LARGEST)
+        """Both ends of a ratio, for a figure: an infinite end becomes LARGEST, since a history cannot hold it."""
+        return max(self.low, -LARGEST), min(self.high, LARGEST)
 
 
 @dataclass(frozen=True)

@@ -107,9 +107,19 @@ def energy(readings: Sequence[Reading], window: tuple[float, float], idle: tuple
     ((node, source, scope),) = kinds
     ordered = sorted(readings, key=lambda reading: reading.at_s)
     joules, seconds = _integral(ordered, window), window[1] - window[0]
-    idle_w = _integral(ordered, idle) / (idle[1] - idle[0]) if idle else None
-    within = [reading.watts for reading in ordered if window[0] <= reading.at_s <= window[1]]
-    return Energy(node, source, scope, seconds, joules, idle_w, trouble_of(within))
+    trouble, idle_w = trouble_of(_used(ordered, window)), None
+    if idle:
+        idle_w = _integral(ordered, idle) / (idle[1] - idle[0])
+        if _impossible(_used(ordered, idle)):
+            trouble, idle_w = (*trouble, "reads impossible values before the load"), None
+    return Energy(node, source, scope, seconds, joules, idle_w, trouble)
+
+
+def _used(ordered: Sequence[Reading], window: tuple[float, float]) -> list[float]:
+    """The watts that the integral over a window rests on: the readings in it, and the one next to it on each side."""
+    first = max(at for at, reading in enumerate(ordered) if reading.at_s <= window[0])
+    last = min(at for at, reading in enumerate(ordered) if reading.at_s >= window[1])
+    return [reading.watts for reading in ordered[first : last + 1]]
 
 
 def _integral(ordered: Sequence[Reading], window: tuple[float, float]) -> float:
@@ -132,10 +142,14 @@ def _integral(ordered: Sequence[Reading], window: tuple[float, float]) -> float:
     return joules
 
 
+def _impossible(watts: Sequence[float]) -> bool:
+    return any(not math.isfinite(value) or value <= 0 for value in watts)
+
+
 def trouble_of(watts: Sequence[float]) -> tuple[str, ...]:
     """What is wrong with the readings of a sensor, in words: not above 0, not a number, stuck, jumping."""
     problems = []
-    if any(not math.isfinite(value) or value <= 0 for value in watts):
+    if _impossible(watts):
         problems.append("reads impossible values")
     if any(len(set(watts[i : i + STUCK])) == 1 for i in range(len(watts) - STUCK + 1)):
         problems.append(f"is stuck: {STUCK} equal readings in a row")
@@ -147,16 +161,21 @@ def trouble_of(watts: Sequence[float]) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def disagreement(first: Energy, second: Energy) -> str:
-    """In words, how much two sources of one node and scope differ; empty within SAME_SHARE.
+def apart(first: Energy, second: Energy) -> float:
+    """By which share of the larger one two sources of one node and scope differ.
 
     SpecError for different scopes: the watts of a CPU and those of its machine are not the same thing.
     """
     if (first.scope, first.node) != (second.scope, second.node):
         mixed = f"{first.node} {first.scope} and {second.node} {second.scope}"
         raise SpecError("watts of different nodes or scopes cannot be compared", mixed, "compare sources of one scope")
-    share = abs(first.watts - second.watts) / max(first.watts, second.watts)
-    if share <= SAME_SHARE:
+    most = max(abs(first.watts), abs(second.watts))
+    return abs(first.watts - second.watts) / most if most else 0.0
+
+
+def disagreement(first: Energy, second: Energy) -> str:
+    """In words, how much two sources of one node and scope differ; empty within SAME_SHARE. Errors: as `apart`."""
+    if (share := apart(first, second)) <= SAME_SHARE:
         return ""
     return f"{first.node}: {first.source} {first.watts:.1f} W, {second.source} {second.watts:.1f} W: {share:.1%} apart"
 
@@ -228,7 +247,8 @@ def redfish_watts(text: str) -> float:
     """The watts of a machine from the answer of /redfish/v1/Chassis/ID/Power (DMTF DSP2046, schema Power)."""
     try:
         controls: Sequence[Mapping[str, Any]] = json.loads(text)["PowerControl"]
-        return sum(float(control["PowerConsumedWatts"]) for control in controls)
+        first, *more = [float(control["PowerConsumedWatts"]) for control in controls]
+        return sum(more, first)
     except (ValueError, KeyError, TypeError) as error:
         raise Unavailable("Redfish reports no watts", f"{error!r}: {text[:500]}") from error
 

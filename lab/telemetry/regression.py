@@ -1,6 +1,7 @@
 """Estimates by how much a cost rose between two measurements, without the part due to the machine's changing speed."""
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,9 @@ CONFIDENCE = 0.98
 _LEAST_LEFT = 6
 """Degrees of freedom that must remain; with fewer, covariates are dropped, the last one first."""
 
+_ROUNDING = 1e-6
+_MOST_EXPONENT = math.log(sys.float_info.max)
+
 Covariates = tuple[dict[str, list[float]], dict[str, list[float]]]
 """The covariates of both sides, see `covariates`."""
 
@@ -27,6 +31,11 @@ class Ratio:
     value: float
     low: float
     high: float
+
+    @classmethod
+    def of_logarithms(cls, value: float, low: float, high: float) -> "Ratio":
+        """From the logarithms of all three. What no float can hold is infinite."""
+        return cls(*(math.exp(number) if number < _MOST_EXPONENT else math.inf for number in (value, low, high)))
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -80,8 +89,7 @@ def ratio(
         columns.append(column - column.mean())
     # If the machine itself became slower, the result is uncertain by as much.
     doubt = 2 * spread**2 + pace_moved(beside) ** 2
-    step, low, high = _fitted(np.column_stack(columns), np.log([*before, *after]), 1, confidence, doubt)
-    return Ratio(math.exp(step), math.exp(low), math.exp(high))
+    return Ratio.of_logarithms(*_fitted(np.column_stack(columns), np.log([*before, *after]), 1, confidence, doubt))
 
 
 def paired(
@@ -102,8 +110,7 @@ def paired(
     count = len(target)
     names = [name for name in beside[0] if name in beside[1]] if count > _LEAST_LEFT else []
     columns = [np.ones(count), *(np.asarray(beside[1][name]) - np.asarray(beside[0][name]) for name in names)]
-    step, low, high = _fitted(np.column_stack(columns), target, 0, confidence)
-    return Ratio(math.exp(step), math.exp(low), math.exp(high))
+    return Ratio.of_logarithms(*_fitted(np.column_stack(columns), target, 0, confidence))
 
 
 def _fitted(
@@ -111,13 +118,17 @@ def _fitted(
 ) -> tuple[float, float, float]:
     """The least-squares coefficient of a column with its interval, infinite if too few values remain.
 
-    doubt: additional variance of the coefficient that the values cannot show.
+    It is infinite too if the other columns can replace this one, as covariates do that are constant on each side: least
+    squares would then divide the coefficient among them. doubt: additional variance of the coefficient that the values
+    cannot show.
     """
-    fitted, _, rank, _ = np.linalg.lstsq(design, target)
-    step, left = float(fitted[column]), len(target) - int(rank)
-    if left <= 0:
+    smallest = float(np.finfo(float).eps) * max(design.shape)
+    inverse, rank = np.linalg.pinv(design, rcond=smallest), int(np.linalg.matrix_rank(design, rtol=smallest))
+    fitted, left = inverse @ target, len(target) - rank
+    step, alone = float(fitted[column]), abs(1 - float(inverse[column] @ design[:, column])) < _ROUNDING
+    if left <= 0 or not alone:
         return step, -math.inf, math.inf
     rest = target - design @ fitted
-    variance = float(rest @ rest) / left * float(np.linalg.pinv(design.T @ design)[column, column]) + doubt
+    variance = float(rest @ rest) / left * float(inverse[column] @ inverse[column]) + doubt
     half = float(stdtrit(left, (1 + confidence) / 2)) * math.sqrt(variance)
     return step, step - half, step + half

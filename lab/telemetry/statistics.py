@@ -35,23 +35,28 @@ def interval_of(mean: float, stddev: float, count: int, confidence: float = CONF
 
 
 def ratio_of(over: Interval, under: Interval) -> Interval:
-    """One mean divided by another, from their worst ends: wider than the exact interval of the ratio."""
+    """One mean divided by another, from their worst ends: wider than the exact interval of the ratio.
+
+    A mean below 0 is noise, so nothing is known of its ratio.
+    """
     value = over.mean / under.mean if under.mean > 0 else math.inf
     low = max(0.0, over.low) / under.high if under.high > 0 else 0.0
     high = over.high / under.low if under.low > 0 else math.inf
+    low, high = (-math.inf, math.inf) if value < 0 else (low, high)
     return Interval(value, low, high, min(over.samples, under.samples), over.confidence)
 
 
 def ratio_of_means(over: Sequence[float], under: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """Mean of `over` / mean of `under` with its interval; the upper end is infinite if `under` may be 0.
 
+    A mean below 0 is noise, so nothing is known of its ratio.
     Source: Fieller, Some problems in interval estimation, Journal of the Royal Statistical Society B 16 (1954).
     """
     mean, base = float(np.mean(over)), float(np.mean(under))
     left = len(over) + len(under) - 2
     value = mean / base if base > 0 else math.inf
-    endless = Interval(value, 0.0, math.inf, left + 2, confidence)
-    if len(over) < LEAST_OF_A_MEAN or len(under) < LEAST_OF_A_MEAN or base <= 0:
+    endless = Interval(value, -math.inf if value < 0 else 0.0, math.inf, left + 2, confidence)
+    if len(over) < LEAST_OF_A_MEAN or len(under) < LEAST_OF_A_MEAN or base <= 0 or mean < 0:
         return endless
     quantile = float(stdtrit(left, (1 + confidence) / 2))
     var, var_base = (float(np.var(values, ddof=1)) / len(values) for values in (over, under))
@@ -95,14 +100,17 @@ regressions."""
 def linearity(low: Sequence[float], high: Sequence[float], *, low_load: str, high_load: str) -> str:
     """Whether an operation costs the same at two loads, in words, from Welch's interval of high / low on logarithms.
 
-    Linear: the whole interval is within LINEAR of 1. Not linear: it does not contain 1. Otherwise it is open.
+    Linear: the whole interval is within LINEAR of 1. Not linear: it does not contain 1. Otherwise it is open, and so it
+    is if a batch has no cost above 0: the cost at rest is subtracted.
     """
-    from scipy import stats  # takes a second to import, so other commands should not wait for it
-
     low_mean, high_mean = interval(low).mean, interval(high).mean
     shown = f"{low_mean * 1e6:.0f} us at {low_load}, {high_mean * 1e6:.0f} us at {high_load}"
     if min(len(low), len(high)) < LEAST_OF_A_MEAN:
         return f"cannot tell whether it is linear in load: {shown}, and a single batch has no spread"
+    if min((*low, *high)) <= 0:
+        return f"cannot tell whether it is linear in load: {shown}, and a batch that costs nothing has no ratio"
+    from scipy import stats  # takes a second to import, so other commands should not wait for it
+
     bounds = stats.ttest_ind(np.log(high), np.log(low), equal_var=False).confidence_interval(CONFIDENCE)
     least, most = math.exp(bounds.low) - 1, math.exp(bounds.high) - 1
     change, low_end, high_end = (percent(share, "+.0f") for share in (high_mean / low_mean - 1, least, most))

@@ -159,7 +159,7 @@ def rise(before: Sequence[Sequence[float]], after: float, spread: float, moved: 
     means = [float(np.mean(np.log(hour))) for hour in before]
     step = math.log(after) - float(np.mean(means))
     if len(means) < 2:
-        return Ratio(math.exp(step), 0.0, math.inf)
+        return Ratio.of_logarithms(step, -math.inf, math.inf)
     variance = max(float(np.var(means, ddof=1)), spread**2) * (1 + 1 / len(means)) + moved**2
     half = float(stdtrit(len(means) - 1, (1 + confidence) / 2)) * math.sqrt(variance)
-    return Ratio(math.exp(step), math.exp(step - half), math.exp(step + half))
+    return Ratio.of_logarithms(step, step - half, step + half)

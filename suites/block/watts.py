@@ -14,7 +14,15 @@ from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.telemetry import counters
 from cephlab.lab.telemetry.bmc import named_bmcs
 from cephlab.lab.telemetry.demand import Interval
-from cephlab.lab.telemetry.power import Energy, Reading, disagreement, energy_value, watts_of_all, work_per_watt
+from cephlab.lab.telemetry.power import (
+    Energy,
+    Reading,
+    apart,
+    disagreement,
+    energy_value,
+    watts_of_all,
+    work_per_watt,
+)
 from cephlab.lab.telemetry.watts import WattMeter, at_the_plug, meter_of
 from cephlab.lab.workloads.fio import FioResult
 from cephlab.suites.bias import UNBIASED, Bias, watched
@@ -133,10 +141,9 @@ def note(recorder: Recorder, taken: Taken, limits: Limits) -> None:
         note_one(recorder, energy)
     for energy, other in combinations(taken.energies, 2):
         if (energy.node, energy.scope) == (other.node, other.scope):
-            apart = abs(energy.watts - other.watts) / max(energy.watts, other.watts)
             name = f"{energy.node}: {energy.scope} by {energy.source} beside {other.source}, share apart"
             why = f"recorded only: it tells how far to trust both; {disagreement(energy, other) or 'within 3 %'}"
-            recorder.figure(name, apart, "", Bound(why, basis=Basis.NOTED))
+            recorder.figure(name, apart(energy, other), "", Bound(why, basis=Basis.NOTED))
     plug = at_the_plug(taken.energies, sorted(taken.archs))
     if limits != Limits():
         # A model, or the watts of one machine only, cannot decide about all machines.

@@ -99,6 +99,8 @@ def test_two_sources_of_one_machine_are_set_beside_each_other() -> None:
     _, recorder = judged([of("a", 225), of("a", 210, Source.METER), of("a", 80, Source.RAPL, Scope.CPU)], Limits())
     apart = {name: value for name, value in figures_of(recorder).items() if "beside" in name}
     assert apart == {"a: machine by bmc beside meter, share apart": pytest.approx(15 / 225)}
+    _, recorder = judged([of("a", 0, trouble="off"), of("a", 0, Source.METER, trouble="off")], Limits())
+    assert figures_of(recorder)["a: machine by bmc beside meter, share apart"] == 0
 
 
 def test_the_architectures_stand_beside_each_other() -> None:

@@ -50,8 +50,7 @@ def test_a_machine_may_have_a_hyphen_and_a_dot_in_its_name() -> None:
 def test_nothing_before_and_nothing_after_is_the_same() -> None:
     runs = [run({"a.b": Ending.PASS}, (figure("a.b", "errors", value),)) for value in (0, 0, 3)]
     same, begun = (compare_runs(runs[0], after).figures[0] for after in runs[1:])
-    assert (same.ratio, same.low, same.high) == (1.0, 1.0, 1.0)
-    assert begun.ratio == math.inf
+    assert (same.ratio, same.low, same.high, begun.ratio) == (1.0, 1.0, 1.0, math.inf)
 
 
 def test_lines_are_compared_in_the_order_in_which_the_run_drew_them() -> None:
@@ -258,8 +257,9 @@ def test_a_ratio_to_nearly_nothing_has_no_end(value: float, half: float, low: fl
 
 
 def test_what_is_below_nothing_has_no_least_ratio() -> None:
-    ratio = ratio_of((figure("a.b", "rate", -2.0, 1.0),), (figure("a.b", "rate", 2.0, 1.0),))
-    assert (ratio.low, ratio.high) == (0.0, math.inf)
+    below, above = ((figure("a.b", "rate", value, 1.0),) for value in (-2.0, 2.0))
+    assert (ratio_of(below, above).low, ratio_of(below, above).high) == (0.0, math.inf)
+    assert (ratio_of(above, below).low, ratio_of(above, below).high) == (-math.inf, math.inf)
 
 
 def test_the_spread_of_several_machines_is_no_exact_ratio_and_keeps_its_names() -> None:
@@ -340,6 +340,8 @@ def test_points_at_nothing_have_no_ratio_and_small_ones_do() -> None:
     (line,) = compare_runs(run({}, left), run({}, right)).series
     assert (line.unit, line.before, line.after, line.exact) == ("mean of 2 points", 1.5, 1.375, False)
     assert line.ratio == pytest.approx(0.5)
+    (line,) = compare_runs(*(run({}, (curve("d", (1, 1), (2, y)),)) for y in (1.7e308, 5e-324))).series
+    assert line.high == math.inf
 
 
 def test_a_line_with_too_few_points_hides_no_other() -> None:

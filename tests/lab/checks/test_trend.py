@@ -300,3 +300,12 @@ def test_from_which_size_on_a_jump_is_told_is_that_of_the_books(kind: str, unit:
         low, high = (low, middle) if stands_by_the_book(series(middle), began) else (middle, high)
     for size, told in ((high * 0.9999, []), (high * 1.0001, [began])):
         assert [step.at_h for step in trend(list(range(count)), series(size)).steps] == told
+
+
+def test_rare_events_on_a_line_are_not_taken_for_outliers_because_of_rounding() -> None:
+    """Of samples that are nearly all on one line nobody knows the noise, whatever the line's slope is."""
+    hours = np.arange(100) / 100
+    events = np.where(np.arange(100) % 20 == 7, 5.0, 0.0)
+    flat, falling = (trend(list(hours), list(0.1 + slope * hours + events)) for slope in (0.0, -0.7))
+    assert (falling.low, falling.high) == pytest.approx((flat.low - 0.7, flat.high - 0.7))
+    assert flat.low < 0 < flat.high

@@ -14,6 +14,7 @@ from cephlab.lab.telemetry.power import (
     Reading,
     Scope,
     Source,
+    apart,
     dcmi_watts,
     disagreement,
     energy,
@@ -185,3 +186,27 @@ def test_packages_are_counted_once_and_counters_begin_again(tmp_path: Path) -> N
     assert rapl_watts(before, after, 10.0) == pytest.approx(80.0)
     with pytest.raises(SpecError, match="do not match"):
         rapl_watts(before, {"intel-rapl:0": Counted(1, 2)}, 10.0)
+
+
+@pytest.mark.parametrize("broken", [math.nan, 0.0, -5.0])
+def test_a_reading_beside_the_window_that_the_integral_rests_on_must_be_sound(broken: float) -> None:
+    for watts in ([broken, 100.0, 101.0, 102.0], [100.0, 101.0, 102.0, broken]):
+        assert energy(bmc(watts), (1.0, 14.0)).trouble == ("reads impossible values",)
+    far = energy(bmc([broken, 100.0, 101.0, 102.0, broken]), (6.0, 14.0))
+    assert far.measured
+
+
+@pytest.mark.parametrize("broken", [math.nan, 0.0, -5.0])
+def test_idle_watts_that_are_impossible_are_not_shown_and_nothing_is_measured(broken: float) -> None:
+    used = energy(bmc([90.0, broken, 91.0, 200.0, 201.0, 202.0]), (15.0, 25.0), idle=(0.0, 10.0))
+    assert (used.idle_w, used.trouble) == (None, ("reads impossible values before the load",))
+
+
+def test_sensors_that_both_read_nothing_do_not_differ() -> None:
+    assert disagreement(of("a", 0.0), of("a", 0.0, Source.METER)) == ""
+    assert apart(of("a", 0.0), of("a", 10.0, Source.METER)) == 1.0
+
+
+def test_a_machine_without_any_power_control_reports_no_watts() -> None:
+    with pytest.raises(Unavailable, match="Redfish reports no watts"):
+        redfish_watts('{"PowerControl": []}')

@@ -2,16 +2,20 @@
 
 import math
 import random
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
+from cephlab.lab.checks.regression import judge
+from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.telemetry.demand import LARGEST
 from cephlab.lab.telemetry.demandfile import Batch
 from cephlab.lab.telemetry.regression import Ratio, covariates, paired, ratio
 
 T_4 = 3.746947
 """Student's t of 4 degrees of freedom at 99 %: two-sided, 98 %."""
+Compared = Callable[..., Ratio]
 BATCH = Batch(1000, 2, 16, {})
 
 
@@ -83,3 +87,31 @@ def test_a_pair_takes_covariates_only_with_enough_starts(starts: int, enters: bo
 def test_two_starts_of_a_pair_have_an_interval() -> None:
     change = paired([1.0, 1.0], [1.1, 1.2])
     assert 0 < change.low < 1.1 < change.value < 1.2 < change.high < math.inf
+
+
+@pytest.mark.parametrize("jitter", [0.0, 1e-14, 1e-9, 1e-7, 1e-5])
+@pytest.mark.parametrize("compared", [ratio, paired])
+def test_a_covariate_that_is_constant_on_each_side_hides_no_rise(compared: Compared, jitter: float) -> None:
+    """Commits that double with the cost explain it as well as the step does: nothing can be told."""
+    before, after = costs(1, 10), [2 * cost for cost in costs(2, 10)]
+    old, new = ([mean + jitter * cost for cost in costs(3, 10)] for mean in (0.0, math.log(2)))
+    change = compared(before, after, ({"syncs": old}, {"syncs": new}))
+    assert (change.low, change.high) == (0.0, math.inf)
+    assert judge(change.value, change.low, change.high) is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("compared", [ratio, paired])
+def test_a_covariate_that_never_changes_changes_nothing(compared: Compared) -> None:
+    before, after, same = costs(1, 10), costs(2, 10), {"syncs": [0.3] * 10}
+    with_it, alone = compared(before, after, (same, same)), compared(before, after)
+    assert (with_it.value, with_it.low, with_it.high) == pytest.approx((alone.value, alone.low, alone.high))
+
+
+@pytest.mark.parametrize("compared", [ratio, paired])
+def test_a_ratio_follows_its_costs_and_not_their_unit_or_order(compared: Compared) -> None:
+    before, after = costs(1, 10), costs(2, 10)
+    own, mirrored = compared(before, after), compared(after, before)
+    scaled = compared([8 * cost for cost in before[::-1]], [16 * cost for cost in after[::-1]])
+    assert own.low < own.value < own.high
+    assert (1 / mirrored.high, 1 / mirrored.value, 1 / mirrored.low) == pytest.approx((own.low, own.value, own.high))
+    assert (scaled.low, scaled.value, scaled.high) == pytest.approx((2 * own.low, 2 * own.value, 2 * own.high))

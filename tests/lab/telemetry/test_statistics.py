@@ -153,3 +153,17 @@ def test_linearity_is_told_with_welchs_interval() -> None:
 )
 def test_a_knee_is_where_a_rising_curve_bends(rates: list[float], bends_at: float | None) -> None:
     assert knee(range(1, len(rates) + 1), rates) == bends_at
+
+
+def test_nothing_is_known_of_the_ratio_of_a_mean_below_nothing() -> None:
+    below = Interval(-2.0, -3.0, -1.0, 4)
+    for ratio in (ratio_of(below, Interval(1.0, 0.9, 1.1, 4)), ratio_of_means((-2.1, -1.9), (1.0, 1.01))):
+        assert (ratio.low, ratio.high) == (-math.inf, math.inf)
+        assert ratio.mean < 0
+        assert ratio.ends == (-1e9, 1e9)
+
+
+@pytest.mark.parametrize("cost", [0.0, -1e-6])
+def test_a_batch_that_costs_nothing_says_nothing_about_linearity(cost: float) -> None:
+    for low, high in (([cost, cost], [1e-4, 1.1e-4]), ([1e-4, 1.1e-4], [1e-4, cost])):
+        assert linearity(low, high, low_load="1", high_load="2").startswith("cannot tell")
