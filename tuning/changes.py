@@ -10,7 +10,7 @@ from typing import Any
 from cephlab.lab.base.errors import SpecError
 
 _HINT = "for example nodes.count=6, nodes.NAME.cores=64 or nodes.disks.count=8; see docs/requirements.md"
-_RANGE = re.compile(r"(?P<place>[^=]+)=(?P<first>[0-9]+)\.\.(?P<last>[0-9]+)")
+_RANGE = re.compile(r"(?P<place>[^=]+)=(?P<first>[0-9]{1,18})\.\.(?P<last>[0-9]{1,18})")
 MOST_POINTS = 64
 FIGURES_WANTED = ("metadata", "db")
 """The only keys of a requirement that are figures with a source; its limits are plain text."""
@@ -65,7 +65,7 @@ def _only(tables: list[Any], change: str) -> Any:
 
 def _value(text: str, change: str, figure: bool) -> Any:
     """A number or a word; a number with a unit is a figure of a profile where a figure stands there."""
-    if re.fullmatch(r"[0-9]+", text):
+    if re.fullmatch(r"[0-9]{1,18}", text):
         return int(text)
     if text in ("true", "false"):
         return text == "true"

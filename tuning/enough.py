@@ -9,6 +9,7 @@ from typing import Any
 
 from cephlab.tuning.profile import Disks, Figure, MachineClass, Profile
 from cephlab.tuning.requirements import LoadRequirement, Requirement
+from cephlab.tuning.units import digits
 
 MOST = 64
 """A change is tried up to this many times the present amount."""
@@ -129,8 +130,21 @@ def _links(profile: Profile, by: float) -> Profile:
     return replace(profile, nodes=tuple(map(wider, profile.nodes)), uplink=_wider(profile.uplink, by))
 
 
-def _gigabits(machine: MachineClass) -> str:
-    return f"{machine.bandwidth.value / GIGABIT:,.4g} Gb/s"
+def _gigabits(rate: Figure) -> str:
+    return f"{digits(rate.value / GIGABIT, 4)} Gb/s"
+
+
+def _link(machine: MachineClass) -> str:
+    between = machine.cluster_bandwidth
+    return _gigabits(machine.bandwidth) + (f" and {_gigabits(between)} between OSDs" if between else "")
+
+
+def _link_words(was: Profile, becomes: Profile) -> str:
+    """All links that `_links` makes wider, since the change is enough only with all of them."""
+    words = _words(was.nodes, becomes.nodes, _link)
+    if was.uplink and becomes.uplink:
+        words += f", uplink: {_gigabits(was.uplink)} -> {_gigabits(becomes.uplink)}"
+    return words
 
 
 TOGETHER = "nodes and clients"
@@ -159,7 +173,7 @@ KINDS: Mapping[str, Growth] = {
     "network": Growth(
         lambda profile: max(machine.bandwidth.value for machine in profile.nodes) / GIGABIT,
         _links,
-        lambda was, becomes: _words(was.nodes, becomes.nodes, _gigabits),
+        _link_words,
     ),
     "clients": _CLIENTS,
     TOGETHER: Growth(

@@ -139,3 +139,12 @@ def test_a_sweep_is_a_place_and_its_values() -> None:
     for wrong in ("nodes.count=5..3", "nodes.count=1..65"):
         with pytest.raises(SpecError, match="points"):
             sweep_of(wrong)
+
+
+def test_a_number_that_no_machine_has_is_refused_or_no_sweep(tmp_path: Path) -> None:
+    """Python makes no number of more than 4300 digits, and no length of more than 64 bits."""
+    assert sweep_of("nodes.count=1..99999999999999999999") is None
+    with pytest.raises(SpecError, match="points"):
+        sweep_of("nodes.count=1..999999999999999999")
+    with pytest.raises(SpecError, match="count"):
+        load_hardware(file_with(tmp_path, ""), ["nodes.count=" + "9" * 5000])

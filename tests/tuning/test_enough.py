@@ -1,17 +1,22 @@
 """What would be enough: the least change of each kind, and what limits next."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from cephlab.lab.checks.verdict import Outcome
-from cephlab.tuning.enough import KINDS, enough, kinds_for
+from cephlab.tuning.enough import KINDS, TOGETHER, Enough, enough, kinds_for
 from cephlab.tuning.held import held
-from cephlab.tuning.profile import Profile
+from cephlab.tuning.profile import MachineClass, Profile
 from cephlab.tuning.requirements import Requirement
+from tests.model_parts import disks, machine, profile
+from tests.tuning.test_growth import DEMANDS
 from tests.tuning.test_requirements import ALTRA, demands, find, load, outcomes, trust
 
 
@@ -100,3 +105,62 @@ def test_hosts_for_every_shard_are_the_least_that_is_enough() -> None:
     assert changes["nodes"].met
     assert changes["nodes"].words == "altra: 4 machines -> 11 machines"
     assert changes["disks"].limited_by == "hosts: 4 for 11 shards"
+
+
+def test_every_link_that_has_to_grow_is_said() -> None:
+    [altra] = find(ALTRA).nodes
+    linked = replace(find(ALTRA), nodes=(replace(altra, cluster_bandwidth=altra.bandwidth.times(0.5)),))
+    joined = replace(linked, uplink=altra.bandwidth.times(400))
+    grow = KINDS["network"]
+    nodes = "altra: 50 Gb/s and 25 Gb/s between OSDs -> 100 Gb/s and 50 Gb/s between OSDs"
+    assert grow.words(linked, grow.grown(linked, 1.0)) == nodes
+    assert grow.words(joined, grow.grown(joined, 1.0)) == f"{nodes}, uplink: 20,000 Gb/s -> 40,000 Gb/s"
+
+
+AMOUNT = re.compile(r"(\w+): .*?-> ([0-9]+)[^,]*")
+
+
+def applied(on: Profile, change: Enough, less: int = 0) -> Profile:
+    """A profile with what a change says. less: how many fewer of the first thing that it names."""
+    amounts = {name: int(count) for name, count in AMOUNT.findall(change.words)}
+    key = {"disks": "disks", "cores": "cores"}.get(change.kind, "count")
+
+    def of(part: MachineClass) -> MachineClass:
+        count = amounts.get(part.name, 0) - less
+        if part.name not in amounts:
+            return part
+        if key == "disks":
+            return replace(part, disks=tuple(replace(disks, count=count) for disks in part.disks))
+        return replace(part, cores=count) if key == "cores" else replace(part, count=count)
+
+    return replace(on, nodes=tuple(map(of, on.nodes)), clients=tuple(map(of, on.clients)))
+
+
+@pytest.mark.slow
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(
+    sizes=st.tuples(st.integers(3, 8), st.integers(1, 32), st.integers(1, 8), st.integers(1, 6)),
+    bandwidth=st.sampled_from((1e8, 1e9, 2e10)),
+    operation=st.sampled_from(("randread", "randwrite", "get", "put")),
+    wanted_ops=st.sampled_from((1_000, 20_000, 300_000)),
+)
+def test_the_least_change_of_any_cluster_is_enough_and_one_less_is_not(
+    sizes: tuple[int, int, int, int], bandwidth: float, operation: str, wanted_ops: int
+) -> None:
+    count, cores, disk_count, clients = sizes
+    one = machine("a", count=count, cores=cores, bandwidth=bandwidth, gateways=2, disk=(disks("d", count=disk_count),))
+    on = replace(profile(one), clients=(machine("client", count=clients, bandwidth=bandwidth),))
+    wanted = load(
+        op=operation, bs="4k", clients=40, depth=16, protection="replicated:3", at_least=f"{wanted_ops} ops/s"
+    )
+
+    def judged(other: Profile) -> tuple[bool, str]:
+        answers = held(wanted, other, DEMANDS, trust())
+        return all(answer.outcome is Outcome.PASS for answer in answers), answers[0].limited_by
+
+    if judged(on)[0]:
+        return
+    for change in enough(on, judged, ("nodes", "cores", "disks", "clients")):
+        if change.met and change.kind != TOGETHER:
+            assert judged(applied(on, change)) == (True, change.limited_by)
+            assert not judged(applied(on, change, less=1))[0]
