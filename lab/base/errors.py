@@ -18,11 +18,16 @@ LabError
 import errno
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Concatenate, ParamSpec, TypeVar
 
 from cephlab.lab.base.numbers import how_many
+
+_Text = TypeVar("_Text")
+_Read = TypeVar("_Read")
+_Rest = ParamSpec("_Rest")
 
 _TAIL_CHARS = 4000
 _PACKAGE = Path(__file__).parents[2]
@@ -86,6 +91,29 @@ class NotInstalled(Unavailable):
 
 class LabBroken(LabError):
     """The lab failed, not Ceph."""
+
+
+def output_of(
+    program: str,
+) -> Callable[[Callable[Concatenate[_Text, _Rest], _Read]], Callable[Concatenate[_Text, _Rest], _Read]]:
+    """A function that reads the output of a program, its first argument: LabBroken shows output that it cannot read.
+
+    Output may be cut off, or lack what another version of the program writes.
+    """
+
+    def reading(read: Callable[Concatenate[_Text, _Rest], _Read]) -> Callable[Concatenate[_Text, _Rest], _Read]:
+        @wraps(read)
+        def guarded(output: _Text, *args: _Rest.args, **kwargs: _Rest.kwargs) -> _Read:
+            try:
+                return read(output, *args, **kwargs)
+            except (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
+                text = output.decode(errors="replace") if isinstance(output, bytes) else str(output)
+                detail = f"{type(error).__name__}: {error}\n{_tail(text)}"
+                raise LabBroken(f"the output of {program} cannot be read", detail) from error
+
+        return guarded
+
+    return reading
 
 
 class CommandFailed(LabBroken):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from cephlab.lab.base.errors import CephTrouble, LabBroken, SpecError
+from cephlab.lab.base.errors import CephTrouble, LabBroken, SpecError, output_of
 from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.ceph.offline import run_tool
 from cephlab.lab.providers.host import Host, preloading
@@ -48,6 +48,7 @@ def label_of(host: Host, disk: str, *, patience: float = 1.0, preload: Sequence[
     return parse_label(shown)
 
 
+@output_of("ceph-bluestore-tool")
 def parse_label(shown: str) -> Label:
     """Read what `ceph-bluestore-tool show-label` prints: JSON of one device."""
     label = next(iter(json.loads(shown[shown.index("{") :]).values()))

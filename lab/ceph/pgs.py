@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cephlab.lab.base.errors import output_of
+
 NO_OSD = 0x7FFFFFFF
 """CRUSH_ITEM_NONE (src/crush/crush.h): marks a shard that no OSD has."""
 
@@ -51,6 +53,7 @@ def pgids(pool: Mapping[str, Any]) -> list[str]:
     return [f"{pool['pool']}.{number:x}" for number in range(int(pool["pg_num"]))]
 
 
+@output_of("`pg dump`")
 def parse_pgs(rows: Sequence[Mapping[str, Any]]) -> tuple[Pg, ...]:
     """The PGs in an answer of the agent's `pgs`."""
     return tuple(

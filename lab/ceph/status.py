@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cephlab.lab.base.errors import output_of
+
 
 @dataclass(frozen=True)
 class HealthCheck:
@@ -64,6 +66,7 @@ class Status:
         )
 
 
+@output_of("`ceph status`")
 def parse_status(raw: Mapping[str, Any]) -> Status:
     """Read the JSON of `ceph status` (nautilus to tentacle)."""
     pgmap, monmap = raw.get("pgmap", {}), raw.get("monmap", {})

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.errors import LabBroken, output_of
 from cephlab.lab.telemetry import account_program, counters
 from cephlab.lab.telemetry.account_program import clock_s, texts_of
 from cephlab.lab.telemetry.demand import Role
@@ -121,6 +121,7 @@ def _ended_children_s(pid: int) -> float:
     return (int(fields[13]) + int(fields[14])) * TICK_S
 
 
+@output_of("/proc/PID/stat")
 def parse_usage(stat: str, io: str, *, cpu_s: float | None = None, units: KernelUnits = HERE) -> Usage:
     """Usage from the text of /proc/PID/stat and /proc/PID/io (proc_pid_stat(5), proc_pid_io(5)).
 
@@ -155,6 +156,7 @@ def of_texts(texts: Mapping[str, Any], cpu_s: float, units: KernelUnits = HERE) 
     return replace(whole, threads=dict(spent), switches=switches)
 
 
+@output_of("/proc/stat")
 def busy_of(line: str, units: KernelUnits = HERE) -> float:
     """CPU seconds for which the CPUs of a kernel were busy, from the first line of its /proc/stat (proc_stat(5))."""
     user, nice, system, _idle, _iowait, *rest = (int(word) for word in line.split()[1:])
@@ -166,6 +168,7 @@ def thread_kind(name: str) -> str:
     return _NUMBER.sub("", name) or name
 
 
+@output_of("/proc/PID/net/dev")
 def interface_counters(text: str, only: str = "") -> dict[str, int]:
     """Bytes and packets, received and sent, of /proc/PID/net/dev: all interfaces but loopback, or only `only`."""
     counted = dict.fromkeys(_COLUMNS, 0)

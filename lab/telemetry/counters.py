@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+from cephlab.lab.base.errors import output_of
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.telemetry.demand import Resource
 
@@ -14,6 +15,7 @@ Number = TypeVar("Number", int, float)
 EXPLAINING = ("bluestore.", "bluefs.", "rocksdb.", "osd.", "msgr.")
 
 
+@output_of("`perf dump`")
 def flatten(dump: Mapping[str, Any]) -> dict[str, float]:
     """A perf dump as one level. All workers of the messenger become one section `msgr`.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Self
 
-from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.base.errors import LabBroken, Unavailable, output_of
 from cephlab.lab.ceph import conf
 from cephlab.lab.providers.host import Host, HostProcess
 
@@ -139,6 +139,7 @@ class FioResult:
         return max(self.read, self.write, key=lambda done: done.operations)
 
 
+@output_of("fio")
 def parse(text: bytes) -> FioResult:
     """Parse the output of `--output-format=json`; LabBroken if it is not JSON, or if fio reports an error."""
     words, job = split_output(text)
@@ -147,6 +148,7 @@ def parse(text: bytes) -> FioResult:
     return result_of(job)
 
 
+@output_of("fio")
 def parse_each(text: bytes) -> dict[str, FioResult]:
     """As `parse`, for several jobs that fio reports separately: job name -> result."""
     words, jobs = _split(text)
@@ -213,6 +215,7 @@ class Progress:
         return float(bisect_right(self.times_s, ended_s) - bisect_right(self.times_s, began_s))
 
 
+@output_of("fio")
 def parse_progress(text: str) -> Progress:
     """Parse fio's log of single operations: one line `time in ms, ...` for each, of all directions and jobs."""
     return Progress(sorted(int(line.partition(",")[0]) / 1000 for line in text.splitlines()))

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any, Protocol, runtime_checkable
 
 from cephlab.lab.base import clock
-from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.errors import LabBroken, output_of
 from cephlab.lab.base.workers import Workers
 from cephlab.lab.providers.host import Channel, Host
 from cephlab.lab.workloads import fio
@@ -128,6 +128,7 @@ def _wait_listening(host: Host, socket: PurePosixPath, channel: Channel) -> None
     clock.wait(listens, bool, what=what, timeout_s=_STARTED_S, interval_s=0.05, timed_out=late)
 
 
+@output_of("the fio client")
 def parse(text: str, count: int) -> ClientReport:
     """Parse the output of a client for `count` jobs: messages of all programs, then JSON; LabBroken without JSON."""
     start = text.find("{\n")

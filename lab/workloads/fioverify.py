@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from cephlab.lab.base import clock
-from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.errors import LabBroken, output_of
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Recorder
 from cephlab.lab.providers.host import Host
@@ -133,6 +133,7 @@ class Tally:
     read: int
 
 
+@output_of("fio")
 def read_tally(text: bytes) -> Tally:
     """Parse the output of `--output-format=json` of a job that may have failed; LabBroken if there is none."""
     _, job = fio.split_output(text)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Any
 
-from cephlab.lab.base.errors import CommandTimedOut
+from cephlab.lab.base.errors import CommandTimedOut, output_of
 from cephlab.lab.ceph.offline import run_tool
 from cephlab.lab.providers.host import Host, preloading
 
@@ -116,6 +116,7 @@ def run_cases(
     return code, stdout, "\n".join([*stdout.splitlines(), *stderr.splitlines()][-_TAIL_LINES:])
 
 
+@output_of("a test program")
 def parse_report(text: bytes) -> list[Case]:
     """Parse a report of --gtest_output=json; cases that were not selected are left out."""
     suites: list[dict[str, Any]] = json.loads(text)["testsuites"]

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from cephlab.lab.base.errors import CephTrouble, LabBroken
+from cephlab.lab.base.errors import CephTrouble, LabBroken, output_of
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.cluster.gateway import Gateway
 from cephlab.lab.providers.host import Host
@@ -60,6 +60,7 @@ class RunningS3(RunningProgram):
         return Progress(sorted(map(float, self.host.read(self.times).split())))
 
 
+@output_of("the S3 client")
 def parse(text: bytes, job: S3Job) -> FioResult:
     """Convert the report of the program to a fio result, in one direction. CephTrouble if a request failed."""
     report: dict[str, Any] = json.loads(text)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.errors import LabBroken, SpecError, output_of
 from cephlab.lab.cluster.gateway import Endpoint, Gateway
 from cephlab.lab.providers.host import Host
 from cephlab.lab.workloads import s3_ledger, s3_load_program, s3_program
@@ -243,6 +243,7 @@ class RunningS3Load(RunningProgram):
         return result
 
 
+@output_of("the S3 load")
 def parse(report: bytes, rows: str) -> S3Result:
     """Parse the files that the program wrote."""
     raw: dict[str, Any] = json.loads(report)
