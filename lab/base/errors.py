@@ -103,7 +103,7 @@ def output_of(
 
     def reading(read: Callable[Concatenate[_Text, _Rest], _Read]) -> Callable[Concatenate[_Text, _Rest], _Read]:
         @wraps(read)
-        def guarded(output: _Text, *args: _Rest.args, **kwargs: _Rest.kwargs) -> _Read:
+        def guarded(output: _Text, /, *args: _Rest.args, **kwargs: _Rest.kwargs) -> _Read:
             try:
                 return read(output, *args, **kwargs)
             except (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:

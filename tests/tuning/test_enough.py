@@ -148,8 +148,8 @@ def test_the_least_change_of_any_cluster_is_enough_and_one_less_is_not(
     sizes: tuple[int, int, int, int], bandwidth: float, operation: str, wanted_ops: int
 ) -> None:
     count, cores, disk_count, clients = sizes
-    one = machine("a", count=count, cores=cores, bandwidth=bandwidth, gateways=2, disk=(disks("d", count=disk_count),))
-    on = replace(profile(one), clients=(machine("client", count=clients, bandwidth=bandwidth),))
+    node = machine("a", count=count, cores=cores, bandwidth=bandwidth, gateways=2, disk=(disks("d", count=disk_count),))
+    on = replace(profile(node), clients=(machine("client", count=clients, bandwidth=bandwidth),))
     wanted = load(
         op=operation, bs="4k", clients=40, depth=16, protection="replicated:3", at_least=f"{wanted_ops} ops/s"
     )
