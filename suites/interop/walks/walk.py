@@ -211,12 +211,15 @@ class _Shrinking:
 
 
 def simpler_steps(step: Step, side: str) -> list[Step]:
-    """The step through `side`, or with a number lowered. Each is simpler than the step, so that replacing ends.
+    """The step through `side`, with a number lowered or a list shortened. Each is simpler, so that replacing ends.
 
-    Seeds stay, because content from a low seed is no simpler.
+    Seeds stay, because content from a low seed is no simpler. A look keeps its arguments, which say what to look at.
     """
     made = [] if step.side == side else [replace(step, side=side)]
-    for key, value in step.arguments.items():
+    for key, value in step.arguments.items() if step.operation != LOOK else ():
+        if isinstance(value, list) and len(value) > 1:
+            shorter = [value[:number] + value[number + 1 :] for number in range(len(value))]
+            made += [replace(step, arguments={**step.arguments, key: some}) for some in shorter]
         if key == "seed" or isinstance(value, bool) or not isinstance(value, int) or value <= 0:
             continue
         lower = [number for number in (0, 1, value // 2, value - 1) if number < value]
