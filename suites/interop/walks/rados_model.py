@@ -56,7 +56,7 @@ class RadosModel:
         steps: list[Drawn] = [
             *self._changes(rng, name),
             *self._questions(rng, name, snap),
-            *[("compound", {"parts": self._parts(rng, name)})] * 3,
+            *[("compound", {"parts": [list(part) for part in self._parts(rng, name)]})] * 3,
             ("snap", {"snap": f"s{self.snapped}"}),
             ("drop", {"snap": snap}),
             ("rollback", {"snap": snap}),
@@ -215,7 +215,7 @@ class RadosModel:
         for key in [key for key in omap if bytes.fromhex(begin) <= key < bytes.fromhex(end)]:
             del omap[key]
 
-    def do_compound(self, name: str, parts: list[Drawn]) -> None:
+    def do_compound(self, name: str, parts: list[list[Any]]) -> None:
         """Take all parts or, if one is refused, none."""
         if name not in self.objects and any(operation in GUARDS for operation, _ in parts):
             raise Unfit  # an OSD compares a missing object with zeros, which is not documented

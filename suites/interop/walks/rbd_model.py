@@ -1,6 +1,7 @@
 """The model of a walk over RBD: what it does to a few images, and what they and their snapshots must hold."""
 
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -14,16 +15,28 @@ ORDERS = (12, 13, 16)
 MOST_BYTES = 160_000
 """Largest size of an image: 40 objects of 4 KiB, or three of 64 KiB."""
 IMAGE_NAME_BYTES, SNAP_NAME_BYTES = 80, 80
+STRIPES = (1, 1, 2, 3)
+"""Numbers of objects that data is striped over. 1 is no striping; else a stripe unit is half of an object."""
+FEATURES = ("object-map", "journaling")
+"""Features that are turned on and off while there is data. With the object map goes fast-diff."""
+
+Drawn = tuple[str, dict[str, Any]]
 
 
 @dataclass
 class WantedImage:
-    """parent: the image and snapshot that this one was cloned from; snaps: name -> content."""
+    """parent: the image and snapshot that this one was cloned from; snaps: name -> content.
+
+    source: while the image is being migrated, its name and its state before.
+    """
 
     order: int
     data: bytearray
     parent: tuple[str, str] | None = None
     snaps: dict[str, bytes] = field(default_factory=dict)
+    stripes: int = 1
+    features: set[str] = field(default_factory=lambda: {"object-map"})
+    source: tuple[str, "WantedImage"] | None = None
 
 
 class RbdModel:
@@ -33,9 +46,10 @@ class RbdModel:
         self.names = edges.texts(rng, IMAGES, IMAGE_NAME_BYTES, but="/@")
         self.snap_names = edges.texts(rng, 2 * SNAPS, SNAP_NAME_BYTES, but="/@")
         self.images: dict[str, WantedImage] = {}
+        self.trash: dict[str, WantedImage] = {}
         self.looking: dict[str, Any] = {}
 
-    def draw(self, rng: Random) -> tuple[str, dict[str, Any]]:
+    def draw(self, rng: Random) -> Drawn:
         image, to, seed = rng.choice(self.names), rng.choice(self.names), rng.randrange(1 << 16)
         free = [name for name in self.names if name not in self.images]
         if free and rng.random() < 0.8:
@@ -47,28 +61,74 @@ class RbdModel:
         snap = rng.choice(self.snap_names)
         snaps = sorted(there.snaps) if there else []
         snap_there, since = (rng.choice(snaps), rng.choice(["", *snaps])) if snaps else (snap, "")
-        piece = {"image": image, "offset": offset, "size": size}
-        steps: list[tuple[str, dict[str, Any]]] = [
-            ("create", {"image": image, "size": rng.randrange(MOST_BYTES), "order": rng.choice(ORDERS)}),
+        layout = {"order": rng.choice(ORDERS), "stripes": rng.choice(STRIPES)}
+        extent = {"offset": offset, "size": size}
+        piece = {"image": image, **extent}
+        steps: list[Drawn] = [
+            ("create", {"image": image, "size": rng.randrange(MOST_BYTES), **layout}),
             *[("write", {**piece, "seed": seed})] * 3,
             *[("discard", piece), ("write_zeroes", piece)] * 2,
             ("resize", {"image": image, "size": draw_place(rng, MOST_BYTES, ORDERS[0])}),
             *[("snap", {"image": image, "snap": snap})] * 2,
             ("rollback", {"image": image, "snap": snap_there}),
             ("drop", {"image": image, "snap": snap_there}),
-            *[("clone", {"image": image, "snap": snap_there, "to": to})] * 2,
+            *[("clone", {"image": image, "snap": snap_there, "to": to, **layout})] * 2,
             ("flatten", {"image": image}),
             ("read", piece),
             ("rename", {"image": image, "to": to}),
             ("remove", {"image": image}),
             *[("carry", {"image": image, "since": since, "snap": snap_there, "to": to})] * 2,
+            *self._further(rng, image, to, snap, extent, layout),
         ]
         return rng.choice(steps)
+
+    def _further(
+        self, rng: Random, image: str, to: str, snap: str, extent: dict[str, int], layout: dict[str, int]
+    ) -> list[Drawn]:
+        there = self.images.get(image)
+        snaps = sorted(there.snaps) if there else []
+        at, since = rng.choice(["", *snaps]), rng.choice(["", *snaps])
+        feature = {"image": image, "feature": rng.choice(FEATURES), "on": rng.random() < 0.5}
+        trashed = rng.choice(sorted(self.trash)) if self.trash else image
+        moved: list[Drawn] = [("migrate", {"image": image, "to": to, **layout})] * 2
+        if there and there.source:
+            moved = [("commit", {"image": image})] * 4 + [("abort", {"image": image})] * 2
+        return [
+            *moved,
+            *[("deep_copy", {"image": image, "to": to, **layout})] * 2,
+            *[("differ", {"image": image, "since": since, "at": at, "whole": rng.random() < 0.5, **extent})] * 2,
+            ("read_at", {"image": image, "snap": at, **extent}),
+            ("sparsify", {"image": image, "size": 1 << rng.randint(12, 16)}),
+            ("feature", feature),
+            ("rebuild", {"image": image}),
+            ("rename_snap", {"image": image, "snap": at, "to": snap}),
+            ("shelve", {"image": image}),
+            *[("restore", {"image": trashed, "to": rng.choice((trashed, to))})] * 2,
+        ]
 
     def _there(self, image: str) -> WantedImage:
         if image not in self.images:
             raise Unfit
         return self.images[image]
+
+    def _settled(self, image: str) -> WantedImage:
+        """An image that is not being migrated."""
+        there = self._there(image)
+        if there.source:
+            raise Unfit
+        return there
+
+    def _free(self, to: str) -> None:
+        if to in self.images:
+            raise Refused("EEXIST")
+        if to in self.trash or any(image.source and image.source[0] == to for image in self.images.values()):
+            raise Unfit  # an image may return to that name
+
+    def _renamed(self, image: str, to: str) -> None:
+        """Let the children of an image know its new name."""
+        for child in (*self.images.values(), *self.trash.values()):
+            if child.parent and child.parent[0] == image:
+                child.parent = (to, child.parent[1])
 
     def _within(self, image: str, offset: int, size: int) -> bytearray:
         data = self._there(image).data
@@ -83,31 +143,28 @@ class RbdModel:
         return snaps[snap]
 
     def _children(self, image: str, snap: str) -> list[str]:
-        return [name for name, child in self.images.items() if child.parent == (image, snap)]
+        images = (*self.images.items(), *self.trash.items())
+        return [name for name, child in images if child.parent == (image, snap)]
 
-    def do_create(self, image: str, size: int, order: int) -> None:
-        if order not in ORDERS:
+    def do_create(self, image: str, size: int, order: int, stripes: int) -> None:
+        if order not in ORDERS or not stripes:
             raise Unfit
-        if image in self.images:
-            raise Refused("EEXIST")
-        self.images[image] = WantedImage(order, bytearray(size))
+        self._free(image)
+        self.images[image] = WantedImage(order, bytearray(size), stripes=stripes)
 
     def do_remove(self, image: str) -> None:
         if image not in self.images:
             raise Refused("ENOENT")
-        if self.images[image].snaps:
+        if self._settled(image).snaps:
             raise Unfit
         del self.images[image]
 
     def do_rename(self, image: str, to: str) -> None:
-        there = self._there(image)
-        if to in self.images:
-            raise Refused("EEXIST")
+        there = self._settled(image)
+        self._free(to)
         self.images[to] = there
         del self.images[image]
-        for child in self.images.values():
-            if child.parent and child.parent[0] == image:
-                child.parent = (to, child.parent[1])
+        self._renamed(image, to)
 
     def do_write(self, image: str, seed: int, size: int, offset: int) -> None:
         overwrite(self._within(image, offset, size), offset, content(seed, size))
@@ -121,7 +178,7 @@ class RbdModel:
         put_tail(self._there(image).data, size)
 
     def do_snap(self, image: str, snap: str) -> None:
-        there = self._there(image)
+        there = self._settled(image)  # known to be wrong: librbd-differences-migrating in suites/defects/known.toml
         if snap in there.snaps:
             raise Refused("EEXIST")
         if len(there.snaps) == SNAPS:
@@ -129,6 +186,7 @@ class RbdModel:
         there.snaps[snap] = bytes(there.data)
 
     def do_drop(self, image: str, snap: str) -> None:
+        self._settled(image)
         self._snapped(image, snap)
         if self._children(image, snap):
             raise Refused("EBUSY")
@@ -136,19 +194,20 @@ class RbdModel:
 
     def do_rollback(self, image: str, snap: str) -> None:
         snapped = self._snapped(image, snap)
+        self._settled(image)  # known to be wrong: librbd-rollback-migrating in suites/defects/known.toml
         self.images[image].data[:] = snapped
 
-    def do_clone(self, image: str, snap: str, to: str) -> None:
+    def do_clone(self, image: str, snap: str, to: str, order: int, stripes: int) -> None:
+        self._settled(image)
         snapped = self._snapped(image, snap)
-        if to in self.images:
-            raise Refused("EEXIST")
-        if not snapped:
+        if not snapped or order not in ORDERS or not stripes:
             raise Unfit
-        self.images[to] = WantedImage(self.images[image].order, bytearray(snapped), (image, snap))
+        self._free(to)
+        self.images[to] = WantedImage(order, bytearray(snapped), (image, snap), stripes=stripes)
 
     def do_flatten(self, image: str) -> None:
-        there = self._there(image)
-        if there.parent is None or there.snaps:
+        there = self._settled(image)
+        if there.parent is None:
             raise Unfit
         there.parent = None
 
@@ -161,9 +220,103 @@ class RbdModel:
         snaps = list(self.images[image].snaps)
         if since and (since not in snaps or snaps.index(since) >= snaps.index(snap)):
             raise Unfit
-        if to in self.images:
-            raise Refused("EEXIST")
+        self._free(to)
         self.images[to] = WantedImage(self.images[image].order, bytearray(wanted))
+
+    def do_deep_copy(self, image: str, to: str, order: int, stripes: int) -> None:
+        """Copy an image with its snapshots. A copy of a clone is a clone too."""
+        there = self._settled(image)
+        if order not in ORDERS or not stripes:
+            raise Unfit
+        self._free(to)
+        self.images[to] = replace(deepcopy(there), order=order, stripes=stripes)
+
+    def do_read_at(self, image: str, snap: str, offset: int, size: int) -> str:
+        return told(self._part(self._snapped(image, snap), offset, size))
+
+    def do_differ(self, image: str, since: str, at: str, offset: int, size: int, *, whole: bool) -> str:
+        """Apply the differences in one place to what was there at `since`. at: a later snapshot; empty: now.
+
+        whole: whether whole objects are reported, by the object map if there is one.
+        """
+        there = self._there(image)
+        snaps = list(there.snaps)
+        if {since, at} - {"", *snaps} or (since and at and snaps.index(since) >= snaps.index(at)):
+            raise Unfit
+        return told(self._part(there.snaps[at] if at else there.data, offset, size))
+
+    def _part(self, data: bytes | bytearray, offset: int, size: int) -> bytes:
+        if not size or offset + size > len(data):
+            raise Unfit
+        return bytes(data[offset : offset + size])
+
+    def do_sparsify(self, image: str, size: int) -> None:
+        """Give up zeros in pieces of `size`. The content stays."""
+        if size not in (1 << order for order in range(12, self._settled(image).order + 1)):
+            raise Unfit
+
+    def do_feature(self, image: str, feature: str, *, on: bool) -> None:
+        features = self._settled(image).features
+        if (feature in features) == on:
+            raise Unfit
+        features.symmetric_difference_update({feature})
+
+    def do_rebuild(self, image: str) -> None:
+        """Rebuild the object map. The content stays."""
+        if "object-map" not in self._settled(image).features:
+            raise Unfit
+
+    def do_rename_snap(self, image: str, snap: str, to: str) -> None:
+        there = self._settled(image)
+        self._snapped(image, snap)
+        if to in there.snaps:
+            raise Refused("EEXIST")
+        there.snaps = {to if name == snap else name: data for name, data in there.snaps.items()}
+        for name in self._children(image, snap):
+            (self.images.get(name) or self.trash[name]).parent = (image, to)
+
+    def do_shelve(self, image: str) -> None:
+        """Move an image to the trash. Its clones stay."""
+        self.trash[image] = self._settled(image)
+        del self.images[image]
+
+    def do_restore(self, image: str, to: str) -> None:
+        if image not in self.trash:
+            raise Unfit
+        if to != image:
+            self._free(to)
+        self.images[to] = self.trash.pop(image)
+        self._renamed(image, to)
+
+    def do_migrate(self, image: str, to: str, order: int, stripes: int) -> None:
+        """Begin to migrate an image to another layout, and perhaps another name. It can be used there at once."""
+        there = self._settled(image)
+        if order not in ORDERS or not stripes:
+            raise Unfit
+        if to != image:
+            self._free(to)
+        source = (image, deepcopy(there))
+        del self.images[image]
+        self.images[to] = replace(there, order=order, stripes=stripes, source=source)
+        self._renamed(image, to)
+
+    def do_commit(self, image: str) -> None:
+        there = self._there(image)
+        if not there.source:
+            raise Unfit
+        there.source = None
+
+    def do_abort(self, image: str) -> None:
+        """Go back to the source's name and layout. Data goes back with it (`Migration::revert_data` in librbd)."""
+        there = self._there(image)
+        if not there.source:
+            raise Unfit
+        name, before = there.source
+        if there.snaps != before.snaps or len(there.data) != len(before.data):
+            raise Unfit  # it is not specified what becomes of other sizes and new snapshots
+        del self.images[image]
+        self.images[name] = replace(before, data=there.data)
+        self._renamed(image, name)
 
     def do_look(self, **_looking: Any) -> Any:
         return {

@@ -6,6 +6,16 @@ Settings: conf, name, pool (created if missing), place (prefix of the names that
 import rados
 import rbd
 
+FEATURES = {
+    "object-map": rbd.RBD_FEATURE_OBJECT_MAP | rbd.RBD_FEATURE_FAST_DIFF,
+    "journaling": rbd.RBD_FEATURE_JOURNALING,
+}
+
+# A clone would otherwise have the features that its parent has at the time.
+AT_FIRST = (
+    FEATURES["object-map"] | rbd.RBD_FEATURE_LAYERING | rbd.RBD_FEATURE_EXCLUSIVE_LOCK | rbd.RBD_FEATURE_DEEP_FLATTEN
+)
+
 SETTINGS = {"conf": "/etc/ceph/ceph.conf", "name": "client.admin", "pool": "walk"}
 
 
@@ -42,8 +52,16 @@ class Side:
     def image(self, image, snap=None):
         return rbd.Image(self.io, self.place + image, snapshot=snap)
 
-    def op_create(self, image, size, order):
-        rbd.RBD().create(self.io, self.place + image, size, order, old_format=False)
+    def layout(self, order, stripes):
+        """The arguments of a layout. stripes: number of objects to stripe over.
+
+        The stripe unit is always given: a migration takes that of the source, which may be larger than an object.
+        """
+        return {"order": order, "stripe_unit": 1 << (order - (stripes > 1)), "stripe_count": stripes}
+
+    def op_create(self, image, size, **layout):
+        made = {"features": AT_FIRST, **self.layout(**layout)}
+        rbd.RBD().create(self.io, self.place + image, size, old_format=False, **made)
 
     def op_remove(self, image):
         rbd.RBD().remove(self.io, self.place + image)
@@ -81,8 +99,9 @@ class Side:
         with self.image(image) as opened:
             opened.rollback_to_snap(snap)
 
-    def op_clone(self, image, snap, to):
-        rbd.RBD().clone(self.io, self.place + image, snap, self.io, self.place + to)
+    def op_clone(self, image, snap, to, **layout):
+        made = {"features": AT_FIRST, **self.layout(**layout)}
+        rbd.RBD().clone(self.io, self.place + image, snap, self.io, self.place + to, **made)
 
     def op_flatten(self, image):
         with self.image(image) as opened:
@@ -112,6 +131,70 @@ class Side:
                     target.write(opened.read(offset, length), offset)
                 else:
                     target.discard(offset, length)
+
+    def op_deep_copy(self, image, to, **layout):
+        with self.image(image) as opened:
+            opened.deep_copy(self.io, self.place + to, **self.layout(**layout))
+
+    def op_read_at(self, image, snap, offset, size):
+        with self.image(image, snap) as opened:
+            return told(opened.read(offset, size))
+
+    def op_differ(self, image, since, at, offset, size, whole):
+        """Apply the differences in one place to what was there at `since`."""
+        content = bytearray()
+        if since:
+            with self.image(image, since) as opened:
+                there = max(0, min(size, opened.size() - offset))
+                content += opened.read(offset, there) if there else b""
+        content = content.ljust(size, b"\0")
+        extents = []
+        with self.image(image, at or None) as opened:
+            opened.diff_iterate(offset, size, since or None, lambda *extent: extents.append(extent), whole_object=whole)
+            for start, length, exists in extents:
+                begin, end = max(start, offset), min(start + length, offset + size)
+                if begin < end:
+                    content[begin - offset : end - offset] = (
+                        opened.read(begin, end - begin) if exists else bytes(end - begin)
+                    )
+        return told(content)
+
+    def op_sparsify(self, image, size):
+        with self.image(image) as opened:
+            opened.sparsify(size)
+
+    def op_feature(self, image, feature, on):
+        with self.image(image) as opened:
+            opened.update_features(FEATURES[feature], on)
+
+    def op_rebuild(self, image):
+        with self.image(image) as opened:
+            opened.rebuild_object_map()
+
+    def op_rename_snap(self, image, snap, to):
+        with self.image(image) as opened:
+            opened.rename_snap(snap, to)
+
+    def op_shelve(self, image):
+        """Move an image to the trash. This binding cannot list the trash during a migration, so its id is kept."""
+        with self.image(image) as opened:
+            number = opened.id()
+        rbd.RBD().trash_move(self.io, self.place + image)
+        self.io.write_full("trashed." + self.place + image, number.encode())
+
+    def op_restore(self, image, to):
+        number = self.io.read("trashed." + self.place + image).decode()
+        rbd.RBD().trash_restore(self.io, number, self.place + to)
+
+    def op_migrate(self, image, to, **layout):
+        rbd.RBD().migration_prepare(self.io, self.place + image, self.io, self.place + to, **self.layout(**layout))
+
+    def op_commit(self, image):
+        rbd.RBD().migration_execute(self.io, self.place + image)
+        rbd.RBD().migration_commit(self.io, self.place + image)
+
+    def op_abort(self, image):
+        rbd.RBD().migration_abort(self.io, self.place + image)
 
     def op_look(self):
         """Every image of the walk: its size, content and parent, and the content of its snapshots."""

@@ -1,0 +1,123 @@
+"""What the models of walks over RADOS and RBD want of operations that few steps would reach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from cephlab.suites.interop.walks.rados_model import RadosModel
+from cephlab.suites.interop.walks.rbd_model import RbdModel
+from cephlab.suites.interop.walks.walk import LOOK, Step, Unfit, content, fitting, simpler_steps
+
+SIDE = "x86_64"
+
+
+def left_by(kind: str, steps: Sequence[tuple[str, dict[str, Any]]]) -> tuple[Any, Any]:
+    """The last answer that is wanted of these steps, and the state that they leave. Every step must fit."""
+    model: Any = RbdModel(Random(3)) if kind == "rbd" else RadosModel(Random(3), omap=True)
+    wanted = fitting(model, [Step(SIDE, operation, arguments) for operation, arguments in steps])
+    assert len(wanted) == len(steps)
+    return wanted[-1].answer, model
+
+
+FULL = {"name": "o", "seed": 1, "size": 9}
+REFUSED = {
+    "EFBIG": ["too_far", {}],
+    "EEXIST": ["create", {}],
+    "ERANGE": ["version", {"than": -1}],
+    "EOVERFLOW": ["version", {"than": 1}],
+    "ECANCELED": ["compare_omap", {"key": "61", "data": "62"}],
+    "differs at 2": ["compare", {"offset": 7, "data": (content(1, 9)[7:] + b"x").hex()}],
+}
+
+
+@pytest.mark.parametrize("word", REFUSED)
+def test_a_compound_operation_does_all_or_nothing(word: str) -> None:
+    xattr = ["set_xattr", {"key": "k", "seed": 2, "size": 3}]
+    answer, model = left_by("rados", [("full", FULL), ("compound", {"name": "o", "parts": [xattr, REFUSED[word]]})])
+    assert (answer, model.objects["o"].xattrs) == ({"refused": word}, {})
+    answer, model = left_by("rados", [("full", FULL), ("compound", {"name": "o", "parts": [xattr]})])
+    assert (answer, model.objects["o"].xattrs) == (None, {"k": content(2, 3)})
+
+
+def test_what_is_compared_with_an_object_beyond_its_end_is_zeros() -> None:
+    zeros = {"name": "o", "offset": 8, "data": (content(1, 9)[8:] + bytes(3)).hex()}
+    assert left_by("rados", [("full", FULL), ("compare", zeros)])[0] is None
+
+
+def test_pages_of_an_omap_begin_after_a_key_and_have_a_prefix() -> None:
+    keys = ["61", "6162", "6163", "62"]
+    filled = ("set_omap", {"name": "o", "keys": keys, "seed": 1, "size": 4})
+
+    def page(**page: Any) -> list[str]:
+        return [key for key, _ in left_by("rados", [filled, ("page", {"name": "o", **page})])[0]]
+
+    assert page(after="61", prefix="61", most=9) == ["6162", "6163"]
+    assert page(after="", prefix="", most=2) == keys[:2]
+    _, model = left_by("rados", [filled, ("remove_omap_range", {"name": "o", "begin": "6162", "end": "62"})])
+    assert sorted(model.objects["o"].omap) == [b"a", b"b"], "the end of a range stays"
+
+
+@pytest.mark.parametrize("kind", ["rados", "erasure"])
+def test_steps_of_known_defects_are_left_out(kind: str) -> None:
+    """The list of known defects names what Ceph does instead."""
+    model = RadosModel(Random(3), omap=kind == "rados")
+    wrong = {
+        "rados": [
+            ["set_omap", {"keys": ["61"], "seed": 1, "size": 1}],
+            ["remove_omap_range", {"begin": "61", "end": "62"}],
+        ],
+        "erasure": [["truncate", {"size": 5}], ["write", {"seed": 1, "size": 1, "offset": 0}]],
+    }[kind]
+    steps = [Step(SIDE, "full", FULL), Step(SIDE, "compound", {"name": "o", "parts": wrong})]
+    assert len(fitting(model, steps)) == 1
+    assert model.objects["o"].omap == {}, "a step that does not fit changes nothing"
+
+
+IMAGE = [
+    ("create", {"image": "a", "size": 9, "order": 12, "stripes": 1}),
+    ("write", {"image": "a", "seed": 1, "size": 9, "offset": 0}),
+]
+MOVED = [*IMAGE, ("migrate", {"image": "a", "to": "b", "order": 13, "stripes": 2})]
+CHANGED = ("discard", {"image": "b", "offset": 0, "size": 4})
+
+
+def test_a_migration_can_be_used_at_once_and_an_abort_gives_the_name_and_layout_back() -> None:
+    _, model = left_by("rbd", [*MOVED, CHANGED, ("commit", {"image": "b"})])
+    assert (bytes(model.images["b"].data), model.images["b"].order) == (bytes(4) + content(1, 9)[4:], 13)
+    _, model = left_by("rbd", [*MOVED, CHANGED, ("abort", {"image": "b"})])
+    assert (list(model.images), bytes(model.images["a"].data), model.images["a"].order) == (
+        ["a"],
+        bytes(4) + content(1, 9)[4:],
+        12,
+    )
+
+
+def test_a_name_to_which_an_image_may_return_is_not_given_away() -> None:
+    for steps in (MOVED, [*IMAGE, ("shelve", {"image": "a"})]):
+        _, model = left_by("rbd", steps)
+        with pytest.raises(Unfit):
+            model.do_create("a", 9, 12, 1)
+
+
+def test_a_copy_has_the_snapshots_and_the_parent_of_its_source() -> None:
+    layout = {"order": 12, "stripes": 1}
+    cloned = [
+        *IMAGE,
+        ("snap", {"image": "a", "snap": "s"}),
+        ("clone", {"image": "a", "snap": "s", "to": "c", **layout}),
+    ]
+    copied = [*cloned, ("snap", {"image": "c", "snap": "t"}), ("deep_copy", {"image": "c", "to": "d", **layout})]
+    renamed = [*copied, ("rename_snap", {"image": "a", "snap": "s", "to": "u"}), ("rename", {"image": "a", "to": "e"})]
+    _, model = left_by("rbd", renamed)
+    assert (model.images["d"].parent, model.images["c"].parent) == (("e", "u"), ("e", "u"))
+    assert model.images["d"].snaps == {"t": content(1, 9)}
+
+
+def test_shortening_leaves_parts_of_a_compound_operation_out() -> None:
+    step = Step("a", "compound", {"name": "o", "parts": [["create", {}], ["remove", {}]]})
+    assert [each.arguments["parts"] for each in simpler_steps(step, "a")] == [[["remove", {}]], [["create", {}]]]
+    assert simpler_steps(Step("a", LOOK, {"names": ["x", "y"]}), "a") == []
