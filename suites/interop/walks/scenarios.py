@@ -63,15 +63,19 @@ def rbd(stage: Stage, tier: Tier) -> None:
         take_walk(stage, "rbd", RbdModel, sides, tier)
 
 
-def s3(stage: Stage, tier: Tier) -> None:
-    """Walk through one gateway on a host of each architecture. The client has this machine's own architecture."""
+def s3(stage: Stage, tier: Tier, *, versioned: bool = False) -> None:
+    """Walk through one gateway on a host of each architecture. The client has this machine's own architecture.
+
+    versioned: whether the walk switches the bucket's versioning on and off.
+    """
     cluster = stage.cluster
     first, second = (cluster.host_with(arch) for arch in Arch)
     client = cluster.client.host
     with gateway(cluster, first.name, REPLICATED) as entrance, further_gateway(cluster, second.name, entrance) as other:
         keys = {"access_key": entrance.access_key, "secret_key": entrance.secret_key}
+        keys |= {"conf": str(conf.conf_path(client)), "name": cluster.client_name}
         sides: Sides = {door.host.arch.value: (client, {"address": door.address, **keys}) for door in (entrance, other)}
-        take_walk(stage, "s3", S3Model, sides, tier)
+        take_walk(stage, "s3", partial(S3Model, versioned=versioned), sides, tier)
 
 
 def scenario(name: str, run: Callable[..., None], tier: Tier, what: str, through: str) -> Scenario:
@@ -97,6 +101,8 @@ def scenarios() -> Iterator[Scenario]:
     for tier, name in ((Tier.QUICK, ""), (Tier.FULL, "-long")):
         yield scenario(f"rbd{name}", rbd, tier, "Images, snapshots and clones", clients_of_both)
         yield scenario(f"s3{name}", s3, tier, "Objects and lists", "two gateways of different architectures")
+    versions = partial(s3, versioned=True)
+    yield scenario("s3-versions-long", versions, Tier.FULL, "Versions and lists", "two gateways of different architectures")
     yield scenario("rados", partial(rados, kind=REPLICATED, primary=None), Tier.QUICK, "Objects", clients_of_both)
 
 
