@@ -22,14 +22,17 @@ from cephlab.suites.interop.walks.walk import (
     LOOK,
     Difference,
     Model,
+    Refused,
     Step,
     Unfit,
     Wanted,
     answer_of,
+    content,
     draw,
     fitting,
     shrink,
     take,
+    told,
 )
 
 SIDES = ("x86_64", "aarch64")
@@ -41,7 +44,13 @@ MODELS: dict[str, Callable[[], Any]] = {
     "rados": lambda: RadosModel(Random(3), omap=True),
     "rbd": lambda: RbdModel(Random(3)),
     "s3": lambda: S3Model(Random(3)),
+    "s3-versions": lambda: S3Model(Random(3), versioned=True),
 }
+
+
+def kind_of(name: str) -> str:
+    """The kind of the program of a model."""
+    return name.partition("-")[0]
 
 
 @pytest.fixture(autouse=True)
@@ -65,9 +74,10 @@ def test_a_seed_draws_the_same_walk_again_and_another_one_another(kind: str) -> 
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_every_operation_of_a_side_is_drawn_and_goes_through_both(kind: str) -> None:
-    source = program(kind)
+    source = program(kind_of(kind))
     known = {line.split("def op_")[1].split("(")[0] for line in source.splitlines() if "def op_" in line}
-    steps = [step for seed in range(12) for step in drawn(kind, seed)]
+    alike = [name for name in MODELS if kind_of(name) == kind_of(kind)]
+    steps = [step for name in alike for seed in range(12) for step in drawn(name, seed)]
     assert {step.operation for step in steps} == known
     assert {step.side for step in steps} == set(SIDES)
 
@@ -191,7 +201,8 @@ BROKEN: dict[str, tuple[str, Callable[[Any], Service]]] = {
                 *("discard", "write_zeroes", "resize", "rollback", "flatten", "rename", "carry"),
                 *("deep_copy", "rename_snap", "shelve", "migrate", "abort"),
             ),
-            "s3": ("put", "copy", "delete", "multipart"),
+            "s3": ("put", "copy", "recopy", "delete", "delete_many", "multipart", "tag", "part", "complete", "abort"),
+            "s3-versions": ("versioning", "delete", "delete_version", "copy_version"),
         }.items()
         for operation in operations
     },
@@ -328,7 +339,7 @@ def test_a_side_of_a_printed_program_may_run_elsewhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", MODELS)
 def test_what_is_printed_is_python_for_every_kind(kind: str) -> None:
     steps = fitting(MODELS[kind](), drawn(kind))
-    source = program(kind, steps, about="a walk")
+    source = program(kind_of(kind), steps, about="a walk")
     scope: dict[str, Any] = {}
     begin, end = source.index("STEPS = ["), source.index("\n]\n") + 3
     exec(source[begin:end], scope)  # the steps alone: the rest wants Ceph's bindings
@@ -338,7 +349,7 @@ def test_what_is_printed_is_python_for_every_kind(kind: str) -> None:
 
 def test_the_quick_tier_has_a_walk_of_each_kind() -> None:
     quick = {scenario.name for scenario in SCENARIOS if scenario.tier == "quick"}
-    assert quick == {f"interop.walk-{kind}" for kind in MODELS}
+    assert quick == {f"interop.walk-{kind_of(kind)}" for kind in MODELS}
 
 
 def test_models_answer_to_the_protocol() -> None:
@@ -352,3 +363,54 @@ def test_an_answer_that_repeats_a_key_with_control_characters_is_read() -> None:
     exec(program("s3"), scope)
     answer = b'<Init xmlns="urn:x"><Key>a&#x1;b&#9;&#x41;</Key><UploadId>2~&#x26;id</UploadId></Init>'
     assert (scope["text_of"](answer, "Key"), scope["text_of"](answer, "UploadId")) == ("a?b?A", "2~&id")
+
+
+def test_a_bucket_keeps_versions_as_its_versioning_says() -> None:
+    model = S3Model(Random(3), versioned=True)
+
+    def put(seed: int) -> None:
+        model.do_put("k", seed, 9, "n", {})
+
+    put(1)
+    model.do_versioning("Enabled")
+    put(2)
+    model.do_versioning("Suspended")
+    put(3)
+    assert [version.null for version in model.versions["k"]] == [True, False], "the first one had the ID null too"
+    model.do_delete("k")
+    with pytest.raises(Refused, match="NoSuchKey"):
+        model.do_get("k")
+    model.do_delete_version("k", 0)
+    assert model.do_get("k")[0] == told(content(2, 9))
+
+
+def test_an_upload_is_the_parts_that_it_is_completed_with() -> None:
+    model = S3Model(Random(3))
+    model.do_initiate("k", "n")
+    for number, size in ((10, 60), (2, 50), (1, 7)):
+        model.do_part("k", number, number, size)
+    assert [entry[:2] for entry in model.do_parts("k", 1)] == [[1, 7], [2, 50], [10, 60]]
+    with pytest.raises(Refused, match="EntityTooSmall"):
+        model.do_complete("k", 1)
+    model.do_part("k", 1, 5, 50)
+    model.do_complete("k", 1)
+    assert model.do_get("k")[0] == told(content(5, 50) + content(2, 50) + content(10, 60))
+    assert model.do_tail("k", 60)[0] == told(content(10, 60))
+    with pytest.raises(Unfit):
+        model.do_complete("k", 1)
+
+
+def test_a_walk_leaves_out_what_a_gateway_is_known_to_answer_wrongly() -> None:
+    model = S3Model(Random(3), versioned=True)
+    model.do_initiate("a/b", "n")
+    model.do_put("a/c", 1, 5, "n", {})
+    model.do_put("b", 1, 5, "n", {})
+    assert model.do_uploads("", "", 1) == [["a/b"], []]
+    model.do_versioning("Enabled")
+    for step in (
+        lambda: model.do_uploads("", "/", 1),
+        lambda: model.do_versions("", "/", 1),
+        lambda: model.do_put_new("b", 1, 5, "n"),
+    ):
+        with pytest.raises(Unfit):
+            step()

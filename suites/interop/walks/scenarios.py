@@ -102,7 +102,9 @@ def scenarios() -> Iterator[Scenario]:
         yield scenario(f"rbd{name}", rbd, tier, "Images, snapshots and clones", clients_of_both)
         yield scenario(f"s3{name}", s3, tier, "Objects and lists", "two gateways of different architectures")
     versions = partial(s3, versioned=True)
-    yield scenario("s3-versions-long", versions, Tier.FULL, "Versions and lists", "two gateways of different architectures")
+    yield scenario(
+        "s3-versions-long", versions, Tier.FULL, "Versions and lists", "two gateways of different architectures"
+    )
     yield scenario("rados", partial(rados, kind=REPLICATED, primary=None), Tier.QUICK, "Objects", clients_of_both)
 
 

@@ -224,7 +224,9 @@ class Side:
     def op_list_after(self, prefix, delimiter, page, after, kind):
         """The same from a key on. kind: 1 for the older call, 2 for the newer one."""
         if kind == 1:
-            return self.listed([("marker", after), *given(prefix, delimiter, page)], "Contents", {"marker": "NextMarker"})
+            return self.listed(
+                [("marker", after), *given(prefix, delimiter, page)], "Contents", {"marker": "NextMarker"}
+            )
         query = [("list-type", "2"), ("start-after", after), *given(prefix, delimiter, page)]
         return self.listed(query, "Contents", {"continuation-token": "NextContinuationToken"})
 
