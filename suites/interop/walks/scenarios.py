@@ -94,13 +94,13 @@ def scenario(name: str, run: Callable[..., None], tier: Tier, what: str, through
 
 
 def scenarios() -> Iterator[Scenario]:
-    clients_of_both = "two clients of different architectures"
+    clients_of_both, gateways = "two clients of different architectures", "two gateways of different architectures"
     for kind, primary in product((REPLICATED, EC_2_1), Arch):
         run, name = partial(rados, kind=kind, primary=primary), f"rados-long[primary={primary},pool={kind.name}]"
         yield scenario(name, run, Tier.FULL, "Objects", clients_of_both)
     for tier, name in ((Tier.QUICK, ""), (Tier.FULL, "-long")):
         yield scenario(f"rbd{name}", rbd, tier, "Images, snapshots and clones", clients_of_both)
-        yield scenario(f"s3{name}", s3, tier, "Objects and lists", "two gateways of different architectures")
+        yield scenario(f"s3{name}", s3, tier, "Objects and lists", gateways)
     versions = partial(s3, versioned=True)
     yield scenario(
         "s3-versions-long", versions, Tier.FULL, "Versions and lists", "two gateways of different architectures"
