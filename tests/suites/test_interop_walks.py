@@ -391,13 +391,13 @@ def test_an_upload_is_the_parts_that_it_is_completed_with() -> None:
         model.do_part("k", number, number, size)
     assert [entry[:2] for entry in model.do_parts("k", 1)] == [[1, 7], [2, 50], [10, 60]]
     with pytest.raises(Refused, match="EntityTooSmall"):
-        model.do_complete("k", 1)
+        model.do_complete("k")
     model.do_part("k", 1, 5, 50)
-    model.do_complete("k", 1)
+    model.do_complete("k")
     assert model.do_get("k")[0] == told(content(5, 50) + content(2, 50) + content(10, 60))
     assert model.do_tail("k", 60)[0] == told(content(10, 60))
     with pytest.raises(Unfit):
-        model.do_complete("k", 1)
+        model.do_complete("k")
 
 
 def test_a_walk_leaves_out_what_a_gateway_is_known_to_answer_wrongly() -> None:

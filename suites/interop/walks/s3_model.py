@@ -121,7 +121,7 @@ class S3Model:
             *[("initiate", {"key": key, "note": note})] * 2,
             *[("part", {"key": open_key, "number": number, "seed": seed, "size": size})] * 4,
             *[("part_copy", {"key": open_key, "number": number, **piece})] * 2,
-            *[("complete", {"key": open_key, "first": rng.choice((1, 1, 1, 2))})] * 2,
+            *[("complete", {"key": open_key})] * 2,
             ("abort", {"key": open_key}),
             ("parts", {"key": open_key, "page": rng.choice(PAGES)}),
             ("uploads", {"prefix": rng.choice(("", key[:1])), "delimiter": rng.choice(DELIMITERS), "page": 1000}),
@@ -265,16 +265,14 @@ class S3Model:
         parts[number] = data[first : last + 1]
         return f'"{md5(parts[number]).hexdigest()}"'
 
-    def do_complete(self, key: str, first: int) -> None:
-        """Complete an upload with its parts from the `first`-th on."""
+    def do_complete(self, key: str) -> None:
+        """Complete an upload with all of its parts. RGW 18.2.7 refuses to leave out the first ones; Amazon does not."""
         upload = self._upload(key)
-        numbers = sorted(upload.parts)[first - 1 :]
-        chosen = {number: upload.parts[number] for number in numbers}
-        if not chosen:
+        if not upload.parts:
             raise Unfit
-        if any(len(chosen[number]) < PART_BYTES for number in numbers[:-1]):
+        if any(len(upload.parts[number]) < PART_BYTES for number in sorted(upload.parts)[:-1]):
             raise Refused("EntityTooSmall")
-        self._complete(key, replace(upload, parts=chosen))
+        self._complete(key, upload)
         del self.uploads[key]
 
     def do_abort(self, key: str) -> None:

@@ -152,7 +152,7 @@ class Side:
         self.op_initiate(key, note)
         for number in [*range(2, len(sizes) + 1), 1]:
             self.op_part(key, number, seed + number - 1, sizes[number - 1])
-        self.op_complete(key, 1)
+        self.op_complete(key)
 
     def upload(self, key):
         """The ID of the upload of a key in progress."""
@@ -175,9 +175,9 @@ class Side:
         tag = text_of(self.ask("PUT", key, b"", query, headers)[1], "ETag")
         return '"%s"' % tag.strip('"')  # RGW writes it without quotes here
 
-    def op_complete(self, key, first):
-        """Complete an upload with its parts from the `first`-th on."""
-        parts = self.parts(key, 1000)[first - 1 :]
+    def op_complete(self, key):
+        """Complete an upload with all of its parts."""
+        parts = self.parts(key, 1000)
         part = "<Part><PartNumber>%d</PartNumber><ETag>%s</ETag></Part>"
         body = "".join(part % (number, tag) for number, _, tag in parts)
         body = "<CompleteMultipartUpload>%s</CompleteMultipartUpload>" % body
