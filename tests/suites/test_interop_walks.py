@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -119,7 +120,7 @@ class Service:
 
 
 class Dropping(Service):
-    """One operation through one side is answered and not done."""
+    """One operation through one side is answered and not done. It refuses what it would have refused."""
 
     def __init__(self, model: Any, operation: str) -> None:
         super().__init__(model)
@@ -127,7 +128,7 @@ class Dropping(Service):
 
     def take(self, step: Step) -> Any:
         if step.operation == self.operation and step.side == SIDES[1]:
-            return None
+            return Service(deepcopy(self.model)).take(step)
         return super().take(step)
 
 
