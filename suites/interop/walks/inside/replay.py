@@ -27,6 +27,14 @@ def told(data):
     return "%d:%s" % (len(data), hashlib.sha256(data).hexdigest()[:16])
 
 
+def output_of(command):
+    """What a program prints. OSError if it fails."""
+    ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if ran.returncode:
+        raise OSError("%s: %s" % (command[0], ran.stderr[-300:].decode(errors="replace")))
+    return ran.stdout
+
+
 def answer(side, operation, arguments):
     """The cluster's answer to a step, in JSON types. A refusal is {"refused": WORD}."""
     try:

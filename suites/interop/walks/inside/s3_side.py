@@ -11,7 +11,6 @@ import hmac
 import http.client
 import json
 import re
-import subprocess
 import time
 import urllib.parse
 import xml.etree.ElementTree
@@ -53,7 +52,7 @@ class Side:
     """One connection to one gateway."""
 
     refusals = (Refusal, OSError, http.client.HTTPException, ValueError, TypeError, AttributeError, SyntaxError)
-    refusals += (KeyError, subprocess.SubprocessError)
+    refusals += (KeyError,)
 
     def __init__(self, settings):
         self.settings = settings
@@ -291,7 +290,7 @@ class Side:
     def admin(self, *words):
         """What radosgw-admin answers."""
         command = ["radosgw-admin", "--conf", self.settings["conf"], "--name", self.settings["name"], *words]
-        return subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+        return output_of(command)
 
     def op_reshard(self, shards):
         bucket = ["--bucket", self.bucket, "--num-shards", str(shards)]
