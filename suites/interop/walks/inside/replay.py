@@ -29,7 +29,7 @@ def told(data):
 
 def output_of(command):
     """What a program prints. OSError if it fails."""
-    ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    ran = subprocess.run(command, capture_output=True, check=False)
     if ran.returncode:
         raise OSError("%s: %s" % (command[0], ran.stderr[-300:].decode(errors="replace")))
     return ran.stdout
