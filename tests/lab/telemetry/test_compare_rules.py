@@ -110,9 +110,10 @@ def test_wake_ups_explain_the_cpu_of_a_pair_unless_it_is_relative_to_the_client(
 
 def test_the_pace_of_the_machine_excuses_neither_side_of_a_pair() -> None:
     """Both sides ran at the same time on the same machine."""
+    slower = (1.2, 1.25, 1.3, 1.22, 1.28, 1.24, 1.26, 1.25)
     sides = [
-        side({CPU: times(1e-4 * factor, UNEVEN)}, pace=times(factor, pace), conditions=PAIRED)
-        for factor, pace in ((1.0, UNEVEN), (1.25, [1.001 * value for value in UNEVEN]))
+        side({CPU: times(1e-4, moves)}, pace=moves, conditions=PAIRED)
+        for moves in (UNEVEN, [value * by for value, by in zip(UNEVEN, slower, strict=True)])
     ]
     assert verdict(*sides) is Outcome.FAIL
     assert settled(sides[0].batches, sides[1].batches, False) == "CPU of the OSDs is settled: fail"
