@@ -267,10 +267,10 @@ def test_amounts_are_those_of_an_operation_also_where_the_ratio_is_relative(cond
     relative = ", relative to the client" if conditions is SAME_CLIENT else ""
     assert f"CPU of OSDs{relative}: 100.0 us -> 120.0 us, +20.0% [+20.0% .. +20.0%]" in lines
     assert "sent by osd.primary: 12000 B -> 14400 B, +20.0% [+20.0% .. +20.0%]" in lines
-    found = overall(compare([sides[0]], [sides[1]]))
-    assert found.reason.startswith("randwrite 4 KiB at depth 16 on 3 copies, CPU of OSDs")
-    assert found.derivation
-    assert all(line.endswith(RULE) for line in found.derivation)
+    together = overall(compare([sides[0]], [sides[1]]))
+    assert together.reason.startswith("randwrite 4 KiB at depth 16 on 3 copies, CPU of OSDs")
+    assert together.derivation
+    assert all(line.endswith(RULE) for line in together.derivation)
 
 
 def test_a_cost_that_ends_is_shown() -> None:
