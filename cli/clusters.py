@@ -319,8 +319,8 @@ def prune(
     for folder in world.runs.others():
         out.note(f"skipped, because it is not a run of this user: {folder}")
     verdicts = [str(folder) for folder in unmerged(world.home)]
-    for folder in verdicts:
-        out.note(f"left, because only it has verdicts of a killed gate: {folder} (`cephlab summary` reads its parts)")
+    for unread in verdicts:
+        out.note(f"left, because only it has verdicts of a killed gate: {unread} (`cephlab summary` reads its parts)")
     doomed = [finding for finding in findings if finding.doomed(kept_too=everything)]
     value: dict[str, Any] = {"home": str(world.home.path), "unmerged": verdicts}
     shelf, most = Shelf(world.home), 0 if everything else MOST

@@ -14,8 +14,10 @@ from cephlab.suites.interop.walks.walk import LOOK, Step, Unfit, content, fittin
 
 SIDE = "x86_64"
 
+Steps = Sequence[tuple[str, dict[str, Any]]]
 
-def left_by(kind: str, steps: Sequence[tuple[str, dict[str, Any]]]) -> tuple[Any, Any]:
+
+def left_by(kind: str, steps: Steps) -> tuple[Any, Any]:
     """The last answer that is wanted of these steps, and the state that they leave. Every step must fit."""
     model: Any = RbdModel(Random(3)) if kind == "rbd" else RadosModel(Random(3), omap=True)
     wanted = fitting(model, [Step(SIDE, operation, arguments) for operation, arguments in steps])
@@ -77,12 +79,12 @@ def test_steps_of_known_defects_are_left_out(kind: str) -> None:
     assert model.objects["o"].omap == {}, "a step that does not fit changes nothing"
 
 
-IMAGE = [
+IMAGE: Steps = [
     ("create", {"image": "a", "size": 9, "order": 12, "stripes": 1}),
     ("write", {"image": "a", "seed": 1, "size": 9, "offset": 0}),
 ]
-MOVED = [*IMAGE, ("migrate", {"image": "a", "to": "b", "order": 13, "stripes": 2})]
-CHANGED = ("discard", {"image": "b", "offset": 0, "size": 4})
+MOVED: Steps = [*IMAGE, ("migrate", {"image": "a", "to": "b", "order": 13, "stripes": 2})]
+CHANGED: tuple[str, dict[str, Any]] = ("discard", {"image": "b", "offset": 0, "size": 4})
 
 
 def test_a_migration_can_be_used_at_once_and_an_abort_gives_the_name_and_layout_back() -> None:
@@ -105,7 +107,7 @@ def test_a_name_to_which_an_image_may_return_is_not_given_away() -> None:
 
 def test_a_copy_has_the_snapshots_and_the_parent_of_its_source() -> None:
     layout = {"order": 12, "stripes": 1}
-    cloned = [
+    cloned: Steps = [
         *IMAGE,
         ("snap", {"image": "a", "snap": "s"}),
         ("clone", {"image": "a", "snap": "s", "to": "c", **layout}),

@@ -23,7 +23,7 @@ PAGES = (1, 2, 3, 1000)
 PARTS = (1, 2, 3, 10, 9999, 10000)
 """Numbers of parts. 10000 is the highest; RGW names parts in decimal, so that 10 comes before 2."""
 SHARDS = (1, 3, 7, 11)
-TAGS = ({}, {"a": ""}, {"é +": "b c+d=e/f@g", "a": "&<>"}, {"k" * 128: "v" * 256})
+TAGS: tuple[dict[str, str], ...] = ({}, {"a": ""}, {"é +": "b c+d=e/f@g", "a": "&<>"}, {"k" * 128: "v" * 256})
 """Tags of objects, up to the longest key and value that S3 allows."""
 WHEN = ("same", "other")
 LARGE = 65537
@@ -363,9 +363,9 @@ class S3Model:
             raise Unfit
         return [len(self.objects), sum(len(wanted.data) for wanted in self.objects.values())]
 
-    def do_look(self, versioned: bool) -> Any:
+    def do_look(self, **_looking: Any) -> Any:
         keys, _ = listed(self.objects, "", "")
-        entries, _ = self.do_versions("", "", 1) if versioned else ([], [])
+        entries, _ = self.do_versions("", "", 1) if self.versioned else ([], [])
         return [[[key, *self.do_get(key)] for key in keys], entries]
 
 
