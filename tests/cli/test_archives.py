@@ -77,7 +77,7 @@ def test_a_run_whose_process_is_gone_is_shown_as_killed(world: World, process: s
     assert f"- state: `{state}`\n" in call(world, "summary").stdout
 
 
-@pytest.mark.parametrize(("process", "left"), [(OWN, False), ("4194305/boot/1", True)])
+@pytest.mark.parametrize(("process", "left"), [(OWN, False), ("4194305/boot/1", True)], ids=["runs", "gone"])
 def test_prune_names_what_only_the_parts_of_a_killed_gate_have(world: World, process: str, left: bool) -> None:
     write(world.home.archive / "a", GOOD, manifest={"state": "running", "process": process})
     parts = world.home.archive / "a.lanes"
