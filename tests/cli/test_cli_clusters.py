@@ -280,7 +280,8 @@ def test_prune_takes_what_is_abandoned_and_strays(world: World, fake: FakeProvid
     Runs(world.home).create("local", "live")
     fake.holding = {"kept", "lost", "live", "stray"}
     dry = json.loads(call(world, "prune", "--dry-run", "--json").stdout)
-    assert dry == {"home": str(world.home.path), "copies": [], "would_remove": ["lost (abandoned)", "stray (stray)"]}
+    removed = ["lost (abandoned)", "stray (stray)"]
+    assert dry == {"home": str(world.home.path), "copies": [], "unmerged": [], "would_remove": removed}
     assert fake.holding == {"kept", "lost", "live", "stray"}
     value = json.loads(call(world, "prune", "--json").stdout)
     assert value["errors"] == []

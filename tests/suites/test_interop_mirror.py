@@ -1,5 +1,6 @@
 """The model that interop scenarios compare a pool to: it sees a wrong byte, a lost key, a stray object."""
 
+import json
 import random
 from collections.abc import Callable
 from typing import Any, cast
@@ -48,6 +49,10 @@ class FakePool:
     def set_omap(self, _pool: str, name: str, pairs: dict[str, bytes]) -> None:
         self.data.setdefault(name, b"")
         self.keys[name] = {**self.keys.get(name, {}), **pairs}
+
+    def command(self, _target: str, prefix: str, **_arguments: str) -> bytes:
+        assert prefix == "query"
+        return json.dumps({"info": {"stats": {"stat_sum": {"num_object_clones": len(self.snaps)}}}}).encode()
 
     def snap_create(self, _pool: str, snap: str) -> None:
         self.snaps[snap] = (dict(self.data), dict(self.xattrs), dict(self.keys))

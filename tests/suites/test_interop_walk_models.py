@@ -1,4 +1,4 @@
-"""What the models of walks over RADOS and RBD want of operations that few steps would reach."""
+"""What the models of walks want of operations that few steps would reach."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from cephlab.suites.interop.walks import s3_model
 from cephlab.suites.interop.walks.rados_model import RadosModel
 from cephlab.suites.interop.walks.rbd_model import RbdModel
-from cephlab.suites.interop.walks.walk import LOOK, Step, Unfit, content, fitting, simpler_steps
+from cephlab.suites.interop.walks.s3_model import S3Model
+from cephlab.suites.interop.walks.walk import LOOK, Refused, Step, Unfit, content, fitting, simpler_steps, told
 
 SIDE = "x86_64"
 
@@ -123,3 +125,55 @@ def test_shortening_leaves_parts_of_a_compound_operation_out() -> None:
     step = Step("a", "compound", {"name": "o", "parts": [["create", {}], ["remove", {}]]})
     assert [each.arguments["parts"] for each in simpler_steps(step, "a")] == [[["remove", {}]], [["create", {}]]]
     assert simpler_steps(Step("a", LOOK, {"names": ["x", "y"]}), "a") == []
+
+
+def test_a_bucket_keeps_versions_as_its_versioning_says() -> None:
+    model = S3Model(Random(3), versioned=True)
+
+    def put(seed: int) -> None:
+        model.do_put("k", seed, 9, "n", {})
+
+    put(1)
+    model.do_versioning("Enabled")
+    put(2)
+    model.do_versioning("Suspended")
+    put(3)
+    assert [version.null for version in model.versions["k"]] == [True, False], "the first one had the ID null too"
+    model.do_delete("k")
+    with pytest.raises(Refused, match="NoSuchKey"):
+        model.do_get("k")
+    model.do_delete_version("k", 0)
+    assert model.do_get("k")[0] == told(content(2, 9))
+
+
+def test_an_upload_is_the_parts_that_it_is_completed_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_model, "PART_BYTES", 50)
+    model = S3Model(Random(3))
+    model.do_initiate("k", "n")
+    for number, size in ((10, 60), (2, 50), (1, 7)):
+        model.do_part("k", number, number, size)
+    assert [entry[:2] for entry in model.do_parts("k", 1)] == [[1, 7], [2, 50], [10, 60]]
+    with pytest.raises(Refused, match="EntityTooSmall"):
+        model.do_complete("k")
+    model.do_part("k", 1, 5, 50)
+    model.do_complete("k")
+    assert model.do_get("k")[0] == told(content(5, 50) + content(2, 50) + content(10, 60))
+    assert model.do_tail("k", 60)[0] == told(content(10, 60))
+    with pytest.raises(Unfit):
+        model.do_complete("k")
+
+
+def test_a_walk_leaves_out_what_a_gateway_is_known_to_answer_wrongly() -> None:
+    model = S3Model(Random(3), versioned=True)
+    model.do_initiate("a/b", "n")
+    model.do_put("a/c", 1, 5, "n", {})
+    model.do_put("b", 1, 5, "n", {})
+    assert model.do_uploads("", "", 1) == [["a/b"], []]
+    model.do_versioning("Enabled")
+    for step in (
+        lambda: model.do_uploads("", "/", 1),
+        lambda: model.do_versions("", "/", 1),
+        lambda: model.do_put_new("b", 1, 5, "n"),
+    ):
+        with pytest.raises(Unfit):
+            step()

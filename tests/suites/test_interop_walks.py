@@ -23,17 +23,14 @@ from cephlab.suites.interop.walks.walk import (
     LOOK,
     Difference,
     Model,
-    Refused,
     Step,
     Unfit,
     Wanted,
     answer_of,
-    content,
     draw,
     fitting,
     shrink,
     take,
-    told,
 )
 
 SIDES = ("x86_64", "aarch64")
@@ -364,54 +361,3 @@ def test_an_answer_that_repeats_a_key_with_control_characters_is_read() -> None:
     exec(program("s3"), scope)
     answer = b'<Init xmlns="urn:x"><Key>a&#x1;b&#9;&#x41;</Key><UploadId>2~&#x26;id</UploadId></Init>'
     assert (scope["text_of"](answer, "Key"), scope["text_of"](answer, "UploadId")) == ("a?b?A", "2~&id")
-
-
-def test_a_bucket_keeps_versions_as_its_versioning_says() -> None:
-    model = S3Model(Random(3), versioned=True)
-
-    def put(seed: int) -> None:
-        model.do_put("k", seed, 9, "n", {})
-
-    put(1)
-    model.do_versioning("Enabled")
-    put(2)
-    model.do_versioning("Suspended")
-    put(3)
-    assert [version.null for version in model.versions["k"]] == [True, False], "the first one had the ID null too"
-    model.do_delete("k")
-    with pytest.raises(Refused, match="NoSuchKey"):
-        model.do_get("k")
-    model.do_delete_version("k", 0)
-    assert model.do_get("k")[0] == told(content(2, 9))
-
-
-def test_an_upload_is_the_parts_that_it_is_completed_with() -> None:
-    model = S3Model(Random(3))
-    model.do_initiate("k", "n")
-    for number, size in ((10, 60), (2, 50), (1, 7)):
-        model.do_part("k", number, number, size)
-    assert [entry[:2] for entry in model.do_parts("k", 1)] == [[1, 7], [2, 50], [10, 60]]
-    with pytest.raises(Refused, match="EntityTooSmall"):
-        model.do_complete("k")
-    model.do_part("k", 1, 5, 50)
-    model.do_complete("k")
-    assert model.do_get("k")[0] == told(content(5, 50) + content(2, 50) + content(10, 60))
-    assert model.do_tail("k", 60)[0] == told(content(10, 60))
-    with pytest.raises(Unfit):
-        model.do_complete("k")
-
-
-def test_a_walk_leaves_out_what_a_gateway_is_known_to_answer_wrongly() -> None:
-    model = S3Model(Random(3), versioned=True)
-    model.do_initiate("a/b", "n")
-    model.do_put("a/c", 1, 5, "n", {})
-    model.do_put("b", 1, 5, "n", {})
-    assert model.do_uploads("", "", 1) == [["a/b"], []]
-    model.do_versioning("Enabled")
-    for step in (
-        lambda: model.do_uploads("", "/", 1),
-        lambda: model.do_versions("", "/", 1),
-        lambda: model.do_put_new("b", 1, 5, "n"),
-    ):
-        with pytest.raises(Unfit):
-            step()

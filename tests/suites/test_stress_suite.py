@@ -280,7 +280,7 @@ def test_a_plan_says_how_long_the_load_will_be_and_refuses_what_is_no_length(
     monkeypatch.setenv(MINUTES_VARIABLE, "360")
     (mixed,) = planned(tmp_path)
     assert mixed.load_s == 6 * 3600
-    assert _time(mixed) == "unknown; 360 min 0 s of load now"
+    assert _time(mixed) == "unknown; 6 h 0 min of load now"
     assert _time(replace(mixed, last_s=90.0, load_s=None)) == "1 min 30 s"
 
     monkeypatch.setenv(MINUTES_VARIABLE, "bananas")

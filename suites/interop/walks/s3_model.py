@@ -377,7 +377,7 @@ def paged(page: int) -> None:
 
 def listed(keys: Iterable[str], prefix: str, delimiter: str) -> list[list[str]]:
     """Keys in byte order, and the common prefixes up to the delimiter, each once."""
-    found: list[str] = []
+    matching: list[str] = []
     prefixes: dict[str, None] = {}
     for key in sorted(keys, key=str.encode):
         if key.startswith(prefix):
@@ -385,8 +385,8 @@ def listed(keys: Iterable[str], prefix: str, delimiter: str) -> list[list[str]]:
             if separator:
                 prefixes[prefix + before + separator] = None
             else:
-                found.append(key)
-    return [found, list(prefixes)]
+                matching.append(key)
+    return [matching, list(prefixes)]
 
 
 def md5(data: bytes) -> Any:

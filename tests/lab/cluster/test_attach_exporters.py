@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cephlab.lab.base.errors import CephTrouble, SpecError
+from cephlab.lab.base.errors import LabBroken, SpecError
 from cephlab.lab.cluster.attach.exporters import Candidate, candidates, tells, there, watching
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.inventory import Machine, Role, load_inventory
@@ -138,11 +138,11 @@ def tells_ready(address: str) -> bool:
         return False
 
 
-def test_a_server_that_ends_at_once_is_trouble_with_its_words(tmp_path: Path) -> None:
+def test_a_server_that_ends_at_once_is_the_lab_s_trouble_with_its_words(tmp_path: Path) -> None:
     fails = program(tmp_path, "#!/bin/sh\necho bad flag\nexit 1\n")
     with (
         telling() as address,
-        pytest.raises(CephTrouble, match="bad flag"),
+        pytest.raises(LabBroken, match="bad flag"),
         watching([Candidate("exporter", "a", (address,))], fails, tmp_path / "kept", lambda _line: None),
     ):
         pass

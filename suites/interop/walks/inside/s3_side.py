@@ -258,8 +258,8 @@ class Side:
                     size = int(entry.findtext("{*}Size")) if kind == "Version" else -1
                     tag = entry.findtext("{*}ETag") if kind == "Version" else ""
                     entries.append([key, size, tag, name == "null", entry.findtext("{*}IsLatest") == "true", name])
-            found = found_in(tree_of(data), "CommonPrefixes", "Prefix")
-            prefixes += [urllib.parse.unquote_plus(key.text) for key in found]
+            shared = found_in(tree_of(data), "CommonPrefixes", "Prefix")
+            prefixes += [urllib.parse.unquote_plus(key.text) for key in shared]
             if text_of(data, "IsTruncated") != "true":
                 return entries, prefixes
             names = {"key-marker": "NextKeyMarker", "version-id-marker": "NextVersionIdMarker"}
