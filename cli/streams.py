@@ -81,3 +81,5 @@ def prepare() -> None:
     sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
     sys.stdout = _Result.of(sys.stdout or os.fdopen(1, "w", closefd=False))
     sys.stderr = _Stream.of(sys.stderr or os.fdopen(2, "w", errors="backslashreplace", closefd=False))
+    # pytest's fault handler, among others, asks for these. The old ones have no buffer any more.
+    sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc]

@@ -25,7 +25,6 @@ def shell(line: str, home: Path, unbuffered: str = "", before: str = "") -> subp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unbuffered", BUFFERED)
-@pytest.mark.slow
 @pytest.mark.parametrize("arguments", ["profile ls", "--help", "frob --json"])
 def test_a_result_that_cannot_be_written_is_an_error(tmp_path: Path, arguments: str, unbuffered: str) -> None:
     ended = shell(f"{arguments} >/dev/full", tmp_path, unbuffered)
@@ -35,7 +34,6 @@ def test_a_result_that_cannot_be_written_is_an_error(tmp_path: Path, arguments: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unbuffered", BUFFERED)
-@pytest.mark.slow
 @pytest.mark.parametrize("arguments", ["profile ls --json", "--help"])
 def test_a_reader_that_ends_first_is_not_a_verdict(tmp_path: Path, arguments: str, unbuffered: str) -> None:
     ended = shell(f"{arguments} | true; exit ${{PIPESTATUS[0]}}", tmp_path, unbuffered)
@@ -84,3 +82,14 @@ def test_a_full_disk_is_named_with_the_file() -> None:
     with pytest.raises(LabBroken, match=r"^the disk of /dev/full is full"):
         write_named(Path("/dev/full"), "text")
     assert Path("/dev/full").exists()
+
+
+@pytest.mark.slow
+def test_programs_that_ask_for_the_first_streams_get_those_in_use() -> None:
+    """pytest's fault handler wants the number of the first one."""
+    program = (
+        "import faulthandler, sys; from cephlab.cli.streams import prepare; prepare(); faulthandler.enable();"
+        "print(sys.__stderr__.fileno(), file=sys.__stdout__)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.stdout, ended.stderr) == ("2\n", "")

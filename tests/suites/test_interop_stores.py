@@ -64,12 +64,12 @@ class FakeQuorum(FakePool):
         if self.catches_up(self.outages):
             self.old = dict(self.values)
 
-    def command(self, _target: str, prefix: str, *, key: str, val: str = "") -> bytes:
+    def command(self, _target: str, prefix: str, **arguments: str) -> bytes:
         assert prefix in {"config-key set", "config-key get"}
         if prefix == "config-key set":
-            self.values[key] = val
+            self.values[arguments["key"]] = arguments["val"]
             return b""
-        return self.old[key].encode()
+        return self.old[arguments["key"]].encode()
 
 
 def two_losses(quorum: FakeQuorum, scratch: Path, patch: pytest.MonkeyPatch) -> Verdict:

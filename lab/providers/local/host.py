@@ -77,17 +77,13 @@ class LocalHost:
         return process.recall(ref)
 
     def channel(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Pipe:
-        return Pipe(self._command(argv, env))
+        return Pipe(self._with_wrappers(self._command(argv, env)))
 
     def interactive(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, terminal: bool = True
     ) -> tuple[str, ...]:
-        command = self._command(argv, env)
-        # A shell would find this machine's programs.
-        wrappers = self.base / "bin"
-        self.programs.write_wrappers(wrappers)
-        path = f"PATH={wrappers}:{command.env.get('PATH', os.defpath)}"
-        return ("env", *(f"{key}={value}" for key, value in command.env.items()), path, *command.argv)
+        command = self._with_wrappers(self._command(argv, env))
+        return ("env", *(f"{key}={value}" for key, value in command.env.items()), *command.argv)
 
     def push(self, source: Path | bytes, target: PurePosixPath, *, mode: int = 0o644) -> None:
         path = Path(target)
@@ -144,6 +140,13 @@ class LocalHost:
 
     def up(self) -> bool:
         return self.base.is_dir() and not self.down_file.exists()
+
+    def _with_wrappers(self, command: Command) -> Command:
+        """A command whose own commands are programs of the image: without this, a shell would start this machine's."""
+        wrappers = self.base / "bin"
+        self.programs.write_wrappers(wrappers)
+        path = f"{wrappers}:{command.env.get('PATH', os.defpath)}"
+        return replace(command, env={**command.env, "PATH": path})
 
     def _command(self, argv: Sequence[str], env: Mapping[str, str] | None) -> Command:
         if not self.up():

@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -57,16 +58,24 @@ class Programs:
         return self._emulate(full, preload) if self.emulated else self._load(full, preload)
 
     def write_wrappers(self, directory: Path) -> None:
-        """Write a small script for each program of Ceph into a directory, so that any shell can start them."""
-        directory.mkdir(parents=True, exist_ok=True)
+        """Make a directory with a small script for each program of Ceph, so that other programs can start them."""
+        if directory.is_dir():
+            return
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(dir=directory.parent))
         for folder in _SEARCH:
             for program in sorted((self.root / folder).glob("*")):
-                target = directory / program.name
+                target = scratch / program.name
                 if _WRAPPED.fullmatch(program.name) and not target.exists():
                     command = self.command([program.name])
                     python = (f"{key}={value}" for key, value in command.env.items() if key.startswith("PYTHON"))
                     target.write_text(f'#!/bin/sh\nexec {shlex.join(["env", *python, *command.argv])} "$@"\n')
                     target.chmod(0o755)
+        scratch.chmod(0o755)
+        try:
+            scratch.rename(directory)
+        except OSError:  # another thread was faster
+            shutil.rmtree(scratch)
 
     def _script(self, argv: Sequence[str]) -> list[str]:
         """Put a script's interpreter in front of it, because the kernel would look for it outside the image."""

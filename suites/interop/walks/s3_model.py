@@ -286,10 +286,10 @@ class S3Model:
         return [[number, len(part), f'"{md5(part).hexdigest()}"'] for number, part in parts]
 
     def do_uploads(self, prefix: str, delimiter: str, page: int) -> list[list[str]]:
-        """Keys with an upload. RGW 18.2.7 leaves out common prefixes, so no step has any."""
+        """Keys with an upload. RGW 18.2.7 leaves out what has the delimiter, in its key or in its ID."""
         paged(page)
         keys, prefixes = listed(self.uploads, prefix, delimiter)
-        if prefixes:
+        if prefixes or (keys and delimiter.isalnum()):
             raise Unfit
         return [keys, prefixes]
 

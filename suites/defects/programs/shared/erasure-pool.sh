@@ -6,6 +6,7 @@ serves() { asked "$1" status | grep -q '"state": "active"'; }
 active() { ceph pg stat 2>/dev/null | grep -q '1 active+undersized'; }
 
 # make_pool: starts the cluster, and creates the pool in it.
+# shellcheck disable=SC2154 # dir is small-cluster.sh's
 make_pool() {
   local number
   configure a
