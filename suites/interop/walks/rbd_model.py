@@ -146,6 +146,12 @@ class RbdModel:
         images = (*self.images.items(), *self.trash.items())
         return [name for name, child in images if child.parent == (image, snap)]
 
+    def _relative_moves(self, image: str, there: WantedImage) -> bool:
+        """Whether its parent or a child of it is being migrated: a client crashed then."""
+        parent = there.parent and self.images.get(there.parent[0])
+        children = [child for child in self.images.values() if child.parent and child.parent[0] == image]
+        return any(relative.source for relative in (*children, *([parent] if parent else [])))
+
     def do_create(self, image: str, size: int, order: int, stripes: int) -> None:
         if order not in ORDERS or not stripes:
             raise Unfit
@@ -291,7 +297,7 @@ class RbdModel:
     def do_migrate(self, image: str, to: str, order: int, stripes: int) -> None:
         """Begin to migrate an image to another layout, and perhaps another name. It can be used there at once."""
         there = self._settled(image)
-        if order not in ORDERS or not stripes:
+        if order not in ORDERS or not stripes or self._relative_moves(image, there):
             raise Unfit
         if to != image:
             self._free(to)
