@@ -261,7 +261,7 @@ class S3Model:
     def do_part_copy(self, key: str, number: int, source: str, first: int, last: int) -> str:
         parts, data = self._upload(key).parts, self._there(source).data
         if not (first <= last < len(data) and 1 <= number <= PARTS[-1]) or "%" in source:
-            raise Unfit  # RGW 18.2.7 decodes the source's name twice, and may end
+            raise Unfit  # the known defect rgw-part-source-decoded-twice
         parts[number] = data[first : last + 1]
         return f'"{md5(parts[number]).hexdigest()}"'
 
