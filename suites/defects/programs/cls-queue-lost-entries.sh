@@ -3,13 +3,13 @@
 # /etc/ceph/ceph.conf) on which pools may be created and removed, and Python's rados module.
 set -euo pipefail
 
-python3 - <<'PYTHON'
-import os
+# shellcheck source=suites/defects/programs/shared/own-pool.sh
+source "$(dirname "${BASH_SOURCE[0]}")/shared/own-pool.sh"
+
+in_pool <<'PYTHON'
 import struct
 
-import rados
 
-POOL = "defect-cls-queue"
 ROOM, FIRST, SECOND, THIRD = 100, 40, 40, 10  # bytes; each entry takes 10 more (a mark of 2, a length of 8)
 
 
@@ -44,21 +44,14 @@ def listed(ioctx):
     return entries
 
 
-with rados.Rados(conffile=os.environ.get("CEPH_CONF", "/etc/ceph/ceph.conf")) as cluster:
-    if POOL in cluster.list_pools():
-        cluster.delete_pool(POOL)
-    cluster.create_pool(POOL)
-    try:
-        with cluster.open_ioctx(POOL) as ioctx:
-            ioctx.execute("queue", "queue", "queue_init", framed(struct.pack("<QQ", ROOM, 0) + text(b"")))
-            one, two, three = b"a" * FIRST, b"b" * SECOND, b"c" * THIRD
-            if enqueue(ioctx, one) != 0:
-                raise SystemExit("the first entry was refused")
-            status = enqueue(ioctx, two, three)
-            wanted = [one, two, three] if status == 0 else [one]
-            found = listed(ioctx)
-    finally:
-        cluster.delete_pool(POOL)
+with own_pool() as (_, ioctx):
+    ioctx.execute("queue", "queue", "queue_init", framed(struct.pack("<QQ", ROOM, 0) + text(b"")))
+    one, two, three = b"a" * FIRST, b"b" * SECOND, b"c" * THIRD
+    if enqueue(ioctx, one) != 0:
+        raise SystemExit("the first entry was refused")
+    status = enqueue(ioctx, two, three)
+    wanted = [one, two, three] if status == 0 else [one]
+    found = listed(ioctx)
 sizes = ", ".join(str(len(entry)) for entry in found) or "none"
 said = f"a call of {SECOND} and {THIRD} bytes with {ROOM - FIRST - 10} free gave {status}; a listing has entries of: {sizes}"
 print("not seen" if found == wanted else "seen", said, sep=": ")

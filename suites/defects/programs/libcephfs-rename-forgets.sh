@@ -4,48 +4,18 @@
 # Needs a running cluster with a file system (CEPH_CONF, or /etc/ceph/ceph.conf), and Python's cephfs module.
 set -euo pipefail
 
-python3 - <<'PYTHON'
-import os
+# shellcheck source=suites/defects/programs/shared/two-mounts.sh
+source "$(dirname "${BASH_SOURCE[0]}")/shared/two-mounts.sh"
 
-import cephfs
-
-CONF = os.environ.get("CEPH_CONF", "/etc/ceph/ceph.conf")
+with_mounts <<'PYTHON'
 FOLDER = "/defect-rename"
 ONE, OTHER, DIRECTORY = f"{FOLDER}/a", f"{FOLDER}/b", f"{FOLDER}/d"
 
-
-def names(client):
-    folder = client.opendir(FOLDER)
-    found = []
-    while True:
-        entry = client.readdir(folder)
-        if not entry:
-            client.closedir(folder)
-            return sorted(found)
-        if entry.d_name not in (b".", b".."):
-            found.append(entry.d_name.decode())
-
-
-def opens(client, path):
-    try:
-        client.close(client.open(path, "r"))
-    except cephfs.ObjectNotFound:
-        return False
-    return True
-
-
-def mounted():
-    client = cephfs.LibCephFS(conffile=CONF)
-    client.mount()
-    return client
-
-
-client, second = mounted(), mounted()
-try:
+with two_mounts() as (client, second):
     client.mkdir(FOLDER, 0o755)
     client.close(client.open(ONE, "w", 0o644))
     client.link(ONE, OTHER)
-    names(client)
+    names(client, FOLDER)
     client.rename(OTHER, ONE)
     own = [opens(client, path) for path in (ONE, OTHER)]
     others = opens(second, ONE) and opens(second, OTHER)
@@ -54,13 +24,9 @@ try:
     own.append(opens(client, DIRECTORY))
     others = others and opens(second, DIRECTORY)
     second.rmdir(DIRECTORY)
-    for name in names(second):
+    for name in names(second, FOLDER):
         second.unlink(f"{FOLDER}/{name}")
     second.rmdir(FOLDER)
-finally:
-    for each in (client, second):
-        each.unmount()
-        each.shutdown()
 if not others:
     raise SystemExit("another client does not find every name, so this is something else")
 found = ", ".join(f"{path[-1]} {'there' if seen else 'ENOENT'}" for path, seen in zip((ONE, OTHER, DIRECTORY), own))

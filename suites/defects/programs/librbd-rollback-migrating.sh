@@ -3,31 +3,23 @@
 # /etc/ceph/ceph.conf) on which pools may be created and removed, and Python's rados and rbd modules.
 set -euo pipefail
 
-python3 - <<'PYTHON'
-import os
+# shellcheck source=suites/defects/programs/shared/own-pool.sh
+source "$(dirname "${BASH_SOURCE[0]}")/shared/own-pool.sh"
 
-import rados
+in_pool <<'PYTHON'
 import rbd
 
-POOL = "defect-rollback-migrating"
 
-with rados.Rados(conffile=os.environ.get("CEPH_CONF", "/etc/ceph/ceph.conf")) as cluster:
-    if POOL in cluster.list_pools():
-        cluster.delete_pool(POOL)
-    cluster.create_pool(POOL)
-    try:
-        with cluster.open_ioctx(POOL) as ioctx:
-            rbd.RBD().create(ioctx, "i", 1 << 20)
-            with rbd.Image(ioctx, "i") as image:
-                image.write(b"a" * 9, 0)
-                image.create_snap("s")
-                image.write(b"b" * 9, 0)
-            rbd.RBD().migration_prepare(ioctx, "i", ioctx, "j")
-            with rbd.Image(ioctx, "j") as image:
-                image.rollback_to_snap("s")
-                got = image.read(0, 9)
-    finally:
-        cluster.delete_pool(POOL)
+with own_pool() as (_, ioctx):
+    rbd.RBD().create(ioctx, "i", 1 << 20)
+    with rbd.Image(ioctx, "i") as image:
+        image.write(b"a" * 9, 0)
+        image.create_snap("s")
+        image.write(b"b" * 9, 0)
+    rbd.RBD().migration_prepare(ioctx, "i", ioctx, "j")
+    with rbd.Image(ioctx, "j") as image:
+        image.rollback_to_snap("s")
+        got = image.read(0, 9)
 said = "an image that held a at a snapshot and b later was rolled back during a migration; it holds %r" % got
 print("not seen" if got == b"a" * 9 else "seen", said, sep=": ")
 PYTHON

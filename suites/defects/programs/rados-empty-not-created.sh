@@ -4,31 +4,21 @@
 # rados module.
 set -euo pipefail
 
-python3 - <<'PYTHON'
-import os
+# shellcheck source=suites/defects/programs/shared/own-pool.sh
+source "$(dirname "${BASH_SOURCE[0]}")/shared/own-pool.sh"
 
-import rados
-
-POOL = "defect-empty-object"
-
-with rados.Rados(conffile=os.environ.get("CEPH_CONF", "/etc/ceph/ceph.conf")) as cluster:
-    if POOL in cluster.list_pools():
-        cluster.delete_pool(POOL)
-    cluster.create_pool(POOL)
+in_pool <<'PYTHON'
+with own_pool() as (cluster, ioctx):
+    ioctx.write_full("o", b"before")
+    ioctx.create_snap("s")
+    cluster.wait_for_latest_osdmap()
+    ioctx.remove_object("o")
+    ioctx.write_full("o", b"")
     try:
-        with cluster.open_ioctx(POOL) as ioctx:
-            ioctx.write_full("o", b"before")
-            ioctx.create_snap("s")
-            cluster.wait_for_latest_osdmap()
-            ioctx.remove_object("o")
-            ioctx.write_full("o", b"")
-            try:
-                left = "it has %d bytes" % ioctx.stat("o")[0]
-            except rados.ObjectNotFound:
-                left = "it is not there"
-            ioctx.remove_snap("s")
-    finally:
-        cluster.delete_pool(POOL)
+        left = "it has %d bytes" % ioctx.stat("o")[0]
+    except rados.ObjectNotFound:
+        left = "it is not there"
+    ioctx.remove_snap("s")
 said = "an object was removed after a snapshot and written again with no bytes; " + left
 print("not seen" if left == "it has 0 bytes" else "seen", said, sep=": ")
 PYTHON

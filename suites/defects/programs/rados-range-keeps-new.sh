@@ -4,30 +4,20 @@
 # rados module.
 set -euo pipefail
 
-python3 - <<'PYTHON'
-import os
+# shellcheck source=suites/defects/programs/shared/own-pool.sh
+source "$(dirname "${BASH_SOURCE[0]}")/shared/own-pool.sh"
 
-import rados
-
-POOL = "defect-omap-range"
-
-with rados.Rados(conffile=os.environ.get("CEPH_CONF", "/etc/ceph/ceph.conf")) as cluster:
-    if POOL in cluster.list_pools():
-        cluster.delete_pool(POOL)
-    cluster.create_pool(POOL)
-    try:
-        with cluster.open_ioctx(POOL) as ioctx:
-            ioctx.write_full("o", b"")
-            with rados.WriteOpCtx() as operation:
-                ioctx.set_omap(operation, ("b", "c", "e"), (b"1", b"2", b"3"))
-                ioctx.remove_omap_range2(operation, "a", "d")
-                ioctx.operate_write_op(operation, "o")
-            with rados.ReadOpCtx() as operation:
-                entries, _ = ioctx.get_omap_vals(operation, "", "", 100)
-                ioctx.operate_read_op(operation, "o")
-                left = [key for key, _ in entries]
-    finally:
-        cluster.delete_pool(POOL)
+in_pool <<'PYTHON'
+with own_pool() as (_, ioctx):
+    ioctx.write_full("o", b"")
+    with rados.WriteOpCtx() as operation:
+        ioctx.set_omap(operation, ("b", "c", "e"), (b"1", b"2", b"3"))
+        ioctx.remove_omap_range2(operation, "a", "d")
+        ioctx.operate_write_op(operation, "o")
+    with rados.ReadOpCtx() as operation:
+        entries, _ = ioctx.get_omap_vals(operation, "", "", 100)
+        ioctx.operate_read_op(operation, "o")
+        left = [key for key, _ in entries]
 said = "an operation set the keys b, c and e and removed those from a to d; left are " + ", ".join(left)
 print("not seen" if left == ["e"] else "seen", said, sep=": ")
 PYTHON

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Two clients of one file system, for Python code.
+
+# with_mounts: runs Python from standard input. There two_mounts() yields two clients, which are unmounted at the end.
+with_mounts() {
+  {
+    cat <<'PYTHON'
+import contextlib
+import os
+
+import cephfs
+
+
+def mounted():
+    client = cephfs.LibCephFS(conffile=os.environ.get("CEPH_CONF", "/etc/ceph/ceph.conf"))
+    client.mount()
+    return client
+
+
+@contextlib.contextmanager
+def two_mounts():
+    clients = mounted(), mounted()
+    try:
+        yield clients
+    finally:
+        for client in clients:
+            client.unmount()
+            client.shutdown()
+
+
+def names(client, path):
+    folder = client.opendir(path)
+    entries = []
+    while True:
+        entry = client.readdir(folder)
+        if not entry:
+            client.closedir(folder)
+            return sorted(entries)
+        if entry.d_name not in (b".", b".."):
+            entries.append(entry.d_name.decode())
+
+
+def opens(client, path):
+    try:
+        client.close(client.open(path, "r"))
+    except cephfs.ObjectNotFound:
+        return False
+    return True
+
+
+PYTHON
+    cat
+  } | python3 -
+}
