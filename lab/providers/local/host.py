@@ -143,7 +143,8 @@ class LocalHost:
 
     def _with_wrappers(self, command: Command) -> Command:
         """A command whose own commands are programs of the image: without this, a shell would start this machine's."""
-        wrappers = self.base / "bin"
+        # The folder above an image's root has the image's key as its name. All nodes with an image share the scripts.
+        wrappers = self.base.parent / f"programs-{self.arch}-{self.programs.root.parent.name[:12]}"
         self.programs.write_wrappers(wrappers)
         path = f"{wrappers}:{command.env.get('PATH', os.defpath)}"
         return replace(command, env={**command.env, "PATH": path})
