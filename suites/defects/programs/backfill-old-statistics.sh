@@ -41,7 +41,6 @@ with rados.Rados(rados_id="admin", conffile="") as cluster, cluster.open_ioctx("
 PYTHON
 }
 
-serves() { asked "$1" status | grep -q '"state": "active"'; }
 # pg: prints the PG's state and the number of objects that its primary counts.
 pg() {
   ceph tell $PG query 2>"$dir/query.out" | python3 -c 'import json, sys
@@ -61,11 +60,7 @@ osd_max_pg_log_entries = 2
 osd_pg_log_trim_min = 1
 CONF
 start mon.a
-for number in 0 1; do
-  make_osd $number
-  start osd.$number
-done
-for number in 0 1; do within 60 serves osd.$number || fail "osd.$number does not serve"; done
+start_two_osds
 ceph osd primary-affinity osd.0 0 >"$dir/affinity.out" 2>&1 || fail "osd.1 is not the primary"
 ceph osd pool create p 1 >"$dir/pool.out" 2>&1 || fail "no pool was created"
 ceph osd pool set p size 2 >"$dir/pool.out" 2>&1 || fail "the pool has one copy"

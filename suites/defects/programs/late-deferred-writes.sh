@@ -62,9 +62,8 @@ PYTHON
 # serve: starts osd.0 and waits until it serves.
 serve() {
   start osd.0
-  within 60 serves || fail "osd.0 does not serve"
+  within 60 serves osd.0 || fail "osd.0 does not serve"
 }
-serves() { asked osd.0 status | grep -q '"state": "active"'; }
 
 configure a
 cat >>"$dir/ceph.conf" <<CONF

@@ -14,7 +14,6 @@ osdmap() {
 print("up" if osd["up"] else "down", osd["up_from"])'
 }
 is() { [[ $(osdmap) == "$1 "* ]]; }
-serves() { asked osd.0 status | grep -q '"state": "active"'; }
 
 # booting: waits until osd.0 has asked a monitor to be marked up, and returns at once.
 booting() {
@@ -44,7 +43,7 @@ configure a
 start mon.a
 make_osd
 start osd.0
-within 60 serves || fail "osd.0 does not serve"
+within 60 serves osd.0 || fail "osd.0 does not serve"
 stop osd.0 || fail "osd.0 did not stop"
 within 20 is down || fail "osd.0 was up and stopped, and the map does not call it down: this is something else"
 read -r _ before < <(osdmap)

@@ -119,3 +119,16 @@ stop() { kill "${pid[$1]}" && within 20 ended "$1"; }
 
 # asked NAME COMMAND...: prints a daemon's answer from its admin socket.
 asked() { ceph --admin-daemon "$dir/$1.asok" "${@:2}" 2>/dev/null; }
+
+# serves NAME: whether an OSD answers clients.
+serves() { asked "$1" status | grep -q '"state": "active"'; }
+
+# start_two_osds: creates osd.0 and osd.1, and waits until they serve.
+start_two_osds() {
+  local number
+  for number in 0 1; do
+    make_osd $number
+    start osd.$number
+  done
+  for number in 0 1; do within 60 serves osd.$number || fail "osd.$number does not serve"; done
+}
