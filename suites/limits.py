@@ -65,17 +65,24 @@ def copying(stage: Stage, data_bytes: float, kind: PoolKind = REPLICATED) -> Cop
     return Copying(allowed, why, tuple(made.derivation.lines()))
 
 
-def until_noticed(cluster: Cluster, peering_s: float, copied: Copying) -> Bound:
+MON_LEASE_S = 5.0
+"""Ceph's default of mon_lease, in all releases."""
+
+
+def until_noticed(cluster: Cluster, peering_s: float, copied: Copying, *, mon_lost: bool = False) -> Bound:
     """The longest wait: the time for noticing a dead OSD, peering without it, and copying the data that clients use.
 
-    peering_s: for peering and the first operations afterwards, before patience.
+    peering_s: for peering and the first operations afterwards, before patience. mon_lost: a monitor may fail with the
+    OSD. The others notice that after two leases, and only then does anyone hear of the OSD.
     """
-    grace = float(own(cluster).deployment.options["osd_heartbeat_grace"])
+    options = own(cluster).deployment.options
+    grace = float(options["osd_heartbeat_grace"])
+    lease = 2 * float(options.get("mon_lease", MON_LEASE_S)) if mon_lost else 0.0
     why = (
-        f"osd_heartbeat_grace {grace:g} s, then {peering_s:g} s of peering times a patience of {cluster.patience:g}; "
-        f"{copied.why}"
+        f"osd_heartbeat_grace {grace:g} s, {f'two mon_lease {lease:g} s, ' if mon_lost else ''}then {peering_s:g} s of "
+        f"peering times a patience of {cluster.patience:g}; {copied.why}"
     )
-    most = grace + peering_s * cluster.patience + copied.seconds
+    most = grace + lease + peering_s * cluster.patience + copied.seconds
     return Bound(why, most=most, derivation=copied.derivation, basis=copied.basis)
 
 

@@ -11,7 +11,7 @@ from cephlab.lab.faults.nodes import KillNode, strikeable
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.workloads.recorded import Kind
-from cephlab.suites.limits import Copying
+from cephlab.suites.limits import Copying, until_noticed
 from cephlab.suites.resilience.trial import LARGE, MIXED, SMALL, Data, goes_on, linger, loaded, scenario_under_load
 
 EC_4_2 = PoolKind("ec42", 6, k=4, m=2)
@@ -25,9 +25,8 @@ FOREIGN_MAJORITY = Topology(native=1, foreign=2, mons=3, lone_client=True)
 EC_PGS = 8
 HOLD_S = (4.0, 8.0)
 """Long enough that every worker has met the failed part, so that what a load does then, it does without that part."""
-STALL_S = 40.0
-"""A dead OSD is noticed after 10 s (osd_heartbeat_grace of the lab). If a monitor died with it, that takes 10 s more
-(twice the mon_lease of 5 s). The rest is peering."""
+PEERING_S = 20.0
+"""Time for peering on a busy machine and the first operations after it, before patience."""
 
 SIZES = {"small": SMALL, "large": LARGE}
 BLOCKS: Kind = "blocks"
@@ -69,17 +68,10 @@ def struck_with_quorum(layout: Layout, count: int) -> list[tuple[str, ...]]:
 
 
 def limit_stall(stage: Stage, copied: Copying) -> None:
-    """Limit how long clients may wait: the time for failure detection, peering, and copying the data that they use.
-
-    It limits the gap of all clients together, and the wait of each: one may be stuck while the others go on.
-    """
-    patience = stage.cluster.patience
-    why = (
-        "20 s to notice the loss of an OSD and a monitor, and 20 s for peering on a busy machine, times a "
-        f"patience of {patience:g}; {copied.why}"
-    )
+    """Limit how long clients may wait: the gap of all together, and the wait of each, which may be stuck alone."""
+    bound = until_noticed(stage.cluster, PEERING_S, copied, mon_lost=True)
     for metric in ("longest_gap_s", "longest_wait_s"):
-        stage.recorder.limit(metric, STALL_S * patience + copied.seconds, "s", why, basis=copied.basis)
+        stage.recorder.limit(metric, bound.most or 0.0, "s", bound.why, basis=copied.basis)
 
 
 SCENARIOS = (

@@ -12,7 +12,7 @@ from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
 from cephlab.lab.checks.figures import judge_figure
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.history.history import History, Recorder
+from cephlab.lab.history.history import Basis, Bound, History, Recorder
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.workloads.s3_load_program import FILL
@@ -128,6 +128,9 @@ def test_a_scrub_that_a_pause_does_not_ease_is_found(
     assert verdict_of(lambda recorder: scrub.judge(recorder, "get", rates)).outcome is outcome
 
 
+LONGEST = Bound("a grace, then peering", most=60.0, basis=Basis.CORRECTNESS)
+
+
 def operation(began_s: float, took_s: float, code: str = "") -> S3Operation:
     return S3Operation("run", "get", 0, "/b/o", 1, 100, began_s, began_s, began_s + took_s, True, code)
 
@@ -144,12 +147,12 @@ def operation(began_s: float, took_s: float, code: str = "") -> S3Operation:
 def test_requests_that_fail_or_wait_too_long_are_found(more: list[S3Operation], outcome: Outcome) -> None:
     operations = (*more, *(operation(11 + number, 0.1) for number in range(20)))
     result = S3Result(operations, (), 0, 30.0, 1.0)
-    assert verdict_of(lambda recorder: failures.served(recorder, result, 10.0, 60.0)).outcome is outcome
+    assert verdict_of(lambda recorder: failures.served(recorder, result, 10.0, LONGEST)).outcome is outcome
 
 
 def test_a_load_that_stopped_for_good_shows_nothing() -> None:
     result = S3Result((operation(5.0, 0.1),), (), 0, 30.0, 1.0)
-    verdict = verdict_of(lambda recorder: failures.served(recorder, result, 10.0, 60.0))
+    verdict = verdict_of(lambda recorder: failures.served(recorder, result, 10.0, LONGEST))
     assert verdict.outcome is Outcome.INCONCLUSIVE
 
 

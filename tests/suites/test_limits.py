@@ -11,7 +11,16 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
 from cephlab.lab.history.history import Basis, History, Recorder
 from cephlab.suites import limits
-from cephlab.suites.limits import RECORDED, Copying, copying, no_errors, stop_noted, wait_until_noticed
+from cephlab.suites.limits import (
+    MON_LEASE_S,
+    RECORDED,
+    Copying,
+    copying,
+    no_errors,
+    stop_noted,
+    until_noticed,
+    wait_until_noticed,
+)
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.profilefile import load_hardware
 from cephlab.tuning.recovery import recovery_time
@@ -103,6 +112,20 @@ def test_a_wait_is_limited_by_what_notices_peers_and_copies(tmp_path: Path, monk
         "why": "osd_heartbeat_grace 10 s, then 3 s of peering times a patience of 2; as measured",
         "basis": "profile",
     }
+
+
+def test_a_monitor_that_fails_with_an_osd_delays_the_notice_by_two_leases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "own", lambda cluster: cluster)
+    cluster = stage_on(tmp_path, None).cluster
+    alone = until_noticed(cluster, PEERING_S, Copying())
+    assert alone.most is not None
+    with_monitor = until_noticed(cluster, PEERING_S, Copying(), mon_lost=True)
+    assert with_monitor.most == alone.most + 2 * MON_LEASE_S
+    assert "two mon_lease 10 s" in with_monitor.why
+    cast("Any", cluster).deployment.options["mon_lease"] = "2"
+    assert until_noticed(cluster, PEERING_S, Copying(), mon_lost=True).most == alone.most + 4.0
 
 
 @pytest.mark.parametrize("stops", [True, False])

@@ -14,10 +14,12 @@ from cephlab.lab.ceph.client import RadosError
 from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.cluster.gateway import DATA_POOL
 from cephlab.lab.faults import Layout
+from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.workloads.s3_load_program import RUN
 from cephlab.lab.workloads.s3load import S3Operation, S3Result
 from cephlab.suites.archive import failures
+from cephlab.suites.limits import Copying
 from cephlab.suites.resilience import full, monitors, osds, trial
 from tests.fake_stage import stage_of
 
@@ -111,7 +113,7 @@ class Pool:
     objects: dict[str, bytes] = field(default_factory=dict)
 
     def client(self, _node: str, options: dict[str, str]) -> Any:
-        assert int(options["rados_osd_op_timeout"]) == failures.STALL_S
+        assert int(options["rados_osd_op_timeout"]) == failures.TIMEOUT_S
         return SimpleNamespace(close=lambda: None, write_full=self.write, read=self.read, remove=self.remove)
 
     def write(self, pool: str, name: str, data: bytes) -> None:
@@ -147,6 +149,8 @@ def struck(monkeypatch: pytest.MonkeyPatch, pool: Pool) -> Outcome:
         "now_s": lambda _: 1.0,
         "healed": lambda *_: S3Result(operations, (), 0, 30.0, 1.0),
         "agreed": lambda _: None,
+        "copying": lambda *_: Copying(),
+        "until_noticed": lambda *_: Bound("a grace, then peering", most=60.0, basis=Basis.CORRECTNESS),
     }
     for name, fake in fakes.items():
         monkeypatch.setattr(failures, name, fake)
