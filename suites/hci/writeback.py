@@ -10,6 +10,7 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.report.series import Line, record_series
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.telemetry import counters
 from cephlab.lab.telemetry.statistics import ratio_of_means
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.suites.hci import claims
@@ -54,6 +55,10 @@ class BenchLoad:
     flush_every: int
     bound: Bound
 
+    @property
+    def size_bytes(self) -> int:
+        return self.operations * BLOCK_BYTES
+
     def argv(self, cache: CacheMode, target: str) -> list[str]:
         argv = ["qemu-img", "bench", "-c", str(self.operations), "-d", str(DEPTH), "-s", str(BLOCK_BYTES)]
         argv += ["-w", f"--flush-interval={self.flush_every}"] if self.flush_every else []
@@ -72,12 +77,22 @@ def compared(stage: Stage, loads: Sequence[BenchLoad]) -> None:
     cluster = stage.cluster
     rates: dict[BenchLoad, dict[CacheMode, list[float]]] = {load: {cache: [] for cache in CACHES} for load in loads}
     with images(cluster, 1) as (image,):
+        before_bytes = served_bytes(cluster)
         for number in range(ROUNDS):
             for load, of_load in rates.items():
                 for cache in CACHES[:: -1 if number % 2 else 1]:
                     of_load[cache].append(rate(cluster, image, load, cache))
+        done_bytes = served_bytes(cluster) - before_bytes
+    least = ROUNDS * len(CACHES) * sum(load.size_bytes for load in loads)
+    stage.recorder.witness("bytes that the OSDs wrote or read for clients meanwhile", got=done_bytes, least=least)
     for load, of_load in rates.items():
         note_ratio(stage, load, of_load, why_not=claims.EMULATED if cluster.hosts[guest_node(cluster)].emulated else "")
+
+
+def served_bytes(cluster: Cluster) -> int:
+    """What all OSDs have written and read for clients, by their own counters."""
+    dump = counters.total(counters.of_osds(cluster).values())
+    return int(dump["osd.op_in_bytes"] + dump["osd.op_out_bytes"])
 
 
 def rate(cluster: Cluster, image: BlockImage, load: BenchLoad, cache: CacheMode) -> float:
@@ -94,8 +109,6 @@ def rate(cluster: Cluster, image: BlockImage, load: BenchLoad, cache: CacheMode)
 def note_ratio(stage: Stage, load: BenchLoad, rates: Mapping[CacheMode, Sequence[float]], *, why_not: str) -> None:
     """Record the rates and their ratio, and draw them. why_not: why this machine cannot show it, empty if it can."""
     recorder = stage.recorder
-    runs = min(map(len, rates.values()))
-    recorder.witness(f"operations in each cache mode, {load.what}", got=runs * load.operations, least=load.operations)
     ratio = ratio_of_means(rates[CacheMode.WRITEBACK], rates[CacheMode.NONE])
     claims.note(recorder, f"rate with writeback over that with none, {load.what}", ratio, load.bound, why_not)
     panel = "operations per second"

@@ -30,7 +30,7 @@ MONS_3 = replace(NATIVE_3, mons=3, options=(*SHORT_LOGS, ("mon_election_timeout"
 def reuse(running: Trial, old: Node, name: str) -> Node:
     """Move one node's disks by the paper's steps. Returns the machine that took over."""
     cluster = running.cluster
-    new = Node(name, old.arch.other)
+    new, moved = Node(name, old.arch.other), set(migrate.osds_on(cluster, old.name))
     with without_backfill(running):
         with running.step(f"stop the services of {old.name}"):
             running.disturb(replaced=old.name)
@@ -52,9 +52,11 @@ def reuse(running: Trial, old: Node, name: str) -> Node:
     with running.step(f"recover {name}"):
         running.recovered(f"{old.name} to {name}")
     note_went_to(running, new)
-    new = migrate.node_spec(cluster, name)
-    running.recorder.witness(f"disks that moved to {name}", got=len(new.disks), least=len(old.disks))
-    return new
+    # An OSD registers with the architecture of the machine that it runs on, and only its own store has its identity.
+    metadata = cluster.client.mon("osd metadata")
+    here = [entry for entry in metadata if entry["id"] in moved and entry["arch"] == new.arch.value]
+    running.recorder.witness(f"OSDs that serve from {name} with their old identity", got=len(here), least=len(moved))
+    return migrate.node_spec(cluster, name)
 
 
 def scenario(topology: Topology, kind: PoolKind, tier: Tier) -> Scenario:

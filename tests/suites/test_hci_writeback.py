@@ -37,16 +37,24 @@ class Machine:
         self.arch, self.emulated = Arch.X86_64, emulated
         self.took_s, self.words = took_s, words
         self.given: list[list[str]] = []
+        self.done_bytes, self.reaches = 1000.0, 1.0
 
     def run(self, argv: list[str], *, env: Mapping[str, str], timeout_s: float) -> SimpleNamespace:
         assert (env, timeout_s) == (ENV, 600.0)
         took_s = self.took_s[argv[argv.index("-t") + 1]] * (1 + 0.01 * (len(self.given) % 3))
         self.given.append(argv)
+        self.done_bytes += self.reaches * int(argv[argv.index("-c") + 1]) * writeback.BLOCK_BYTES
         return SimpleNamespace(stdout=f"Sending 3200 requests\n{self.words} {took_s:.3f} seconds.\n")
 
     @property
     def cluster(self) -> Any:
-        return SimpleNamespace(hosts={NODE: self}, client_name="client.x", patience=2.0)
+        return SimpleNamespace(
+            hosts={NODE: self}, client_name="client.x", patience=2.0, osd_ids=lambda: [0], client=self
+        )
+
+    def tell(self, daemon: str, prefix: str) -> dict[str, Any]:
+        assert (daemon, prefix) == ("osd.0", "perf dump")
+        return {"osd": {"op_in_bytes": self.done_bytes, "op_out_bytes": 0}}
 
 
 def figures(stage: Stage) -> dict[str, Mapping[str, Any]]:
@@ -85,6 +93,18 @@ def test_both_modes_take_turns_and_swap_who_is_first(monkeypatch: pytest.MonkeyP
     assert CHECKS["figures"](stage.recorder.events()).outcome is Outcome.FAIL
 
 
+@pytest.mark.parametrize(("reaches", "outcome"), [(1.0, Outcome.PASS), (0.9, Outcome.INCONCLUSIVE)])
+def test_requests_that_never_reach_an_osd_show_nothing(
+    monkeypatch: pytest.MonkeyPatch, reaches: float, outcome: Outcome
+) -> None:
+    machine = Machine({"none": 0.5, "writeback": 0.1})
+    machine.reaches = reaches
+    stage = stage_of(machine.cluster)
+    monkeypatch.setattr(writeback, "images", lambda *_: nullcontext([IMAGE]))
+    writeback.compared(stage, WRITES)
+    assert CHECKS["figures"](stage.recorder.events()).outcome is outcome
+
+
 def rated(gain: Sequence[float]) -> dict[CacheMode, list[float]]:
     return {CacheMode.NONE: list(NONE), CacheMode.WRITEBACK: [rate * by for rate, by in zip(NONE, gain, strict=True)]}
 
@@ -107,6 +127,7 @@ def test_the_ratio_of_both_modes_is_judged_by_its_whole_interval(
     load: writeback.BenchLoad, gain: Sequence[float], outcome: Outcome, why_not: str
 ) -> None:
     stage, rates = stage_of(SimpleNamespace()), rated(gain)
+    stage.recorder.witness("bytes", got=1, least=1)
     writeback.note_ratio(stage, load, rates, why_not=why_not)
     [figure] = figures(stage).values()
     ratio = ratio_of_means(rates[CacheMode.WRITEBACK], rates[CacheMode.NONE])

@@ -205,7 +205,7 @@ def test_a_checkout_is_taken_at_its_commit_and_unchanged(made: Path) -> None:
 
 def test_each_case_of_a_report_is_a_result() -> None:
     recorder = History().recorder("s3.conformance")
-    conformance.record(recorder, REPORT, 1, "")
+    conformance.record(recorder, REPORT, 1, "", least=1)
     cases = {event.data["case"]: event.data["result"] for event in recorder.events() if event.kind == "gtest_case"}
     assert cases == {"test_s3.test_bucket_list": "pass", "test_s3.test_acl": "fail", "test_s3.test_later": "skip"}
     verdict = CHECKS["gtest"](recorder.events())
@@ -215,8 +215,16 @@ def test_each_case_of_a_report_is_a_result() -> None:
 
 def test_without_a_report_nothing_passed() -> None:
     recorder = History().recorder("s3.conformance")
-    conformance.record(recorder, b"", 4, "usage")
+    conformance.record(recorder, b"", 4, "usage", least=1)
     assert CHECKS["gtest"](recorder.events()).outcome is not Outcome.PASS
+
+
+@pytest.mark.parametrize(("least", "outcome"), [(1, Outcome.PASS), (2, Outcome.INCONCLUSIVE)])
+def test_a_run_of_too_few_cases_shows_nothing(least: int, outcome: Outcome) -> None:
+    recorder = History().recorder("s3.conformance")
+    report = b"\n".join(line for line in REPORT.splitlines() if b"test_acl" not in line)
+    conformance.record(recorder, report, 0, "", least=least)
+    assert CHECKS["gtest"](recorder.events()).outcome is outcome
 
 
 def op(kind: str, code: str = "", phase: str = "run", version: int = 1) -> S3Operation:
