@@ -6,14 +6,21 @@ import shutil
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import dedent
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from cephlab.lab.base.errors import LabError
 from cephlab.lab.base.process import run
+from cephlab.lab.checks import Outcome
 from tests.code_tree import PACKAGES, ROOT
+from tests.fake_stage import verdict_of
 
 PAGE = (ROOT / "docs/adding.md").read_text()
+SHOWN_SCENARIO = dedent(PAGE.split("```python\n")[1].split("```")[0])
+"""The scenario that the page shows."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ class DemoProvider(LocalProvider):
 SCENARIO = '''"""Demo."""
 from cephlab.lab.scenario.scenario import Scenario
 
-SCENARIOS = (Scenario("{suite}.demo", "goal", "method", lambda stage: None),)
+SCENARIOS = (Scenario("demo.demo", "goal", "method", lambda stage: None),)
 '''
 SUITE = '''"""Demo."""
 from cephlab.suites.demo.demo import SCENARIOS
@@ -140,12 +147,12 @@ ADDITIONS = (
     ),
     Addition(
         "a scenario",
-        "from cephlab.suites.interop import SCENARIOS as s; assert 'interop.demo' in [x.name for x in s]",
+        "from cephlab.suites.interop import SCENARIOS as s; assert 'interop.osds-up' in [x.name for x in s]",
         "suites/interop/__init__.py",
-        {"suites/interop/demo.py": SCENARIO.format(suite="interop")},
+        {"suites/interop/osds_up.py": SHOWN_SCENARIO},
         {
-            "from cephlab.suites.interop import (": "from cephlab.suites.interop import (\n    demo,",
-            "SCENARIOS = (": "SCENARIOS = (\n    *demo.SCENARIOS,",
+            "from cephlab.suites.interop import (": "from cephlab.suites.interop import (\n    osds_up,",
+            "SCENARIOS = (": "SCENARIOS = (\n    *osds_up.SCENARIOS,",
         },
     ),
     Addition(
@@ -154,7 +161,7 @@ ADDITIONS = (
         "from cephlab.suites.demo import test_demo; assert callable(test_demo.test_scenario)",
         files={
             "suites/demo/__init__.py": SUITE,
-            "suites/demo/demo.py": SCENARIO.format(suite="demo"),
+            "suites/demo/demo.py": SCENARIO,
             "suites/demo/test_demo.py": SUITE_TEST,
         },
     ),
@@ -228,3 +235,14 @@ def test_without_the_addition_nothing_is_picked_up() -> None:
 def test_the_page_has_a_row_for_each() -> None:
     rows = {match[1] for match in re.finditer(r"^\| (an? [^|]+?) \|", PAGE, re.MULTILINE)}
     assert {addition.what for addition in ADDITIONS} <= rows
+
+
+@pytest.mark.parametrize(("up", "outcome"), [((0, 1, 2), Outcome.PASS), ((0, 1), Outcome.FAIL)])
+def test_the_scenario_that_the_page_shows_sees_a_lost_osd(up: tuple[int, ...], outcome: Outcome) -> None:
+    shown: dict[str, Any] = {"__name__": "shown"}
+    exec(SHOWN_SCENARIO, shown)
+    dump = {"osds": [{"osd": osd, "up": int(osd in up)} for osd in range(3)]}
+    client = SimpleNamespace(mon={"osd dump": dump}.__getitem__)
+    cluster = SimpleNamespace(client=client, daemons={}, osd_ids=lambda: [0, 1, 2])
+    verdict = verdict_of(shown["SCENARIOS"][0], cluster)
+    assert verdict.outcome is outcome, verdict.reason
