@@ -302,12 +302,13 @@ def prune(
     everything: Annotated[
         bool,
         typer.Option(
-            "--all", help="Remove kept clusters too, and list images in engines that this home does not have."
+            "--all",
+            help="Remove kept clusters and stores too, and list images in engines that this home does not have.",
         ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
 ) -> int:
-    """Remove what killed runs left behind: processes, containers, directories, half-built images.
+    """Remove what killed runs left behind: processes, containers, directories, half-built images; and old kept stores.
 
     Example: cephlab prune --dry-run
     """

@@ -166,7 +166,7 @@ def diff(
 ) -> None:
     """Show which packages of the cached images differ from a lock file.
 
-    Example: cephlab image diff reef.lock
+    Example: cephlab image diff ci/locks/reef.toml
     """
     from cephlab.lab.images.lock import read_lock
 

@@ -118,7 +118,7 @@ def measure(
 
     Ctrl-C removes everything.
 
-    Example: cephlab tune measure NAME --op randwrite
+    Example: cephlab tune measure altra-ceph --op randwrite
     """
     from cephlab.tuning.named import load
 
@@ -148,7 +148,7 @@ def ls(out: Output) -> None:
 def show(out: Output, name: TuningArgument) -> None:
     """Show every setting of a tuning with its place in the paper.
 
-    Example: cephlab tune show NAME
+    Example: cephlab tune show altra-host
     """
     from cephlab.tuning.named import load
 
@@ -164,7 +164,7 @@ def show(out: Output, name: TuningArgument) -> None:
 def check(out: Output, world: World, name: TuningArgument, place: TuningPlace) -> int:
     """Report which settings differ from the tuning. Exit code 1 if any does, 6 if none could be read.
 
-    Example: cephlab tune check NAME --this-machine
+    Example: cephlab tune check altra-host --this-machine
     """
     from cephlab.lab.tunables.settings import State
     from cephlab.lab.tunables.tune import check as look
@@ -191,7 +191,7 @@ def check(out: Output, world: World, name: TuningArgument, place: TuningPlace) -
 def apply(out: Output, world: World, name: TuningArgument, place: TuningPlace) -> int:
     """Apply the settings that differ. Exit code 1 if one was refused, 6 if none could be set.
 
-    Example: cephlab tune apply NAME demo
+    Example: cephlab tune apply altra-ceph demo
     """
     from cephlab.lab.tunables.settings import SettingOutcome
     from cephlab.lab.tunables.tune import apply_to
@@ -220,7 +220,7 @@ def apply(out: Output, world: World, name: TuningArgument, place: TuningPlace) -
 def revert(out: Output, world: World, name: TuningArgument, place: TuningPlace) -> None:
     """Restore, byte for byte, what `tune apply` found.
 
-    Example: cephlab tune revert NAME demo
+    Example: cephlab tune revert altra-ceph demo
     """
     with targets(world, place, out.note, changing=True) as chosen:
         from cephlab.lab.tunables.tune import revert as restore

@@ -34,7 +34,7 @@ def unpack(archive: Path, folder: Path) -> None:
     stores = sorted((archive / SERIES).glob(f"*{STORE}"))
     if not stores:
         raise SpecError(
-            f"{archive} has no series", "no cluster of that run had a Prometheus", "run a suite that starts one: stress"
+            f"{archive} has no series", "no cluster of that run had a Prometheus", "start one: `cephlab gate --metrics`"
         )
     for store in stores:
         with tarfile.open(store) as tar:

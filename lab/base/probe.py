@@ -75,7 +75,7 @@ def require_seven_zip(*beside: str) -> str:
     if not seven_zip:
         missing[SEVEN_ZIP[0]] = "7zip"
     if missing:
-        raise NotInstalled(missing, "measuring needs it")
+        raise NotInstalled(missing, "needed to measure this machine")
     return seven_zip
 
 

@@ -138,7 +138,7 @@ def require_installed(
     for arch in spec.archs if spec.image is None and not needless else ():
         lacking |= store.lacking(spec.release, arch, role_sets)
     if lacking:
-        raise NotInstalled(lacking, "this cluster needs it")
+        raise NotInstalled(lacking, "needed for this cluster")
 
 
 def memory_needed(spec: ClusterSpec) -> int:

@@ -1,4 +1,4 @@
-"""Unpack a recipe's packages into a root tree and make it usable as a container root, a chroot and a prefix."""
+"""Unpacks a recipe's packages into a root tree and makes it usable as a container root, a chroot and a prefix."""
 
 import os
 import shlex

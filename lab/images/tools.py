@@ -85,7 +85,7 @@ def require_all(tools: Tools, programs: Iterable[str]) -> None:
     """NotInstalled names all missing programs and the packages that contain them."""
     lacking = missing(tools, programs)
     if lacking:
-        raise NotInstalled(lacking, "building and exporting images needs it")
+        raise NotInstalled(lacking, "needed to build and export images")
 
 
 def missing(tools: Tools, programs: Iterable[str]) -> dict[str, str]:

@@ -59,6 +59,7 @@ def kill_marked(marks: Mapping[str, str], name: str) -> list[str]:
             running.kill()
         stuck = [running.pid for running in left if not running.wait(_KILL_PATIENCE_S)]
         if stuck:
-            raise LabBroken(f"processes do not die: {stuck}", hint="look for I/O errors in the kernel's log")
+            what = f"processes did not end after SIGKILL: {stuck}"
+            raise LabBroken(what, hint="look for I/O errors in the kernel's log")
         removed += words
     raise LabBroken(f"processes of {name} keep appearing", ", ".join(removed), "run `cephlab prune`")

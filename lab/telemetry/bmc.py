@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from cephlab.lab.base import process
-from cephlab.lab.base.errors import CommandFailed, NotInstalled, SpecError, Unavailable
+from cephlab.lab.base.errors import CommandFailed, SpecError, Unavailable
 from cephlab.lab.base.given import is_file, user_path
 from cephlab.lab.base.redaction import remember
 from cephlab.lab.spec.inventory import matching
@@ -113,7 +113,9 @@ def _redfish(bmc: Bmc, password: str) -> float:
         from sushy.auth import BasicAuth
         from sushy.exceptions import SushyError
     except ImportError:
-        raise NotInstalled({"sushy": "pip install 'cephlab[power]'"}, "it reads watts through Redfish") from None
+        raise Unavailable(
+            "sushy is not installed", "needed to read watts through Redfish", "pip install 'cephlab[power]'"
+        ) from None
     address = bmc.address if bmc.port is None else f"{bmc.address}:{bmc.port}"
     url = f"{'http' if bmc.insecure else 'https'}://{address}"
     try:

@@ -106,7 +106,7 @@ def scenario_for(hardware: Hardware, requirement: Requirement) -> Scenario:
 
 
 def _refuse(stage: Stage, why: str) -> None:
-    raise Unavailable(f"{stage.recorder.scenario} has no scale model", why, "docs/scale.md")
+    raise Unavailable(f"{stage.recorder.scenario} has no scale model", why, "see docs/scale.md")
 
 
 def scenario_of(wanted: Wanted) -> Scenario:

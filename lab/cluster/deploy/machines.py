@@ -37,7 +37,8 @@ def servers_of(inventory: Inventory) -> tuple[Machine, ...]:
     """The machines that get Ceph; SpecError if there is none."""
     servers = tuple(machine for machine in inventory.machines if machine.roles - {Role.CLIENT})
     if not servers:
-        raise SpecError(f"{inventory.source} has no machine for Ceph", "all machines are only clients", "add `osd`")
+        what = f"{inventory.source} has no machine for Ceph"
+        raise SpecError(what, "all machines are only clients", "give a machine the role osd")
     return servers
 
 

@@ -43,7 +43,9 @@ def making(what: str, run_id: str) -> Iterator[None]:
     except LabBroken as error:
         if getattr(error.__cause__, "status_code", None) == 409 or any(text in error.detail for text in _PODMAN_TAKEN):
             raise SpecError(
-                f"the engine already has {what}", error.detail, f"is there another cluster called {run_id!r}?"
+                f"the engine already has {what}",
+                error.detail,
+                f"choose another --name, or remove it: cephlab down {run_id}",
             ) from error
         raise
 

@@ -247,7 +247,7 @@ class GuestLab(LabNodes[GuestHost]):
                 return
             guest.process.signal(signal.SIGKILL)
             if not guest.process.wait(_DOWN_S):
-                raise LabBroken(f"{name} does not die", f"process {guest.process.pid}")
+                raise LabBroken(f"{name} did not end after SIGKILL", f"process {guest.process.pid}")
         guest.let_go()
 
     def start_node(self, name: str) -> Host:

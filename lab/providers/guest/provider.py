@@ -62,7 +62,7 @@ class GuestProvider:
         if reason is not None and not isinstance(reason, NotInstalled):
             return reason
         lacking = missing(SystemTools(), (*TOOLS, *network.PROGRAMS)) | (reason.missing if reason else {})
-        absent = NotInstalled(lacking, "guests, their disks or their network need it") if lacking else None
+        absent = NotInstalled(lacking, "needed for guests, their disks or their network") if lacking else None
         return self._without_kernel(nodes) or absent or network.obstacle()
 
     def _without_kernel(self, nodes: Iterable[Node]) -> Unavailable | None:
@@ -190,7 +190,7 @@ def qemu() -> GuestProvider:
 
 def _missing_qemu(archs: tuple[Arch, ...]) -> Unavailable | None:
     lacking = missing(SystemTools(), (f"qemu-system-{arch}" for arch in archs))
-    return NotInstalled(lacking, "guests run in it") if lacking else None
+    return NotInstalled(lacking, "needed to run guests") if lacking else None
 
 
 def _missing_uml(archs: tuple[Arch, ...]) -> Unavailable | None:

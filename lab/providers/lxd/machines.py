@@ -218,7 +218,7 @@ def _warnings(server: Server) -> list[str]:
 def _missing_tool() -> Unavailable | None:
     """Names the missing tools that make the disk image, if any."""
     lacking = missing(SystemTools(), machineimage.TOOLS)
-    return NotInstalled(lacking, "their disk image is made with it") if lacking else None
+    return NotInstalled(lacking, "needed to make the disk image of LXD's machines") if lacking else None
 
 
 def _try_kvm(servers: Sequence[Server], home: Home, machine: machineimage.MachineImage) -> None:

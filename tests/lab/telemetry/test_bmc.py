@@ -2,6 +2,7 @@
 
 import base64
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -166,3 +167,12 @@ def test_a_password_that_others_may_read_is_refused(tmp_path: Path, password: Pa
     (tmp_path / "bmcs.toml").write_text(GOOD)
     with pytest.raises(SpecError, match="holds a password"):
         load_bmcs(tmp_path / "bmcs.toml")
+
+
+def test_without_sushy_the_hint_is_the_extra_and_no_package_of_debian(
+    password: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sushy", None)
+    with pytest.raises(Unavailable, match="sushy is not installed") as refused:
+        bmc_watts(redfish(443, password))
+    assert refused.value.hint == "pip install 'cephlab[power]'"

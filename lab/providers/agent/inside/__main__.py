@@ -98,7 +98,7 @@ def op_signal(request):
 def op_end(request):
     """Kill a program with its children and wait until all of them have ended."""
     end_session(request["pid"])
-    wait_for(lambda: not group_exists(request["pid"]), TimeoutError("a program does not die"))
+    wait_for(lambda: not group_exists(request["pid"]), TimeoutError("a program did not end after SIGKILL"))
 
 
 def wait_for(probe, too_late):

@@ -59,7 +59,7 @@ def main():
         if not left:
             break
         if time.monotonic() > deadline:
-            print(json.dumps({"error": "processes do not die: %s" % left}))
+            print(json.dumps({"error": "processes did not end after SIGKILL: %s" % left}))
             return
         for pid in left:
             ended.setdefault(pid, described(pid))
