@@ -182,8 +182,8 @@ def gate(
     from cephlab.lab.archive.signature import sign
     from cephlab.lab.base.runs import refuse_used
 
-    if what.tier not in (None, *TIERS):
-        hint = did_you_mean(what.tier or "", TIERS, "leave it out for quick")
+    if what.tier is not None and what.tier not in TIERS:
+        hint = did_you_mean(what.tier, TIERS, "leave it out for quick")
         raise SpecError(f"--tier: {what.tier!r} is not known", f"wanted: {' or '.join(TIERS)}", hint)
     refuse_wrong(what.expression)
     if kept.sign:
@@ -354,13 +354,12 @@ def beside(world: World, where: LabOptions, named: Sequence[str]) -> tuple[str, 
     """
     from cephlab.tuning.profilefile import find_hardware
 
-    wanted: Sequence[object] = ()
-    if where.profile:
-        wanted = find_hardware(where.profile, world.home.profiles, where.changes or ()).requirements
+    profile = find_hardware(where.profile, world.home.profiles, where.changes or ()) if where.profile else None
+    wanted = profile is not None and profile.requirements
     if REQUIREMENTS in named and not wanted:
         got = f"{where.profile} has none" if where.profile else "--profile: missing"
         raise SpecError(f"--suite {REQUIREMENTS} needs a profile with requirements", got, "see docs/requirements.md")
-    if not where.profile:
+    if profile is None:
         return ()
     return (COSTS, REQUIREMENTS) if wanted else (COSTS,)
 

@@ -73,7 +73,8 @@ def test_values_are_offered(home: Home, words: list[str], some: set[str]) -> Non
 def test_archives_and_images_are_offered(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     (home.archive / "run").mkdir()
     (home.archive / "run" / "manifest.json").write_text("{}")
-    assert offered(["gate", "--resume"]) == [str(home.archive / "run")]
+    for words in (["gate", "--resume"], ["gate", "--rerun-failed"]):
+        assert offered(words) == [str(home.archive / "run")]
     image = SimpleNamespace(release="reef", key="0123456789abcdef")
     monkeypatch.setattr("cephlab.lab.images.store.ImageStore.list", lambda _store: [image])
     assert offered(["image", "rm"]) == ["0123456789ab", "reef"]

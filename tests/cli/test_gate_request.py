@@ -1,28 +1,43 @@
 """What `cephlab gate` makes of its options: which request, in how many processes, and what it prints afterwards."""
 
 import json
+import shutil
+import signal
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from cephlab.cli.gate import chosen, lanes_of
-from cephlab.cli.gate import run as run_it
+from cephlab.cli.gate import chosen
 from cephlab.cli.main import app
 from cephlab.cli.world import World
+from cephlab.fixtures.entering import called
 from cephlab.fixtures.expectation import SCENARIO
 from cephlab.fixtures.run import GateResult, Request, result_of
-from cephlab.lab.archive.archive import ArchiveWriter, Ending, Record
+from cephlab.lab.archive.archive import ArchiveWriter, Ending, Record, read_archive
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.home import Home
 from cephlab.lab.report.wanted import Shown, record_requirement
 from cephlab.lab.spec.arch import host_arch
+from cephlab.tuning.profilefile import SHIPPED
 from tests.lab.archive.test_archive import MANIFEST, add
+from tests.lab.archive.test_signature import key_of
 
+REQUIREMENT = """
+[[requirements]]
+name = "writes"
+op = "randwrite"
+bs = "4k"
+clients = 1
+depth = 1
+protection = "replicated:2"
+at_least = "1 ops/s"
+"""
 PASSED = Record("demo.a", "demo", Ending.PASS, "1 observation holds")
 FAILED = Record("demo.a", "demo", Ending.FAIL, "x: got 3, wanted 1")
 INVENTORY = f"""
@@ -52,11 +67,12 @@ class Gate:
     write: Callable[[Path], object] = archive
     code: int = 0
 
-    def run(self, request: Request, jobs: int, machines: Sequence[Any], _heard: object) -> GateResult:
+    def run(self, request: Request, jobs: int, machines: Sequence[Any], heard: Any) -> GateResult:
         self.ran.append((request, jobs, [machine.address for machine in machines]))
+        heard.pytest_cephlab_progress("the run says something")
         # Two runs of a second have one name. A wrong folder must not be emptied: it might be the one of the tests.
         assert request.archive.is_relative_to(self.world.home.path.parent), request.archive
-        rmtree(request.archive, ignore_errors=True)
+        shutil.rmtree(request.archive, ignore_errors=True)
         self.write(request.archive)
         return result_of(request, self.code)
 
@@ -110,6 +126,7 @@ def test_what_is_asked_for_is_what_runs(gate: Gate, tmp_path: Path, monkeypatch:
     )
     assert gate.ran[-1][1] == 1
     assert gate.asked("--image", "example/ceph:1").image == "example/ceph:1"
+    assert gate.asked("-k", "objects").suites == (), "scenarios of a name may be in any suite"
     assert "-full-" in gate.asked("--tier", "full").archive.name
     existing = gate.asked("--lab", "ssh", "--inventory", "mine.toml", "--may-break", "pool:x")
     assert (existing.lab, existing.inventory, existing.may_break) == ("ssh", Path("mine.toml"), "pool:x")
@@ -129,6 +146,8 @@ def test_what_failed_or_was_left_is_looked_for_in_all_suites(
     archive(tmp_path / "left", planned=["demo.a", "demo.b"])
     rest = gate.asked("--resume", "left")
     assert (rest.resume, rest.rerun, rest.suites) == (tmp_path / "left", None, ())
+    for again in (["--resume", "left"], ["mine", "--rerun-failed"]):
+        assert gate.asked(*again, "--scale-model").suites == (), "the earlier run has the profile"
 
 
 def test_a_path_that_begins_with_the_home_folder_is_one_for_every_option(
@@ -161,14 +180,38 @@ def test_a_scale_model_comes_with_a_profile_and_into_every_choice(gate: Gate) ->
 
 
 @pytest.mark.parametrize(
+    ("arguments", "suites"),
+    [
+        ([], ("interop", "block", "profile")),
+        (["--suite", "baseline"], ("baseline", "profile")),
+        (["--suite", "profile"], ("profile",)),
+        (["--suite", "all"], ()),
+        (["--job", "job.toml"], ("job", "profile")),
+    ],
+)
+def test_no_gate_of_a_profile_leaves_its_requirements_out(
+    gate: Gate, tmp_path: Path, arguments: list[str], suites: tuple[str, ...]
+) -> None:
+    wanted = tmp_path / "incerta-3n.toml"
+    wanted.write_text((SHIPPED / wanted.name).read_text() + REQUIREMENT)
+    assert gate.asked("--profile", wanted, *arguments).suites == suites
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--tier", "huge"], "--tier: 'huge' is not known"),
+        (["--tier", "quik"], "did you mean quick?"),
+        (["--suite", "moon"], "there is no suite 'moon'"),
+        (["--lab", "moon"], "unknown provider 'moon'"),
+        (["--release", "reef", "--image", "some/ceph:1"], "--release and --image cannot be given together"),
+        (["--resume", "{failed}"], "there is nothing left to run of {failed}"),
         (["-k", "a b c"], "is not an expression"),
         (["somewhere"], "somewhere needs --rerun-failed"),
         (["--scale-model"], "--scale-model needs a profile"),
         (["--job", "job.toml", "--suite", "interop"], "--job and --suite cannot be given together"),
         (["--suite", "profile"], "--suite profile needs a profile with requirements"),
+        (["--suite", "profile", "--set", "nodes.count=3"], "--profile: missing"),
         (["--suite", "profile", "--profile", "incerta-3n"], "incerta-3n has none"),
         (["--profile", "nosuch"], "nosuch"),
         (["--set", "nodes.count=moon", "--profile", "incerta-3n"], "nodes.count"),
@@ -190,12 +233,13 @@ def test_what_does_not_fit_together_is_refused_before_anything_runs(
     left = archive(tmp_path / "left", planned=["demo.a", "demo.b"])
     done = gate(*(argument.format(failed=failed, left=left) for argument in arguments))
     assert done.exit_code == 2, done.output
-    assert said in done.stderr
+    assert said.format(failed=failed) in done.stderr
     assert gate.ran == []
 
 
 def test_a_plan_counts_the_processes_of_this_machine_or_of_each(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cephlab.fixtures.plan.plan", lambda _request: [])
+    planned: list[Request] = []
+    monkeypatch.setattr("cephlab.fixtures.plan.plan", lambda request: planned.append(request) or [])
     monkeypatch.setattr("cephlab.fixtures.lanes.bearable", lambda: 7)
 
     def lanes(*options: str) -> object:
@@ -203,6 +247,12 @@ def test_a_plan_counts_the_processes_of_this_machine_or_of_each(gate: Gate, monk
 
     assert [lanes(), lanes("-j", "3"), lanes("--profile", "incerta-3n")] == [7, 3, 1]
     assert [lanes("--on", "a"), lanes("--on", "a", "-j", "3")] == [None, 3]
+    gate("--list", "--seed", "8")
+    assert [(request.profile, request.seed) for request in planned[2:4] + planned[-1:]] == [
+        ("incerta-3n", None),
+        (None, None),
+        (None, 8),
+    ]
     assert gate.ran == []
 
 
@@ -218,62 +268,6 @@ def test_machines_are_those_of_the_inventory_or_of_its_variable(
     monkeypatch.setenv("CEPHLAB_INVENTORY", "~/mine.toml")
     gate.asked("--on", "near")
     assert gate.ran[-1][2] == ["192.0.2.7"]
-
-
-# Processes
-
-
-PLAIN = Request(Path("/a"), Path("/h"))
-
-
-@pytest.mark.parametrize(
-    ("request_", "earlier", "named"),
-    [
-        (replace(PLAIN, inventory=Path("i")), None, "--inventory"),
-        (replace(PLAIN, lab="ssh"), None, "--lab ssh"),
-        (replace(PLAIN, profile="incerta-3n"), None, "--profile"),
-        (replace(PLAIN, resume=Path("r")), None, "--resume"),
-        (PLAIN, {"lab": "ssh"}, "--rerun-failed of a run with --lab ssh"),
-        (PLAIN, {"profile": "incerta-3n"}, "--rerun-failed of a run with --profile"),
-        (PLAIN, {"lab": "local", "profile": None}, None),
-        (replace(PLAIN, lab="local"), {"lab": "ssh"}, None),
-        (PLAIN, None, None),
-    ],
-)
-def test_one_existing_cluster_and_one_profile_have_one_process(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    request_: Request,
-    earlier: dict[str, Any] | None,
-    named: str | None,
-) -> None:
-    """Also where it is an earlier run that had them, as what failed runs again as it ran."""
-    monkeypatch.setattr("cephlab.fixtures.lanes.bearable", lambda: 7)
-    if earlier is not None:
-        request_ = replace(request_, rerun=archive(tmp_path / "earlier", FAILED, **earlier))
-    if named is None:
-        assert [lanes_of(jobs, request_) for jobs in (0, 1, 2)] == [7, 1, 2]
-        return
-    assert [lanes_of(jobs, request_) for jobs in (0, 1)] == [1, 1]
-    with pytest.raises(SpecError, match=f"-j 2 cannot be given with {named}\n"):
-        lanes_of(2, request_)
-
-
-def test_one_process_is_this_one_and_more_are_side_by_side_here_or_on_machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    did: list[tuple[object, ...]] = []
-    for module, name in (("run", "run_gate"), ("lanes", "run_side_by_side"), ("lanes", "run_in"), ("hosts", "prepare")):
-        monkeypatch.setattr(f"cephlab.fixtures.{module}.{name}", lambda *given, name=name: did.append((name, *given)))
-    heard: Any = "heard"
-    run_it(PLAIN, 1, (), heard)
-    run_it(PLAIN, 2, (), heard)
-    machines: Any = ("near",)
-    run_it(PLAIN, 0, machines, heard)
-    assert did == [
-        ("run_gate", PLAIN, "heard"),
-        ("run_side_by_side", PLAIN, 2, "heard"),
-        ("prepare", machines, PLAIN, 0, "heard"),
-        ("run_in", PLAIN, None, "heard"),
-    ]
 
 
 # Afterwards
@@ -321,3 +315,67 @@ def test_a_home_is_made_for_the_first_gate(gate: Gate, tmp_path: Path) -> None:
     gate.world = replace(gate.world, home=Home(tmp_path / "new"))
     gate.asked()
     assert (tmp_path / "new" / "archive").is_dir()
+
+
+def test_a_cache_folder_that_cannot_be_written_is_refused(gate: Gate) -> None:
+    gate.world.home.images.rmdir()
+    gate.world.home.images.touch()
+    done = gate()
+    assert done.exit_code == 2
+    assert f"the cache folder {gate.world.home.path} cannot be written" in done.stderr
+    assert gate.ran == []
+
+
+def test_what_a_run_says_is_no_part_of_its_page(gate: Gate) -> None:
+    done = gate()
+    assert "the run says something" in done.stderr
+    assert "the run says something" not in done.stdout
+    assert "1 passed" in done.stdout.splitlines()
+
+
+def test_a_second_signal_says_that_the_end_takes_a_while(gate: Gate) -> None:
+    def stopped(folder: Path) -> None:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        archive(folder)
+
+    gate.write = stopped
+    assert "still removing what was started; please wait" in gate().stderr
+
+
+def test_the_page_wraps_on_a_terminal_and_its_commands_do_not(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    def narrow(folder: Path) -> None:
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        archive(folder, replace(FAILED, reason="more words than a line of it has"), replay="cephlab gate --seed 5")
+
+    monkeypatch.setenv("COLUMNS", "24")
+    gate.write = narrow
+    said = gate().stdout.splitlines()
+    assert "  demo.a: more words" in said
+    assert f"replay:  {called('cephlab gate --seed 5', gate.world.home)}" in said
+
+
+# Signatures
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
+def test_the_archive_is_signed_with_the_key(gate: Gate, tmp_path: Path) -> None:
+    key, signers = key_of(tmp_path, "ann")
+    signed = read_archive(gate.asked("--sign", key).archive, signers)
+    assert (signed.signer, signed.doubts) == ("ann@example.com", ())
+
+
+@pytest.mark.parametrize("error", [SpecError("the agent is gone"), FileNotFoundError("SHA256SUMS")])
+@pytest.mark.parametrize(("code", "ends"), [(0, 3), (1, 1)])
+def test_a_key_that_no_longer_signs_costs_no_page(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int, ends: int
+) -> None:
+    """What the run found comes first: a failure stays one."""
+    monkeypatch.setattr("cephlab.lab.archive.signature.sign", Mock())
+    monkeypatch.setattr("cephlab.lab.archive.archive.add_signature", Mock(side_effect=error))
+    gate.write, gate.code = lambda folder: archive(folder, trouble=["a process lives"]), code
+    done = gate("--sign", "key", "--json")
+    told = json.loads(done.stdout)
+    assert (done.exit_code, told["code"], told["trouble"]) == (ends, ends, ["a process lives", str(error)])
+    assert [verdict["scenario"] for verdict in told["verdicts"]] == ["demo.a"]

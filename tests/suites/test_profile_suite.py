@@ -8,18 +8,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from typer.testing import CliRunner
 
 from cephlab.cli.expected import requirement_lines
-from cephlab.cli.gate import Kept, LabOptions, Selection, asked
-from cephlab.cli.main import app
-from cephlab.cli.world import World
 from cephlab.fixtures.plan import plan
 from cephlab.fixtures.run import GateResult, Request, run_gate
 from cephlab.lab.archive.archive import Archive, Ending, judge, read_archive
 from cephlab.lab.archive.sums import altered
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.base.home import Home
 from cephlab.lab.history.history import History
 from cephlab.lab.report.page import render_report
 from cephlab.lab.report.wanted import Shown, record_requirement
@@ -195,38 +190,6 @@ def test_what_cannot_be_expressed_is_refused_before_anything_starts(tmp_path: Pa
     assert "the model cannot express the requirement too-much" in caught.value.what
     assert "requirements.0" in caught.value.detail
     assert not (tmp_path / "archive").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--suite", "profile"), "--profile: missing"),
-        (("--suite", "profile", "--profile", ALTRA), "has none"),
-        (("--suite", "profile", "--set", "nodes.count=3"), "--profile: missing"),
-    ],
-)
-def test_the_suite_without_requirements_is_refused(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
-    result = CliRunner().invoke(app, ["gate", *arguments], obj=World(Home(tmp_path), {}))
-    assert result.exit_code == 2
-    assert said in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("what", "suites"),
-    [
-        (Selection(suite=["baseline"]), ("baseline", "profile")),
-        (Selection(suite=["profile"]), ("profile",)),
-        (Selection(job=Path("job.toml")), ("job", "profile")),
-        (Selection(suite=["all"]), ()),
-        (Selection(), ("interop", "block", "profile")),
-    ],
-)
-def test_no_gate_of_a_profile_leaves_its_requirements_out(
-    tmp_path: Path, what: Selection, suites: tuple[str, ...]
-) -> None:
-    where = LabOptions(profile=str(profile_with(tmp_path)))
-    request = asked(World(Home(tmp_path), {}), what, where, Kept(archive=tmp_path / "a"), None)
-    assert request.suites == suites
 
 
 @pytest.mark.slow
