@@ -57,8 +57,8 @@ class CephOptions:
                 refused[setting.section, setting.key] = error.detail.splitlines()[0]
         return refused
 
-    def restore(self, options: Options) -> list[str]:
-        """Restore earlier entries of the database; returns a sentence for each entry that could not be restored."""
+    def restore(self, options: Options) -> dict[tuple[str, str], str]:
+        """Restore earlier entries of the database; returns (section, option) -> error, for those that it did not."""
         now = self.database()
         for (section, key), value in options.items():
             if now.get((section, key)) == value:
@@ -68,11 +68,11 @@ class CephOptions:
             else:
                 self.client.mon("config set", who=section, name=key, value=value)
         after = self.database()
-        return [
-            f"{self.where}: {section}/{key} was {value!r} and is now {after.get((section, key))!r}"
+        return {
+            (section, key): f"{self.where}: {section}/{key} was {value!r} and is now {after.get((section, key))!r}"
             for (section, key), value in options.items()
             if after.get((section, key)) != value
-        ]
+        }
 
     def _about(self, key: str) -> Mapping[str, Any] | None:
         """Ceph's own description of an option; None if this release has no such option."""

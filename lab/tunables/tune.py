@@ -309,12 +309,11 @@ def _restore_all(target: Target, earlier: Sequence[Before]) -> tuple[list[str], 
 def _restore(target: Target, before: Before, done: list[str]) -> list[str]:
     if target.ceph is not None and before.where == target.ceph.where:
         errors = target.ceph.restore(before.options)
-        done += [f"{before.where}: {section}/{key}" for section, key in before.options]
-        return errors
+        done += [f"{before.where}: {section}/{key}" for section, key in before.options if (section, key) not in errors]
+        return list(errors.values())
     site = next((site for site in target.sites if site.machine.where == before.where), None)
     if site is None or not site.up:
-        places = len(before.files) + (before.swaps is not None) + len(before.options)
-        return [f"{before.where} {'is down; start it first' if site else 'no longer exists'}"] if places else []
+        return [f"{before.where} {'is down; start it first' if site else 'no longer exists'}"] if before.knobs() else []
     return _restore_files(site.machine, before.files, done) + _restore_swap(site.machine, before.swaps, done)
 
 

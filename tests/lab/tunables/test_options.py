@@ -136,6 +136,6 @@ def test_only_what_differs_is_put_back_and_what_is_not_is_told() -> None:
     client = Stubborn(dict(KNOWN), {("osd", CAP): "9", ("osd", CACHE): "false", ("client", CACHE): "1"})
     was = {("client", CACHE): "1", ("mon", CAP): None, ("osd", CAP): "8", ("osd", CACHE): None}
     errors = CephOptions(client, DAEMONS).restore(was)
-    assert errors == ["the cluster: osd/rbd_cache was None and is now 'false'"]
+    assert errors == {("osd", CACHE): "the cluster: osd/rbd_cache was None and is now 'false'"}
     assert client.asked == ["config dump", "config set", "config rm", "config dump"]
     assert client.database == {("osd", CAP): "8", ("osd", CACHE): "false", ("client", CACHE): "1"}
