@@ -171,7 +171,7 @@ def _merged(old: Sequence[Before], new: Sequence[Before]) -> Iterator[Before]:
     """The earlier record, extended by what it does not cover. Its entries win: they are from before the tuning."""
     known = {before.where: before for before in old}
     for before in new:
-        first = known.pop(before.where, Before(before.where))
+        first = known.pop(before.where, before)
         yield Before(
             before.where,
             files={**before.files, **first.files},
@@ -249,7 +249,7 @@ def _apply_options(target: Target, findings: Sequence[Finding]) -> list[SettingC
             for finding in findings
             if finding.setting.scope is Scope.CLUSTER
         ]
-    mine = [finding for finding in findings if finding.where == ceph.where and finding.setting.kind is Kind.CEPH]
+    mine = [finding for finding in findings if finding.where == ceph.where]
     drifted = [finding.setting for finding in mine if finding.state is State.DRIFT]
     refused = ceph.apply(drifted)
     after = {finding.setting: finding for finding in ceph.judge([finding.setting for finding in mine])}
@@ -284,9 +284,11 @@ def _put_back(begun: Sequence[_Begun], tuning: str, error: BaseException) -> Non
         done, errors = _restore_all(each.target, each.before)
         restored += done
         left += errors
-        if not errors and each.old is None:
+        if errors:
+            continue
+        if each.old is None:
             each.target.records.forget(tuning)
-        elif not errors and each.old is not None:
+        else:
             each.target.records.write(each.old)
     if restored:
         error.add_note(f"what {tuning} had set was put back in {how_many(len(restored), 'place')}")
@@ -352,4 +354,4 @@ def _restore_swap(machine: Machine, swaps: Sequence[str] | None, done: list[str]
 
 def _areas(lines: Sequence[str]) -> list[str]:
     """Lines of /proc/swaps without the column of used space, which changes by itself."""
-    return [" ".join([*line.rsplit(None, 4)[:3], line.rsplit(None, 1)[1]]) for line in lines[1:]]
+    return [" ".join([*words[:3], *words[4:]]) for words in map(str.split, lines[1:])]

@@ -103,7 +103,10 @@ def test_a_plan_refuses_the_settings_of_a_job_as_the_gate(
 
 
 def test_a_plan_says_that_other_machines_were_not_asked(world: World) -> None:
-    assert "whether nosuch can be reached" in gate(world, "--plan", "--on", "nosuch").stderr
+    there, here = gate(world, "--plan", "-j", "3", "--on", "nosuch"), gate(world, "--plan", "-j", "3")
+    assert "whether nosuch can be reached" in there.stderr
+    assert "one by one on each machine" in there.stdout
+    assert "one by one;" in here.stdout
 
 
 @pytest.mark.slow

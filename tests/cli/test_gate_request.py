@@ -146,8 +146,8 @@ def test_what_failed_or_was_left_is_looked_for_in_all_suites(
     archive(tmp_path / "left", planned=["demo.a", "demo.b"])
     rest = gate.asked("--resume", "left")
     assert (rest.resume, rest.rerun, rest.suites) == (tmp_path / "left", None, ())
-    for again in (["--resume", "left"], ["mine", "--rerun-failed"]):
-        assert gate.asked(*again, "--scale-model").suites == (), "the earlier run has the profile"
+    for earlier in (["--resume", "left"], ["mine", "--rerun-failed"]):
+        assert gate.asked(*earlier, "--scale-model").suites == (), "the earlier run has the profile"
 
 
 def test_a_path_that_begins_with_the_home_folder_is_one_for_every_option(
@@ -239,7 +239,12 @@ def test_what_does_not_fit_together_is_refused_before_anything_runs(
 
 def test_a_plan_counts_the_processes_of_this_machine_or_of_each(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[Request] = []
-    monkeypatch.setattr("cephlab.fixtures.plan.plan", lambda request: planned.append(request) or [])
+
+    def plan(request: Request) -> list[object]:
+        planned.append(request)
+        return []
+
+    monkeypatch.setattr("cephlab.fixtures.plan.plan", plan)
     monkeypatch.setattr("cephlab.fixtures.lanes.bearable", lambda: 7)
 
     def lanes(*options: str) -> object:

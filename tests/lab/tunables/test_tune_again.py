@@ -8,7 +8,7 @@ from cephlab.lab.base.errors import CleanupFailed, SpecError
 from cephlab.lab.tunables.machine import Machine, limits_file
 from cephlab.lab.tunables.records import Records
 from cephlab.lab.tunables.settings import Kind, Setting, SettingOutcome
-from cephlab.lab.tunables.tune import Site, Target, apply, check, revert
+from cephlab.lab.tunables.tune import Site, Target, apply, apply_to, check, revert
 from tests.fake_machine import SWAPS, FakeClient, FakeMachine
 from tests.lab.tunables.test_tune import KNOWN, OPTIONS, SETTINGS, SWAPPINESS, files, target_of
 
@@ -70,6 +70,15 @@ def test_a_machine_that_is_down_the_second_time_is_still_given_back(tmp_path: Pa
     assert [machine.files for machine in machines.values()] == [files(), files()]
 
 
+def test_a_machine_after_one_that_is_down_is_given_back(tmp_path: Path) -> None:
+    machines = FakeMachine("n0", files()), FakeMachine("n1", files())
+    sites = (Site(Machine("n0", machines[0]), up=False), Site(Machine("n1", machines[1])))
+    target = Target("one", sites, None, Records(tmp_path))
+    apply(target, "altra", SETTINGS[:1])
+    assert revert(target, "altra") == [f"n1: {SWAPPINESS}"]
+    assert machines[1].files == files()
+
+
 def test_a_machine_of_which_nothing_was_changed_may_be_gone(tmp_path: Path) -> None:
     machines = (FakeMachine("n0", files()), FakeMachine("n1", {**files(), SWAPPINESS: b"0\n"}))
     sites = tuple(Site(Machine(machine.name, machine)) for machine in machines)
@@ -126,7 +135,8 @@ def test_machines_and_options_are_set_and_given_back_together(tmp_path: Path) ->
         *(("the cluster", option, SettingOutcome.DONE) for option in OPTIONS[:2]),
     ]
     assert [change.why for change in changes[:2]] == ["was 60", "was 32768 60999"]
-    assert [change.outcome for change in apply(target, "both", wanted)] == [SettingOutcome.ALREADY] * 4
+    again = apply(target, "both", wanted)
+    assert [(change.outcome, change.why) for change in again] == [(SettingOutcome.ALREADY, "")] * 4
     assert len(revert(target, "both")) == 4
     assert (machine.files, client.database) == (files(), {})
 
@@ -141,6 +151,12 @@ def test_options_without_a_cluster_are_named_beside_what_was_set(tmp_path: Path)
     assert [(finding.where, finding.why) for finding in check(target, OPTIONS[:1])] == [
         ("one", "a Ceph option needs a cluster")
     ]
+
+
+def test_what_was_done_is_told_of_every_target(tmp_path: Path) -> None:
+    machines = [FakeMachine(name, files()) for name in ("a", "b")]
+    targets = [Target(m.name, (Site(Machine(m.name, m)),), None, Records(tmp_path / m.name)) for m in machines]
+    assert [change.where for change in apply_to(targets, "altra", SETTINGS[:1])] == ["a", "b"]
 
 
 # What lies on a machine comes back whole
@@ -160,3 +176,11 @@ def test_a_limits_file_is_not_made_for_other_settings(tmp_path: Path) -> None:
     machine = FakeMachine(files=files())
     apply(target_of(tmp_path, machine), "altra", [*SETTINGS[:1], SWAP])
     assert limits_file("altra") not in machine.files
+
+
+def test_limits_alone_leave_no_file_behind(tmp_path: Path) -> None:
+    machine = FakeMachine(files=files())
+    target = target_of(tmp_path, machine)
+    apply(target, "altra", SETTINGS[5:7])
+    assert revert(target, "altra") == [f"n0: {limits_file('altra')}"]
+    assert machine.files == files()
