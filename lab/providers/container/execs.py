@@ -13,7 +13,6 @@ from signal import SIGKILL, Signals
 from typing import Any
 
 import docker
-import docker.errors
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.births import birth_of
@@ -29,6 +28,9 @@ _CHUNK = 1 << 16
 _HEADER = struct.Struct(">BxxxL")  # stream, three zeros, length: the engine API's multiplexed format
 _DRAIN_S = 2.0
 _NOT_FOUND = 127
+
+# Podman answers 500, not 404, when an exec or its container is removed while the request is handled.
+_PODMAN_GONE = ("no such exec session", "no such container", "has already been removed")
 
 
 class MultiplexedStream:
@@ -107,21 +109,30 @@ def create(container: ContainerRef, command: NodeCommand, *, stdin: bool) -> str
                 container.name, list(command.argv), environment=dict(command.env), stdin=stdin, workdir=directory
             )
     except LabBroken as error:
-        if isinstance(error.__cause__, docker.errors.APIError) and error.__cause__.status_code in {404, 409}:
+        if _gone(error):
             raise LabBroken(f"{container.node} is down", f"{command.argv[0]} was not run: {error.detail}") from error
         raise
     return str(answer["Id"])
 
 
 def inspect(client: docker.DockerClient, exec_id: str) -> dict[str, Any] | None:
-    """{Running, ExitCode, Pid, ...}; None if the engine has forgotten the exec or the container is down."""
+    """{Running, ExitCode, Pid, ...}; None if the engine has forgotten the exec or the container is down.
+
+    LabBroken for any other error of the engine, which says nothing about the command.
+    """
     try:
         with engine_errors("inspecting a command"):
             return dict(client.api.exec_inspect(exec_id))
     except LabBroken as error:
-        if isinstance(error.__cause__, docker.errors.APIError):
+        if _gone(error):
             return None
         raise
+
+
+def _gone(error: LabBroken) -> bool:
+    """Whether the engine answered that the container is down, or that it does not know the exec or its container."""
+    status = getattr(error.__cause__, "status_code", None)
+    return status in {404, 409} or (status == 500 and any(text in error.detail for text in _PODMAN_GONE))
 
 
 def exit_code_of(state: dict[str, Any] | None) -> int | None:
@@ -159,8 +170,10 @@ def signal_here(process: LocalProcess | None, number: Signals) -> bool:
 
 def kill_all(container: ContainerRef, exec_id: str, token: str) -> None:
     """Kill an exec's process and everything that it started. A daemon that dropped root hides its token."""
-    signal_here(here(container, exec_id), SIGKILL)
-    signal_marked(container, token, int(SIGKILL))
+    try:
+        signal_here(here(container, exec_id), SIGKILL)
+    finally:
+        signal_marked(container, token, int(SIGKILL))
 
 
 def run(container: ContainerRef, command: NodeCommand, timeout_s: float) -> Result:
