@@ -18,7 +18,7 @@ LabError
 import errno
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import ClassVar, Concatenate, ParamSpec, TypeVar
@@ -153,6 +153,20 @@ class CleanupFailed(LabBroken):
 
 class LeftBehind(LabBroken):
     """Something of a run is left on a cluster that stays. Its detail has what and why, its hint how to remove it."""
+
+
+def try_all(steps: Iterable[Callable[[], object]]) -> None:
+    """Do every step, also after one failed. Raises the first error at the end, with the others in its detail."""
+    failed: list[LabError] = []
+    for step in steps:
+        try:
+            step()
+        except LabError as error:
+            failed.append(error)
+    if failed:
+        first, *others = failed
+        first.detail = "\n".join([first.detail, *(f"another step failed too: {other}" for other in others)]).strip()
+        raise first
 
 
 def interruption(error: BaseException) -> KeyboardInterrupt | None:

@@ -1,12 +1,13 @@
 """Makes and deletes pools, and moves their primary OSDs to a chosen architecture."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from cephlab.lab.base import clock
+from cephlab.lab.base.errors import try_all
 from cephlab.lab.ceph.client import CephCommandFailed
 from cephlab.lab.ceph.pgs import Pg, Placement, pgids
 from cephlab.lab.cluster.cluster import Cluster, newest_map
@@ -99,10 +100,13 @@ def none_left(cluster: Cluster) -> Iterator[None]:
     try:
         yield
     finally:
-        for name in sorted(set(cluster.client.mon("osd pool ls")) - before):
-            if not name.startswith("."):
-                with suppress(CephCommandFailed):
-                    delete(cluster, name)
+        left = sorted(set(cluster.client.mon("osd pool ls")) - before)
+        try_all(partial(_delete_unless_refused, cluster, name) for name in left if not name.startswith("."))
+
+
+def _delete_unless_refused(cluster: Cluster, name: str) -> None:
+    with suppress(CephCommandFailed):
+        delete(cluster, name)
 
 
 def pgs_of(cluster: Cluster, name: str) -> tuple[Pg, ...]:
@@ -146,8 +150,7 @@ def _led_by(cluster: Cluster, leaders: Sequence[int], *names: str) -> Iterator[N
     names: pools for which to wait until the leaders are primary for all PGs.
     """
     others = [osd for osd in cluster.osd_ids() if osd not in leaders]
-    try:
-        _set_affinity(cluster, others, 0.0)
+    with never_primary(cluster, others, partial(wait_clean, cluster)):
         for name in names:
             clock.wait(
                 partial(primaries, cluster, name),
@@ -158,9 +161,17 @@ def _led_by(cluster: Cluster, leaders: Sequence[int], *names: str) -> Iterator[N
             )
         wait_clean(cluster)
         yield
+
+
+@contextmanager
+def never_primary(cluster: Cluster, osds: Sequence[int], *then: Callable[[], object]) -> Iterator[None]:
+    """Inside the block the primary affinity of some OSDs is 0, afterwards 1. then: what is to do after that."""
+    try:
+        for osd in osds:
+            _set_affinity(cluster, osd, 0.0)
+        yield
     finally:
-        _set_affinity(cluster, others, 1.0)
-        wait_clean(cluster)
+        try_all([*(partial(_set_affinity, cluster, osd, 1.0) for osd in osds), *then])
 
 
 def wait_clean(cluster: Cluster, timeout_s: float = _SETTLE_S) -> Placement:
@@ -206,6 +217,5 @@ def _behind(cluster: Cluster, dump: Mapping[str, Any], epoch: int) -> Iterator[s
             yield f"osd.{osd['osd']} is at map {newest}"
 
 
-def _set_affinity(cluster: Cluster, osds: list[int], weight: float) -> None:
-    for osd in osds:
-        cluster.client.mon("osd primary-affinity", id=osd, weight=weight)
+def _set_affinity(cluster: Cluster, osd: int, weight: float) -> None:
+    cluster.client.mon("osd primary-affinity", id=osd, weight=weight)

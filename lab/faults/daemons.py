@@ -11,6 +11,7 @@ from random import Random
 from typing import ClassVar, Self
 
 from cephlab.lab.base.clock import Deadline
+from cephlab.lab.base.errors import try_all
 from cephlab.lab.ceph.daemon import Wanted, start_monitors, stopped
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults.fault import Fault, Layout, Sign, look_for, until_healed
@@ -265,7 +266,6 @@ def start_at_once(cluster: Cluster, names: Sequence[str]) -> None:
 
 
 def each_at_once(verbs: Sequence[Callable[[], object]]) -> None:
-    """Call all of them in parallel, wait for all, then raise the first error."""
+    """Call all of them in parallel and wait for all. Raises as `try_all` does."""
     with ThreadPoolExecutor(max_workers=max(1, len(verbs))) as pool:
-        for future in [pool.submit(verb) for verb in verbs]:
-            future.result()
+        try_all([pool.submit(verb).result for verb in verbs])

@@ -1,12 +1,14 @@
 """Makes disks nearfull, backfillfull or full by lowering Ceph's thresholds below the space in use."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from random import Random
 from typing import ClassVar, Self
 
+from cephlab.lab.base.errors import try_all
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults.fault import Fault, Layout, Sign, health_sign
 
@@ -55,14 +57,13 @@ class FullDisks(Fault):
     @contextmanager
     def broken(self, cluster: Cluster) -> Iterator[None]:
         before = thresholds(cluster)
-        # OSDs correct thresholds that are out of order, so lower the lowest first, and raise the highest first.
+        # OSDs correct thresholds that are out of order, so the lowest is lowered first, and the highest raised first.
         try:
             for level, ratio in lowered(before, self.level, used_ratio(cluster)).items():
                 set_threshold(cluster, level, ratio)
             yield
         finally:
-            for level in reversed(Level):
-                set_threshold(cluster, level, before[level])
+            restore_thresholds(cluster, before)
 
     def sign(self, cluster: Cluster) -> Sign:
         return health_sign(cluster, self.level.health)
@@ -77,6 +78,11 @@ def thresholds(cluster: Cluster) -> dict[Level, float]:
 def set_threshold(cluster: Cluster, level: Level, ratio: float) -> None:
     """Set one of the ratios, a share of a disk."""
     cluster.client.mon(f"osd set-{level}-ratio", ratio=ratio)
+
+
+def restore_thresholds(cluster: Cluster, before: Mapping[Level, float]) -> None:
+    """Set all ratios again, the highest first, also after an error."""
+    try_all(partial(set_threshold, cluster, level, before[level]) for level in reversed(Level))
 
 
 def used_ratio(cluster: Cluster) -> float:

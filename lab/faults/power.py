@@ -7,6 +7,7 @@ from functools import partial
 from random import Random
 from typing import ClassVar, Self
 
+from cephlab.lab.base.errors import try_all
 from cephlab.lab.ceph.daemon import forget_emptied_crashes
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import own
@@ -47,8 +48,7 @@ class PowerCut(Fault):
             switch_off(cluster, self.machines)
             yield
         finally:
-            self.switch_on(cluster)
-            start_at_once(cluster, daemons)
+            try_all([partial(self.switch_on, cluster), partial(start_at_once, cluster, daemons)])
 
     def switch_on(self, cluster: Cluster) -> None:
         """Boot the machines that are down, so that their disks can be examined before any daemon starts."""

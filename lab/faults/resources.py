@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.base.errors import try_all
 from cephlab.lab.ceph.daemon import Wanted
 from cephlab.lab.ceph.offline import KILLED
 from cephlab.lab.cluster.cluster import Cluster
@@ -82,8 +84,7 @@ class MemorySqueeze(OneNode):
             lab.squeeze_memory(self.node, lab.memory_used(self.node) + self.spare_bytes)
             yield
         finally:
-            lab.squeeze_memory(self.node, None)
-            self._revive(cluster, names)
+            try_all([partial(lab.squeeze_memory, self.node, None), partial(self._revive, cluster, names)])
 
     def sign(self, cluster: Cluster) -> Sign:
         """The kernel kills a program that wants twice the spare memory."""
@@ -93,10 +94,9 @@ class MemorySqueeze(OneNode):
 
     def _revive(self, cluster: Cluster, names: tuple[str, ...]) -> None:
         """Restart the daemons that the kernel killed for lack of memory."""
-        for name in names:
-            daemon = cluster.daemon(name)
-            if daemon.wanted is Wanted.RUNNING and not daemon.alive():
-                cluster.start(name)
+        daemons = [cluster.daemon(name) for name in names]
+        killed = [daemon.name for daemon in daemons if daemon.wanted is Wanted.RUNNING and not daemon.alive()]
+        try_all(partial(cluster.start, name) for name in killed)
 
 
 _GREEDY = """

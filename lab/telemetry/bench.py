@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from cephlab.lab.base import clock as clocks
 from cephlab.lab.base.clock import Clock
-from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.errors import LabBroken, try_all
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.telemetry.clients import Clients
 from cephlab.lab.telemetry.demand import Resource, Role
@@ -155,9 +155,7 @@ class Bench:
             running.extend(self.clients.start(number, load.depth, runtime_s) for number in range(load.clients))
             yield running
         finally:
-            self.meter.unfollow()
-            for client in running:
-                client.kill()
+            try_all([self.meter.unfollow, *(client.kill for client in running)])
 
     def ramp(self, running: Sequence[LoadClient], start: float) -> None:
         """Wait until requests arrive, then for the ramp time of the plan."""

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
+from cephlab.lab.base.errors import try_all
 from cephlab.lab.ceph import conf, keyring
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import own
@@ -60,9 +62,8 @@ def bounded(cluster: Cluster) -> Iterator[Line]:
         with lines("cephfs", {"bounded": (host, {"conf": str(settings), "name": NAME})}, cluster.patience) as sides:
             yield sides["bounded"]
     finally:
-        host.remove(key)
-        host.remove(settings)
-        cluster.client.mon("auth rm", entity=NAME)
+        files = [partial(host.remove, file) for file in (key, settings)]
+        try_all([*files, partial(cluster.client.mon, "auth rm", entity=NAME)])
 
 
 SCENARIOS = (

@@ -4,8 +4,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
-from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.errors import LabBroken, try_all
 from cephlab.lab.base.workers import Workers
 from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.cluster import pools
@@ -125,9 +126,7 @@ def stopped(cluster: Cluster, daemons: Sequence[Daemon]) -> Iterator[None]:
         client.mon("osd down", ids=[daemon.id for daemon in daemons])
         yield
     finally:
-        for daemon in daemons:
-            cluster.start(daemon.name)
-        cluster.wait_healthy()
+        try_all([*(partial(cluster.start, daemon.name) for daemon in daemons), cluster.wait_healthy])
 
 
 def travel(journeys: Sequence[Journey], between: Mapping[Arch, ArchSide]) -> dict[str, Travelled]:

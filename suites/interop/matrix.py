@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from cephlab.lab.base import clock
 from cephlab.lab.cluster import pools
@@ -40,9 +41,7 @@ def led_by_one(cluster: Cluster, osd: int, names: tuple[str, ...]) -> Iterator[N
     `pools.primary_on` would allow any OSD of that architecture as primary, even one that the scenario never touched.
     """
     others = [follower for follower in cluster.osd_ids() if follower != osd]
-    try:
-        for follower in others:
-            cluster.client.mon("osd primary-affinity", id=follower, weight=0.0)
+    with pools.never_primary(cluster, others, partial(pools.wait_clean, cluster)):
         clock.wait(
             lambda: {pg.acting_primary for name in names for pg in pools.pgs_of(cluster, name) if osd in pg.acting},
             lambda leaders: leaders == {osd},
@@ -52,10 +51,6 @@ def led_by_one(cluster: Cluster, osd: int, names: tuple[str, ...]) -> Iterator[N
         )
         pools.wait_clean(cluster)
         yield
-    finally:
-        for follower in others:
-            cluster.client.mon("osd primary-affinity", id=follower, weight=1.0)
-        pools.wait_clean(cluster)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 
 from cephlab.lab.base import clock
+from cephlab.lab.base.errors import try_all
 from cephlab.lab.ceph.status import Status
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
@@ -116,9 +117,8 @@ def rewired(cluster: Cluster, options: Mapping[str, str]) -> Iterator[None]:
         reconnect(cluster)
         yield
     finally:
-        for key in options:
-            cluster.client.mon("config rm", who="global", name=key)
-        reconnect(cluster)
+        removals = [partial(cluster.client.mon, "config rm", who="global", name=key) for key in options]
+        try_all([*removals, partial(reconnect, cluster)])
 
 
 def await_option(cluster: Cluster, daemon: str, options: Mapping[str, str]) -> None:

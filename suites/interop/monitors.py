@@ -8,6 +8,7 @@ from functools import partial
 from random import Random
 
 from cephlab.lab.base import clock
+from cephlab.lab.base.errors import try_all
 from cephlab.lab.ceph import conf
 from cephlab.lab.ceph.client import RadosClient, RadosError
 from cephlab.lab.ceph.offline import run_tool
@@ -127,10 +128,16 @@ def chosen_leaders(cluster: Cluster) -> Iterator[None]:
     try:
         yield
     finally:
-        for barred in barred_leaders(cluster):
-            cluster.client.mon("mon rm disallowed_leader", name=barred)
-        cluster.client.mon("mon set election_strategy", strategy="classic")
-        all_in_quorum(cluster)
+        mon = cluster.client.mon
+        try_all(
+            [
+                lambda: try_all(
+                    partial(mon, "mon rm disallowed_leader", name=name) for name in barred_leaders(cluster)
+                ),
+                partial(mon, "mon set election_strategy", strategy="classic"),
+                partial(all_in_quorum, cluster),
+            ]
+        )
 
 
 def lead(cluster: Cluster, monitor: str) -> None:

@@ -238,15 +238,10 @@ def leading(cluster: Cluster, spot: Spot, reader: Arch) -> Iterator[list[Pg]]:
     if not up:
         yield []
         return
-    try:
-        for osd in others:
-            cluster.client.mon("osd primary-affinity", id=osd, weight=0.0)
+    with pools.never_primary(cluster, others):
         yield clock.wait(
             seen, led, what=f"{reader} leading without osd.{spot.data}", timeout_s=LEAD_S * cluster.patience
         )
-    finally:
-        for osd in others:
-            cluster.client.mon("osd primary-affinity", id=osd, weight=1.0)
 
 
 def scenario(tier: Tier, codes: Sequence[ErasureCode]) -> Scenario:

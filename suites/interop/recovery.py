@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from cephlab.lab.base.errors import try_all
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
@@ -108,9 +109,7 @@ def short_logs(cluster: Cluster) -> Iterator[None]:
                 cluster.client.tell(osd, "config set", var=key, val=[value])
         yield
     finally:
-        for osd in osds:
-            for key, _ in SHORT_LOGS:
-                cluster.client.tell(osd, "config unset", var=key)
+        try_all(partial(cluster.client.tell, osd, "config unset", var=key) for osd in osds for key, _ in SHORT_LOGS)
 
 
 def note_cut_logs(recorder: Recorder, pgs: Sequence[Mapping[str, Any]]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TypeVar
 
+from cephlab.lab.base.errors import try_all
 from cephlab.lab.base.workers import Workers
 from cephlab.lab.ceph import conf
 from cephlab.lab.ceph.offline import run_tool
@@ -49,6 +50,11 @@ class ArchSide:
         argv = [program, *map(str, args)]
         return run_tool(self.host, argv, env=preloading(preload, env), timeout_s=_TOOL_S * self.patience).stdout
 
+    def clear(self) -> None:
+        """Remove the directory, unless the node is down."""
+        if self.host.up():
+            self.host.remove(self.directory)
+
 
 @contextmanager
 def sides(cluster: Cluster, purpose: str) -> Iterator[Mapping[Arch, ArchSide]]:
@@ -61,9 +67,7 @@ def sides(cluster: Cluster, purpose: str) -> Iterator[Mapping[Arch, ArchSide]]:
             side.host.make_directory(side.directory)
         yield by_arch
     finally:
-        for side in by_arch.values():
-            if side.host.up():
-                side.host.remove(side.directory)
+        try_all(side.clear for side in by_arch.values())
 
 
 def each(between: Mapping[Arch, ArchSide], work: Callable[[ArchSide], T]) -> dict[Arch, T]:

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.base.errors import try_all
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import OwnCluster, own
@@ -283,8 +285,7 @@ def without_backfill(running: Migration) -> Iterator[None]:
         yield
     finally:
         with running.step("enable backfill"):
-            for flag in FLAGS:
-                running.cluster.client.mon("osd unset", key=flag)
+            try_all(partial(running.cluster.client.mon, "osd unset", key=flag) for flag in FLAGS)
 
 
 Replacement = Callable[[Trial, Node, str], Node]

@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from signal import SIGTERM
 from typing import ClassVar
 
 import psutil
 
 from cephlab.lab.base.clock import SYSTEM
-from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.base.errors import Unavailable, try_all
 from cephlab.lab.blockstack.nvmeof import PORT
 from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.cluster.cluster import Cluster
@@ -102,9 +103,8 @@ class CutOff(IsolateNode):
                 added.append(address)
             yield
         finally:
-            watchdog.signal(SIGTERM)
-            for address in added:
-                host.run(route("del", address), check=False)
+            removals = [partial(host.run, route("del", address), check=False) for address in added]
+            try_all([partial(watchdog.signal, SIGTERM), *removals])
 
     def sign(self, cluster: Cluster) -> Sign:
         assert isinstance(cluster, AttachedCluster)

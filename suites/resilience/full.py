@@ -7,11 +7,11 @@ from contextlib import closing, contextmanager
 from functools import partial
 
 from cephlab.lab.base.clock import SYSTEM, Deadline, not_reached
-from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.errors import LabBroken, try_all
 from cephlab.lab.ceph.client import RadosClient, RadosError
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.faults.full import Level, set_threshold, thresholds
+from cephlab.lab.faults.full import Level, restore_thresholds, set_threshold, thresholds
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.suites.interop.mirror import Mirror
 from cephlab.suites.limits import copying
@@ -58,9 +58,7 @@ def full(stage: Stage) -> None:
             client.remove(pool, LATE)
             mirror.verify(cluster.client, recorder, "after space was freed")
     finally:
-        client.close()
-        for level in reversed(Level):
-            set_threshold(cluster, level, before[level])
+        try_all([client.close, partial(restore_thresholds, cluster, before)])
     returned(stage, copying(stage, MOST_OBJECTS * OBJECT_BYTES))
 
 

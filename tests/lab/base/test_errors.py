@@ -1,10 +1,12 @@
 """What an error tells its reader to do can be done where cephlab is installed too."""
 
+from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from cephlab.lab.base.errors import DaemonDied, SpecError, page_paths
+from cephlab.lab.base.errors import DaemonDied, LabBroken, NotReached, SpecError, page_paths, try_all
 
 
 def test_an_installed_page_is_named_by_its_path(tmp_path: Path) -> None:
@@ -56,3 +58,25 @@ def test_an_error_names_the_pages_of_this_checkout(monkeypatch: pytest.MonkeyPat
 def test_a_dead_daemon_promises_its_log_only_where_it_still_is() -> None:
     died = DaemonDied("osd.0", "n0", "ceph-osd", "last words", "", 5)
     assert "if the cluster was kept" in died.hint
+
+
+def test_every_step_is_tried_and_every_failure_is_told() -> None:
+    done = []
+
+    def fail(error: Exception) -> None:
+        done.append(error)
+        raise error
+
+    first, second = NotReached("quorum", 3, "none"), LabBroken("no such disk", "/dev/b")
+    with pytest.raises(NotReached) as caught:
+        try_all([partial(fail, first), partial(fail, second), partial(done.append, "last")])
+    assert done == [first, second, "last"]
+    told = "last state: none\nanother step failed too: no such disk\n/dev/b"
+    assert str(caught.value) == f"quorum was not reached within 3.0 s\n{told}"
+
+
+def test_an_interruption_ends_all_steps_at_once() -> None:
+    done: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        try_all([Mock(side_effect=KeyboardInterrupt), partial(done.append, "late")])
+    assert not done
