@@ -1,7 +1,6 @@
 """Measures checksum and erasure-coding throughput of an image's own programs on one core."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from cephlab.lab.base import process
 from cephlab.lab.base.errors import LabBroken
@@ -27,13 +26,7 @@ class Rates:
     emulated: bool
 
 
-class RunCommand(Protocol):
-    """As cephlab.lab.base.process.run_command."""
-
-    def __call__(self, command: process.Command, *, timeout_s: float) -> process.Result: ...
-
-
-def rates(image: Image, run: RunCommand = process.run_command) -> Rates:
+def rates(image: Image) -> Rates:
     """Measure an image's programs, under an emulator if the image is of another architecture.
 
     Raises LabBroken if a program prints no result, Unavailable if there is no emulator.
@@ -41,7 +34,7 @@ def rates(image: Image, run: RunCommand = process.run_command) -> Rates:
     programs = Programs(image.root, image.arch)
 
     def printed(*argv: str) -> str:
-        return run(programs.command(argv), timeout_s=120).stdout
+        return process.run_command(programs.command(argv), timeout_s=120).stdout
 
     plugins = image.root / "usr/lib" / image.arch.triplet / "ceph" / "erasure-code"
     argv = ["ceph_erasure_code_benchmark", "--workload", "encode", "--size", str(_EC_BYTES)]
