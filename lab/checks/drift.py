@@ -72,7 +72,12 @@ def judge_series(data: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) 
 
 
 def _by_slope(data: Mapping[str, Any], at_h: Sequence[float], values: Sequence[float]) -> Verdict:
-    """Judge by the slope; if inconclusive, by whether the series leaves its allowance, then by its second half."""
+    """Judge by the slope; if inconclusive, by whether the series leaves its allowance, then by its second half.
+
+    So a larger allowance can turn a pass into inconclusive, never into a failure: once the slope of the whole series
+    passes, the jumps of the whole series count, and its first half may have some. That is on purpose: between samples,
+    a jump that stays and a quick rise that ends look alike, and only the first must not pass.
+    """
     scale = float(median(values)) if data["share"] else 1.0
     if scale <= 0:
         return _cannot_tell(f"{data['series']}: its median is {scale:g}, so a share of it means nothing")

@@ -71,6 +71,38 @@ def test_what_settles_is_judged_by_its_later_half() -> None:
     assert judged(MEMORY, lambda share: 500 + 60 * (1 - 2 ** (-10 * share)) + around(share)).outcome is Outcome.PASS
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_a_larger_allowance_ends_no_pass_but_for_a_jump(seed: int) -> None:
+    made = np.random.default_rng(seed)
+    around, rise, faster = made.standard_normal(SAMPLES) * 2, made.uniform(20, 80), made.uniform(5, 40)
+
+    def settling(share: float) -> float:
+        return 500 + rise * (1 - 2 ** (-faster * share)) + float(around[round(share * SAMPLES)])
+
+    passed = False
+    for per_hour in (3, 6, 12, 16, 25, 40, 60):
+        verdict = judged(MEMORY, settling, per_hour=float(per_hour))
+        if passed and verdict.outcome is not Outcome.PASS:
+            assert verdict.outcome is Outcome.INCONCLUSIVE
+            assert "jumped by" in verdict.reason
+            assert judged(MEMORY, settling, per_hour=float(per_hour), steps=True).outcome is Outcome.PASS
+        passed = passed or verdict.outcome is Outcome.PASS
+    assert passed
+
+
+def test_the_jumps_of_the_first_half_count_once_the_slope_of_the_whole_is_known() -> None:
+    around = noise(2)
+
+    def settling(share: float) -> float:
+        return 500 + 60 * (1 - 2 ** (-10 * share)) + around(share)
+
+    assert [judged(MEMORY, settling, per_hour=most).outcome for most in (20.0, 30.0)] == [
+        Outcome.PASS,
+        Outcome.INCONCLUSIVE,
+    ]
+
+
 def test_what_grows_ever_faster_does_not_pass() -> None:
     around = noise(1)
     assert judged(MEMORY, lambda share: 500 + 2 ** (8 * share) + around(share)).outcome is not Outcome.PASS
