@@ -13,7 +13,7 @@ from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.given import legible
-from cephlab.lab.base.numbers import how_many
+from cephlab.lab.base.numbers import how_many, rise
 from cephlab.lab.checks.regression import RULE
 from cephlab.lab.checks.verdict import Outcome
 
@@ -218,8 +218,8 @@ def show(out: Output, compared: Compared) -> None:
             change.what,
             amount(change.before, change.resource),
             amount(change.after, change.resource),
-            f"{change.ratio.value - 1:+.1%}",
-            f"{change.ratio.low - 1:+.1%} to {change.ratio.high - 1:+.1%}",
+            rise(change.ratio.value),
+            f"{rise(change.ratio.low)} to {rise(change.ratio.high)}",
             "shown only" if change.outcome is None else change.outcome.value,
         ]
         for change in compared.changes

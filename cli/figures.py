@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cephlab.cli.output import table
-from cephlab.lab.base.numbers import si
+from cephlab.lab.base.numbers import percent, si
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -85,7 +85,7 @@ RESOURCE_HEADS = ("resource", "allows", "utilisation")
 
 def resource_rows(made: Prediction) -> list[tuple[str, str, str]]:
     """RESOURCE_HEADS of each resource: the rate that it allows, lowest first, and its utilisation."""
-    return [(each.name, si(each.ops, "ops/s"), f"{made.utilisation[each.name]:.0%}") for each in made.ceilings]
+    return [(each.name, si(each.ops, "ops/s"), percent(made.utilisation[each.name], ".0f")) for each in made.ceilings]
 
 
 def resource_table(made: Prediction, shown: int) -> Table:

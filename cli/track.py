@@ -16,7 +16,7 @@ from cephlab.cli.output import Output
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.given import legible
-from cephlab.lab.base.numbers import how_many
+from cephlab.lab.base.numbers import how_many, percent
 
 if TYPE_CHECKING:
     from cephlab.lab.archive.attempts import KeptRun
@@ -78,7 +78,7 @@ def track(
     for alarms in suites:
         if alarms.above:
             failed = f"{alarms.alarms} of {alarms.sound} sound attempts did not pass"
-            out.warn(f"{alarms.suite}: {failed}; the limit is {LIMIT:.0%}")
+            out.warn(f"{alarms.suite}: {failed}; the limit is {percent(LIMIT, '.0f')}")
     rows = [{**asdict(rate), "rate": rate.rate, "quarantined": rate.scenario in quarantined} for rate in rates(runs)]
     value = {"runs": len(runs), "scenarios": rows, "wanted": [rate.scenario for rate in missing]}
     if output is not None:

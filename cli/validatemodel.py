@@ -16,7 +16,7 @@ from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table
 from cephlab.cli.predict import DemandOption
 from cephlab.cli.world import World
-from cephlab.lab.base.numbers import si
+from cephlab.lab.base.numbers import percent, si
 from cephlab.lab.checks.verdict import Outcome
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ def _show_left_out(out: Output, validation: Validation, value: Mapping[str, Any]
         for kind, row in value["by_kind"].items()
     ]
     out.result(table(("kind of load", "left out, median", "test beds", "90 % within factor"), kinds), None)
-    print(f"median of the test beds left out {value['median']:.2f}; {value['coverage']:.0%} within the interval")
+    within = percent(value["coverage"], ".0f")
+    print(f"median of the test beds left out {value['median']:.2f}; {within} within the interval")
 
 
 def left_out_value(misses: Sequence[Miss], growths: Sequence[Miss]) -> dict[str, Any]:

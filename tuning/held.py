@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.base.numbers import how_many
+from cephlab.lab.base.numbers import how_many, percent
 from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.telemetry.demand import Demand
 from cephlab.tuning import imbalance, placement
@@ -274,8 +274,9 @@ def too_full(wanted: RecoveryRequirement, profile: Profile) -> str:
     if fullest <= BACKFILL_FULL:
         return ""
     return (
-        f"the disks of {name} that are left would be {mean:.0%} full on average, and the fullest {fullest:.0%}: "
-        f"Ceph moves nothing onto a disk that is more than {BACKFILL_FULL:.0%} full (mon_osd_backfillfull_ratio)"
+        f"the disks of {name} that are left would be {percent(mean, '.0f')} full on average, and the fullest "
+        f"{percent(fullest, '.0f')}: Ceph moves nothing onto a disk that is more than {percent(BACKFILL_FULL, '.0f')} "
+        "full (mon_osd_backfillfull_ratio)"
     )
 
 

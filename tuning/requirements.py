@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.base.numbers import how_many
+from cephlab.lab.base.numbers import how_many, percent
 from cephlab.lab.spec.specfile import Count, TomlTable
 from cephlab.tuning.profile import BytesFigure, Name
 from cephlab.tuning.units import UNITS, Measure, parse, show, terabytes
@@ -226,14 +226,15 @@ def words_of(requirement: Requirement) -> str:
     match requirement:
         case LoadRequirement():
             first = requirement.shapes[0][1]
-            mix = ", ".join(f"{share:.0%} {op}" for op, share in requirement.mix.items())
+            mix = ", ".join(f"{percent(share, '.0f')} {op}" for op, share in requirement.mix.items())
             return str(first) if not mix else str(first).replace(first.operation, mix, 1)
         case RecoveryRequirement():
-            held = terabytes(requirement.bytes.value) if requirement.bytes else f"{requirement.fill:.0%} full"
+            full = "" if requirement.fill is None else f"{percent(requirement.fill, '.0f')} full"
+            held = terabytes(requirement.bytes.value) if requirement.bytes else full
             nodes = how_many(requirement.nodes_lost, "replaced node" if requirement.replaced else "node")
             return f"recovery of {nodes}, {held}, {requirement.protection}"
         case CapacityRequirement():
-            return f"usable capacity at {requirement.fill:.0%} of the disks, {requirement.protection}"
+            return f"usable capacity at {percent(requirement.fill, '.0f')} of the disks, {requirement.protection}"
         case ObjectsRequirement():
             return f"objects with {requirement.metadata} of metadata each"
         case PowerRequirement():

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.base.numbers import how_many
+from cephlab.lab.base.numbers import how_many, percent
 from cephlab.lab.telemetry import demandfile
 from cephlab.lab.telemetry.demandfile import Measurement
 from cephlab.tuning.profile import Profile
@@ -117,8 +117,9 @@ def scaling(folder: Path, profile: Profile, shape: Shape) -> Scaling:
         )
     law = fit(points)
     if law.error > LARGEST_ERROR:
-        return Scaling(None, f"{len(points)} points do not follow it: they are off by {law.error:.0%}", points)
-    return Scaling(law, f"fitted to {len(points)} points within {law.error:.1%}", points)
+        off = percent(law.error, ".0f")
+        return Scaling(None, f"{len(points)} points do not follow it: they are off by {off}", points)
+    return Scaling(law, f"fitted to {len(points)} points within {percent(law.error)}", points)
 
 
 def measured_points(measured: Iterable[Measurement], shape: Shape) -> list[tuple[float, float]]:

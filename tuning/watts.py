@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.numbers import percent
 from cephlab.lab.telemetry.power import modelled
 from cephlab.tuning.model import Prediction
 from cephlab.tuning.profile import MachineClass, Profile
@@ -77,7 +78,7 @@ def predicted_work(made: Prediction, profile: Profile) -> tuple[PredictedWork, .
     for arch, weight in sorted(weights.items()) if len(weights) > 1 else ():
         share = weight / sum(weights.values())
         taken = watts_under(profile, made.utilisation, arch)
-        predicted.append(_work(f"{arch}, {share:.0%} of the rate", share, (made.ops, low, high), taken))
+        predicted.append(_work(f"{arch}, {percent(share, '.0f')} of the rate", share, (made.ops, low, high), taken))
     return tuple(predicted)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from cephlab.lab.archive.archive import Archive, Ending
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.given import parse_json, read_text
-from cephlab.lab.base.numbers import how_many
+from cephlab.lab.base.numbers import how_many, percent
 from cephlab.lab.base.runs import write_private
 
 LIMIT = 0.01
@@ -196,7 +196,7 @@ def alarms_table(alarms: Sequence[FalseAlarms]) -> list[str]:
         "|---|---|---|---|---|---|",
         *(
             f"| {row.suite} | {row.sound} | {row.fail} | {row.inconclusive} | {row.error} "
-            f"| {row.alarms / row.sound:.1%}, {row.low:.1%} to {row.high:.1%} |"
+            f"| {percent(row.alarms / row.sound)}, {percent(row.low)} to {percent(row.high)} |"
             for row in alarms
         ),
     ]
@@ -210,7 +210,7 @@ def page(runs: Sequence[KeptRun], quarantined: Mapping[str, str]) -> str:
         return "No attempt is kept yet.\n"
     commits = len({run.commit for run in runs})
     summary = f"{flaky} of {how_many(attempts, 'attempt was', 'attempts were')} flaky"
-    limit = f"({flaky / attempts:.1%}; limit for a scenario: {LIMIT:.0%})"
+    limit = f"({percent(flaky / attempts)}; limit for a scenario: {percent(LIMIT, '.0f')})"
     lines = [
         f"{summary} {limit}, in {how_many(len(runs), 'run')} of {how_many(commits, 'commit')}.",
         "",
@@ -224,9 +224,9 @@ def page(runs: Sequence[KeptRun], quarantined: Mapping[str, str]) -> str:
 
 def _row(row: Rate, quarantined: Mapping[str, str]) -> str:
     # Rounded up: with less the sentence would be false.
-    rate = f"{row.rate:.1%}" if row.flaky else f"below {min(100, math.ceil(100 * _SHOWN_BELOW / row.attempts))}%"
-    held = "yes" if row.scenario in quarantined else "**wanted**" if row.above else ""
-    return f"| {row.scenario} | {row.attempts} | {row.flaky} | {rate} | {row.failed} | {held} |"
+    rate = percent(row.rate) if row.flaky else f"below {min(100, math.ceil(100 * _SHOWN_BELOW / row.attempts))} %"
+    held = " yes" if row.scenario in quarantined else " **wanted**" if row.above else ""
+    return f"| {row.scenario} | {row.attempts} | {row.flaky} | {rate} | {row.failed} |{held} |"
 
 
 def put_into(path: Path, generated: str, mark: str = MARK) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cephlab.lab.archive.archive import Archive, Ending
-from cephlab.lab.base.numbers import how_many
+from cephlab.lab.base.numbers import how_many, percent
 from cephlab.lab.checks.verdict import Outcome, Verdict
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.telemetry.demand import Interval
@@ -227,9 +227,9 @@ def _parity(named: Mapping[tuple[str, str, str], list[Mapping[str, Any]]], emula
 
 def _within(ratio: FigureRatio) -> tuple[Outcome, str]:
     if max(1 - ratio.low, ratio.high - 1) <= EQUAL:
-        return Outcome.PASS, f"equal within {EQUAL:.0%}"
+        return Outcome.PASS, f"equal within {percent(EQUAL, '.0f')}"
     if ratio.high < 1 - EQUAL or ratio.low > 1 + EQUAL:
-        return Outcome.FAIL, f"differs by more than {EQUAL:.0%}"
+        return Outcome.FAIL, f"differs by more than {percent(EQUAL, '.0f')}"
     return Outcome.INCONCLUSIVE, "the interval crosses the limit"
 
 

@@ -24,6 +24,11 @@ def percent(share: float, form: str = ".1f") -> str:
     return f"{100 * share:{form}} %"
 
 
+def rise(ratio: float) -> str:
+    """`+5.6 %`: how much larger something is afterwards, from its ratio to before; negative if smaller."""
+    return percent(ratio - 1, "+.1f")
+
+
 def si(value: float, unit: str) -> str:
     """`176 kops/s`, `4.28 GB/s`, `1.45 ms`, `4,500 s`, `0.49`: three digits, and the unit with its prefix."""
     if value == 0 or unit in _PLAIN:

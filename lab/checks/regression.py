@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cephlab.lab.base.numbers import percent, rise
 from cephlab.lab.checks.figures import figures
 from cephlab.lab.checks.verdict import Outcome, Verdict, merge
 from cephlab.lab.history.history import Event
@@ -20,8 +21,9 @@ STORED = 1.25
 no cause."""
 
 RULE = (
-    f"fails if it is above {SAME - 1:+.0%} and its whole interval is above 0, passes if its whole interval is below "
-    f"{FOUND - 1:+.0%} (CPU against a stored baseline or earlier runs: {STORED - 1:+.0%})"
+    f"fails if it is above {percent(SAME - 1, '+.0f')} and its whole interval is above 0, passes if its whole interval "
+    f"is below {percent(FOUND - 1, '+.0f')} (CPU against a stored baseline or earlier runs: "
+    f"{percent(STORED - 1, '+.0f')})"
 )
 
 
@@ -46,6 +48,6 @@ def regression(events: Sequence[Event]) -> Verdict:
 
 def _judge_change(data: Mapping[str, Any]) -> Verdict:
     outcome = judge(data["value"], data["low"], data["high"], data.get("found", FOUND))
-    line = f"{data['what']}: {data['value'] - 1:+.1%} [{data['low'] - 1:+.1%} .. {data['high'] - 1:+.1%}]"
+    line = f"{data['what']}: {rise(data['value'])} [{rise(data['low'])} .. {rise(data['high'])}]"
     text = f"cannot tell: {line}" if outcome is Outcome.INCONCLUSIVE else line
     return Verdict(outcome, text, (f"{text}; {RULE}",))

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from cephlab.lab.base.numbers import rise
 from cephlab.lab.checks.regression import FOUND, RULE, SAME, STORED, judge
 from cephlab.lab.checks.verdict import Outcome, Verdict, merge
 from cephlab.lab.telemetry.demand import CPU, OSD_ROLES, Demand, Operation, Resource, Role
@@ -57,7 +58,7 @@ class CostChange:
     @property
     def line(self) -> str:
         """One line with figures and limit."""
-        change = f"{self.ratio.value - 1:+.1%} [{self.ratio.low - 1:+.1%} .. {self.ratio.high - 1:+.1%}]"
+        change = f"{rise(self.ratio.value)} [{rise(self.ratio.low)} .. {rise(self.ratio.high)}]"
         return f"{self.what}: {amount(self.before, self.resource)} -> {amount(self.after, self.resource)}, {change}"
 
 

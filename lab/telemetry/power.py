@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from cephlab.lab.base.errors import LabBroken, SpecError, Unavailable
+from cephlab.lab.base.numbers import percent
 from cephlab.lab.telemetry.demand import Interval
 
 SAME_SHARE = 0.03
@@ -177,7 +178,8 @@ def disagreement(first: Energy, second: Energy) -> str:
     """In words, how much two sources of one node and scope differ; empty within SAME_SHARE. Errors: as `apart`."""
     if (share := apart(first, second)) <= SAME_SHARE:
         return ""
-    return f"{first.node}: {first.source} {first.watts:.1f} W, {second.source} {second.watts:.1f} W: {share:.1%} apart"
+    both = f"{first.source} {first.watts:.1f} W, {second.source} {second.watts:.1f} W"
+    return f"{first.node}: {both}: {percent(share)} apart"
 
 
 def modelled(idle_w: float, loaded_w: float, utilisation: float) -> float:

@@ -6,6 +6,7 @@ from functools import partial
 from statistics import fmean
 
 from cephlab.lab.base.clock import Deadline
+from cephlab.lab.base.numbers import percent
 from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.gateway import Gateway
@@ -71,7 +72,7 @@ def run(stage: Stage) -> None:
         fills += filled(stage, doors, number, began + (FULL - began) * (number + 1) / course.cycles)
         share, with_idle = at_rest(cluster)
         shares.append(share)
-        stage.recorder.step(f"cycle {number + 1}: {share:.0%} full")
+        stage.recorder.step(f"cycle {number + 1}: {percent(share, '.0f')} full")
         for phase, mix in PHASES.items():
             name = f"{phase}-{number}"
             load = asking(mix, seeds[phase], course.asked)
@@ -171,7 +172,7 @@ def judge(recorder: Recorder, phase: str, costs: Sequence[Sequence[float]], shar
     change = ratio_of_means(costs[-1], costs[0])
     why = "the paper's largest decline, 29.8 %, came with metadata on slow disks; here there is none"
     recorder.figure(
-        f"OSDs' CPU for an operation, {phase}: {shares[-1]:.0%} full / {shares[0]:.0%} full",
+        f"OSDs' CPU for an operation, {phase}: {percent(shares[-1], '.0f')} full / {percent(shares[0], '.0f')} full",
         change.mean,
         "",
         Bound(why, most=MOST_COST, basis=Basis.SHAPE),

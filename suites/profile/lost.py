@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from cephlab.lab.base.clock import Deadline
-from cephlab.lab.base.numbers import how_many
+from cephlab.lab.base.numbers import how_many, percent
 from cephlab.lab.ceph.daemon import Wanted
 from cephlab.lab.ceph.pgs import NO_OSD
 from cephlab.lab.cluster import pools
@@ -166,7 +166,7 @@ def seen_of(sample: Sample, whole_bytes: float, slower: float) -> Seen:
     if not sample.whole:
         return Seen(None, why_not=f"the sample was not fully recovered within {took_s:,.0f} s")
     if share < LEAST_COPIED or sample.held_bytes <= 0:
-        return Seen(None, why_not=f"by Ceph's count only {share:.0%} of the bytes to copy were copied")
+        return Seen(None, why_not=f"by Ceph's count only {percent(share, '.0f')} of the bytes to copy were copied")
     if len(rates) < LEAST_BATCHES or not any(rates):
         return Seen(None, why_not=f"the sample was fully recovered within {took_s:.3g} s: too soon for a steady rate")
     rate, times = interval(rates), whole_bytes / sample.held_bytes

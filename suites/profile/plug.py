@@ -1,6 +1,6 @@
 """Measures a power requirement: watts at the plug of every machine while all client machines write."""
 
-from cephlab.lab.base.numbers import how_many
+from cephlab.lab.base.numbers import how_many, percent
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.telemetry.power import SAME_SHARE, watts_of_all
@@ -44,7 +44,7 @@ def seen_at_the_plug(done: Measured, load: LoadRequirement) -> Seen:
         f"Power of {how_many(len(done.plug), 'machine')} with daemons was measured by {done.plug[0].source}, under "
         f"{done.rate.mean:,.0f} writes of 4 KiB a second from {load.clients} fio processes with {load.depth} in "
         f"flight each, {load.protection}; another load may take more.",
-        f"Its interval is {SAME_SHARE:.0%} either way, as much as two sources of one machine may differ.",
+        f"Its interval is {percent(SAME_SHARE, '.0f')} either way, as much as two sources of one machine may differ.",
         *done.bias.said_of_watts,
     )
     return Seen(done.bias.watts(watts_of_all(done.plug)), sentences)

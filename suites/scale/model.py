@@ -10,6 +10,7 @@ import psutil
 from cephlab.fixtures.expectation import demands_for, speed_here
 from cephlab.lab.base.clock import SYSTEM, Deadline
 from cephlab.lab.base.errors import SpecError, Unavailable
+from cephlab.lab.base.numbers import percent
 from cephlab.lab.base.probe import MIPS_PER_POINT, cpu_rating, require_seven_zip
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Basis, Bound
@@ -218,9 +219,9 @@ def note(stage: Stage, made: Prediction, done: Modelled, demands: str) -> None:
     share = done.k * serving * made.ops
     steps = (
         f"predicted: {made.ops:,.0f} ops/s of {made.profile}, limit: {made.bottleneck} (demands {demands})",
-        f"share k of the model: {done.k:.4g}, {done.idle:.1%} of its CPUs in use without a load; predicted for it: "
-        f"{share:,.1f} ops/s; measured: {done.rate.mean:,.1f} ops/s",
-        *(f"{kind} in use at the busiest node: {used:.0%}" for kind, used in most.items()),
+        f"share k of the model: {done.k:.4g}, {percent(done.idle)} of its CPUs in use without a load; predicted for "
+        f"it: {share:,.1f} ops/s; measured: {done.rate.mean:,.1f} ops/s",
+        *(f"{kind} in use at the busiest node: {percent(used, '.0f')}" for kind, used in most.items()),
         f"the busiest node does {uneven:.3f} times the mean: an even model would have done that much more",
     )
     bound = Bound(f"the model within {WITHIN:g} times", 1 / WITHIN, WITHIN, steps, basis=Basis.SHAPE)

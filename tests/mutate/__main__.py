@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cephlab.lab.base.numbers import percent
 from tests.mutate.trial import ROOT, TIMED_OUT, Mutant, Tried, tried
 
 LISTED = ROOT / "ci" / "mutants.toml"
@@ -86,13 +87,13 @@ def show(shown: Found) -> None:
 def tell(shown: Sequence[Found]) -> int:
     """Print what all modules showed together; 1 where something is to be done."""
     total, survived = sum(module.mutants for module in shown), sum(module.survived for module in shown)
-    print(f"\n{survived} of {total} mutants survive ({survived / max(total, 1):.1%})")
+    print(f"\n{survived} of {total} mutants survive ({percent(survived / max(total, 1))})")
     new = Counter(module.module for module in shown for _ in module.new)
     if new:
         print(f"not listed: {dict(new)}; write a test that notices each, or list it in ci/mutants.toml with its reason")
     too_many = survived > MOST_SURVIVE * total
     if too_many:
-        print(f"more than {MOST_SURVIVE:.0%} survive")
+        print(f"more than {percent(MOST_SURVIVE, '.0f')} survive")
     return int(bool(new) or too_many or any(module.gone for module in shown))
 
 

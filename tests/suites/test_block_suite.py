@@ -94,7 +94,7 @@ def test_a_change_decides_beside_the_figures() -> None:
     recorder.record("change", what="CPU of OSDs", value=1.2, low=1.15, high=1.25)
     verdict = regression(recorder.events())
     assert verdict.outcome is Outcome.FAIL
-    assert "CPU of OSDs: +20.0%" in verdict.reason
+    assert "CPU of OSDs: +20.0 %" in verdict.reason
 
 
 def test_nothing_measured_is_inconclusive() -> None:

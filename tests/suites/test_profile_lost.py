@@ -96,7 +96,7 @@ def test_nothing_is_taken_out_for_a_requirement_that_fills_the_others() -> None:
     """A sample would copy quickly what the required bytes could not: half of each of four disks does not fit on two."""
     said = lost(stage_of(machines(4, df=stored())), four(), TRUST, NODE.model_copy(update={"nodes_lost": 2}))
     assert isinstance(said, str)
-    assert said.startswith("the disks of n that are left would be 100% full on average")
+    assert said.startswith("the disks of n that are left would be 100 % full on average")
 
 
 @pytest.mark.parametrize(("kind", "slower"), [(DiskKind.NVME, 1.0), (DiskKind.HDD, 2.5)])
@@ -331,11 +331,11 @@ def test_a_rate_that_may_be_none_has_no_slow_end() -> None:
     [
         (Sample(even(8, 9.0), 9.0, whole=False), "the sample was not fully recovered within 9 s"),
         (Sample([], 0.0, whole=False), "the sample was not fully recovered within 0 s"),
-        (Sample([], 9.0, whole=True), "by Ceph's count only 0% of the bytes to copy were copied"),
-        (Sample(even(8, 9.0), 0.0, whole=True), "by Ceph's count only 100% of the bytes to copy were copied"),
+        (Sample([], 9.0, whole=True), "by Ceph's count only 0 % of the bytes to copy were copied"),
+        (Sample(even(8, 9.0), 0.0, whole=True), "by Ceph's count only 100 % of the bytes to copy were copied"),
         (
             Sample([*even(8, 9.0)[:-1], (9.0, 0.89)], 9.0, whole=True),
-            "by Ceph's count only 89% of the bytes to copy were copied",
+            "by Ceph's count only 89 % of the bytes to copy were copied",
         ),
         (
             Sample(even(5, 6.0), 9.0, whole=True),

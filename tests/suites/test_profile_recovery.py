@@ -50,8 +50,8 @@ def test_the_required_bytes_take_so_many_times_as_long() -> None:
     ("sample", "said"),
     [
         (Sample(recovery().points, 1e9, whole=False), "was not fully recovered within 23 s"),
-        (Sample([(0.0, 0.0), (9.0, 0.5)], 1e9, whole=True), "only 50% of the bytes to copy were copied"),
-        (Sample([], 0.0, whole=True), "only 0% of the bytes to copy were copied"),
+        (Sample([(0.0, 0.0), (9.0, 0.5)], 1e9, whole=True), "only 50 % of the bytes to copy were copied"),
+        (Sample([], 0.0, whole=True), "only 0 % of the bytes to copy were copied"),
         (recovery(0.5, 2), "too soon for a steady rate"),
     ],
 )

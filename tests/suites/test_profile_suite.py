@@ -120,7 +120,7 @@ def test_a_gate_is_red_where_a_requirement_is_out_of_reach_and_says_why_and_what
     lines = requirement_lines(read_archive(result.archive))
     assert "  profile.too-much, randwrite of 4 KiB, 2 copies, 72 clients with 8 in flight each: failed" in lines
     assert any("at most 40 min required, 16.7 min (7.33 min to infinity)" in line for line in lines)
-    assert any("would be 113% full on average" in line for line in lines), "three nodes cannot take in what four held"
+    assert any("would be 113 % full on average" in line for line in lines), "three nodes cannot take in what four held"
 
 
 def share_of_wanted(archive: Archive, name: str) -> float:

@@ -132,7 +132,7 @@ def test_on_paper_each_requirement_is_a_scenario_of_its_own() -> None:
         assert isinstance(scenario.run, partial)
         assert scenario.run.func is predicted
         assert scenario.run.keywords == {"wanted": Wanted(requirement, cluster(4), HOME)}
-    goal = "test meets this requirement: usable capacity at 50% of the disks, replicated:3."
+    goal = "test meets this requirement: usable capacity at 50 % of the disks, replicated:3."
     assert scenarios[2].goal == goal
 
 

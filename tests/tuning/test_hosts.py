@@ -52,12 +52,12 @@ def test_a_cluster_heals_only_where_a_host_is_left_for_each_shard(
     ("given", "nodes", "said"),
     [
         ({"fill": 0.64}, 4, ""),  # 85 % on average; of its 100 PGs the fullest OSD has five more
-        ({"fill": 0.65}, 4, "would be 87% full on average, and the fullest 91%"),
+        ({"fill": 0.65}, 4, "would be 87 % full on average, and the fullest 91 %"),
         ({"fill": 0.65, "replaced": True}, 4, ""),
         ({"fill": 0.65}, 5, ""),
         ({"fill": 0.5, "nodes_lost": 2}, 5, ""),
-        ({"fill": 0.6, "nodes_lost": 2}, 5, "would be 100% full on average, and the fullest 105%"),
-        ({"fill": None, "bytes": "13 TB"}, 4, "would be 90% full on average, and the fullest 95%"),
+        ({"fill": 0.6, "nodes_lost": 2}, 5, "would be 100 % full on average, and the fullest 105 %"),
+        ({"fill": None, "bytes": "13 TB"}, 4, "would be 90 % full on average, and the fullest 95 %"),
     ],
 )
 def test_a_cluster_without_room_for_what_a_node_held_does_not_heal(
@@ -98,15 +98,15 @@ def test_more_nodes_are_enough_for_a_cluster_that_heals_by_itself() -> None:
 def test_of_unlike_machines_the_largest_are_lost_and_the_small_ones_have_to_take_it_in() -> None:
     """One of 10 TB with 5 TB of each object's copies, and four of 1 TB, which then hold three quarters of them each."""
     on = profile(machine("l", count=1, disk=(disks(count=10),)), machine("s", count=4, disk=(disks(),)))
-    assert too_full(lost(), on).startswith("the disks of s that are left would be 375% full on average")
-    assert "would be 500% full on average" in too_full(lost(nodes_lost=2), on)
+    assert too_full(lost(), on).startswith("the disks of s that are left would be 375 % full on average")
+    assert "would be 500 % full on average" in too_full(lost(nodes_lost=2), on)
 
 
 def test_the_smallest_host_that_is_left_needs_room_for_a_copy_of_all() -> None:
     """Three of 10 TB and one of 2 TB, half full, hold 16 TB in three copies: with two of the large, each holds 5.3."""
     large, small = machine("l", count=3, disk=(disks(count=10),)), machine("s", count=1, disk=(disks(count=2),))
     said = too_full(lost(), profile(large, small))
-    assert said.startswith("the disks of s that are left would be 267% full on average")
+    assert said.startswith("the disks of s that are left would be 267 % full on average")
     assert not too_full(lost(fill=0.1), profile(large, small))
     assert not too_full(lost(), profile(replace(large, count=4), small)), "four large ones share them"
 

@@ -179,13 +179,13 @@ def test_words_say_what_a_requirement_is_about() -> None:
     shape = str(Shape("randread", 4096, 2, 3, 3, 4, 2))
     assert words_of(read(LOAD)) == shape
     mix = read(LOAD, op=None, mix={"randread": 0.75, "randwrite": 0.25})
-    assert words_of(mix) == shape.replace("randread", "75% randread, 25% randwrite")
+    assert words_of(mix) == shape.replace("randread", "75 % randread, 25 % randwrite")
     cached = words_of(read(LOAD, op=None, mix={"read": 0.75, "write": 0.25}, hit_ratio=0.5))
-    assert cached.startswith("75% read, 25% write of 4")
+    assert cached.startswith("75 % read, 25 % write of 4")
     assert cached.endswith("0.5 of reads from memory")
-    assert words_of(read(RECOVERY)) == "recovery of 1 node, 50% full, replicated:3"
+    assert words_of(read(RECOVERY)) == "recovery of 1 node, 50 % full, replicated:3"
     held = read(RECOVERY, fill=None, bytes="4500 GB", nodes_lost=2)
     assert words_of(held) == "recovery of 2 nodes, 4.5 TB, replicated:3"
-    assert words_of(read(CAPACITY)) == "usable capacity at 85% of the disks, ec:4+2"
+    assert words_of(read(CAPACITY)) == "usable capacity at 85 % of the disks, ec:4+2"
     assert words_of(read(OBJECTS)) == "objects with 8 KiB of metadata each"
     assert words_of(read(POWER)) == "power of all nodes under load"

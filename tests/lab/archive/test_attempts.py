@@ -105,13 +105,13 @@ def test_the_suite_of_a_variant_with_a_point_in_its_name_is_its_own() -> None:
 
 def test_the_page_says_what_so_few_attempts_can_show() -> None:
     text = page([*runs("pass", "pass", "pass", "fail"), replace(RUN, name="q", endings={"demo.y": "pass"})], {})
-    assert text.startswith("1 of 5 attempts were flaky (20.0%; limit for a scenario: 1%), in 5 runs of 1 commit.")
-    assert "| demo.x | 4 | 1 | 25.0% | 0 | **wanted** |" in text
-    assert text.endswith("\n| demo.y | 1 | 0 | below 100% | 0 |  |\n")
-    assert "| demo.x | 12 | 0 | below 25% | 0 |  |" in page(runs(*["pass"] * 12), {})
-    assert "| demo | 5 | 1 | 0 | 0 | 20.0%, 0.5% to 71.6% |" in text
+    assert text.startswith("1 of 5 attempts were flaky (20.0 %; limit for a scenario: 1 %), in 5 runs of 1 commit.")
+    assert "| demo.x | 4 | 1 | 25.0 % | 0 | **wanted** |" in text
+    assert text.endswith("\n| demo.y | 1 | 0 | below 100 % | 0 | |\n")
+    assert "| demo.x | 12 | 0 | below 25 % | 0 | |" in page(runs(*["pass"] * 12), {})
+    assert "| demo | 5 | 1 | 0 | 0 | 20.0 %, 0.5 % to 71.6 % |" in text
     held = page(runs("pass", "pass", "pass", "fail"), {"demo.x": "known"})
-    assert "| demo.x | 4 | 1 | 25.0% | 0 | yes |" in held
+    assert "| demo.x | 4 | 1 | 25.0 % | 0 | yes |" in held
     assert "| demo | 4 |" not in held
     assert page([], {}) == "No attempt is kept yet.\n"
 
@@ -120,7 +120,7 @@ def test_the_page_says_what_so_few_attempts_can_show() -> None:
 def test_the_rate_of_a_scenario_that_was_never_flaky_is_not_shown_lower_than_it_may_be(
     attempts: int, share: int
 ) -> None:
-    assert f"| demo.x | {attempts} | 0 | below {share}% | 0 |  |" in page(runs(*["pass"] * attempts), {})
+    assert f"| demo.x | {attempts} | 0 | below {share} % | 0 | |" in page(runs(*["pass"] * attempts), {})
 
 
 def test_a_run_is_kept_once(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_dead_daemon_promises_its_log_only_where_it_still_is() -> None:
 
 
 def test_every_step_is_tried_and_every_failure_is_told() -> None:
-    done = []
+    done: list[object] = []
 
     def fail(error: Exception) -> None:
         done.append(error)

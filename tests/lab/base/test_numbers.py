@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from cephlab.lab.base.numbers import duration, how_many, si
+from cephlab.lab.base.numbers import duration, how_many, percent, rise, si
 from tests.code_tree import PACKAGES, ROOT, modules, nodes, tree
 
 EITHER = re.compile(r"[a-z]\((?:s|es|ies)\)")
@@ -58,3 +58,22 @@ def test_no_text_leaves_it_to_the_reader_whether_it_is_one() -> None:
     }
     said |= {path.name for path in (ROOT / "lab/report").glob("*.j2") if EITHER.search(path.read_text())}
     assert said <= OF_OTHERS
+
+
+def test_a_share_has_a_space_before_its_sign() -> None:
+    assert (percent(0.0564), percent(0.9, ".0f")) == ("5.6 %", "90 %")
+    assert (rise(1.0564), rise(0.9)) == ("+5.6 %", "-10.0 %")
+
+
+def test_no_text_writes_a_share_by_hand() -> None:
+    by_hand = [
+        f"{path}:{node.lineno}"
+        for path in modules([package for package in PACKAGES if package != "tests"])
+        for node in nodes(tree(path))
+        if isinstance(node, ast.FormattedValue)
+        and isinstance(node.format_spec, ast.JoinedStr)
+        and re.search(
+            r"\d%$", "".join(str(part.value) for part in node.format_spec.values if isinstance(part, ast.Constant))
+        )
+    ]
+    assert not by_hand

@@ -232,16 +232,16 @@ def test_the_limits_of_a_change_are_those_of_the_experiment() -> None:
 def test_a_change_is_told_in_percent_with_its_interval() -> None:
     numbers = {"value": 1.2, "low": 1.15, "high": 1.25}
     verdict = CHECKS["regression"]([figure(1, 1, 1), witness(1), event("change", what="CPU", **numbers)])
-    assert verdict.reason == "CPU: +20.0% [+15.0% .. +25.0%]"
+    assert verdict.reason == "CPU: +20.0 % [+15.0 % .. +25.0 %]"
     assert verdict.derivation[0] == f"{verdict.reason}; {RULE}"
     doubtful = event("change", what="CPU", **{**numbers, "low": 0.9})
-    assert CHECKS["regression"]([figure(1, 1, 1), witness(1), doubtful]).reason.startswith("cannot tell: CPU: +20.0%")
+    assert CHECKS["regression"]([figure(1, 1, 1), witness(1), doubtful]).reason.startswith("cannot tell: CPU: +20.0 %")
 
 
 def test_the_rule_is_told_with_its_figures() -> None:
     assert RULE == (
-        "fails if it is above +6% and its whole interval is above 0, passes if its whole interval is below "
-        "+10% (CPU against a stored baseline or earlier runs: +25%)"
+        "fails if it is above +6 % and its whole interval is above 0, passes if its whole interval is below "
+        "+10 % (CPU against a stored baseline or earlier runs: +25 %)"
     )
 
 

@@ -93,14 +93,9 @@ def test_a_larger_allowance_ends_no_pass_but_for_a_jump(seed: int) -> None:
 
 def test_the_jumps_of_the_first_half_count_once_the_slope_of_the_whole_is_known() -> None:
     around = noise(2)
-
-    def settling(share: float) -> float:
-        return 500 + 60 * (1 - 2 ** (-10 * share)) + around(share)
-
-    assert [judged(MEMORY, settling, per_hour=most).outcome for most in (20.0, 30.0)] == [
-        Outcome.PASS,
-        Outcome.INCONCLUSIVE,
-    ]
+    for most, outcome in ((20.0, Outcome.PASS), (30.0, Outcome.INCONCLUSIVE)):
+        verdict = judged(MEMORY, lambda share: 500 + 60 * (1 - 2 ** (-10 * share)) + around(share), per_hour=most)
+        assert verdict.outcome is outcome
 
 
 def test_what_grows_ever_faster_does_not_pass() -> None:

@@ -258,7 +258,7 @@ def test_an_emulated_processor_is_named_as_the_reason() -> None:
 
 def test_a_line_has_both_amounts_and_the_rise_with_its_ends() -> None:
     change = CostChange("CPU", 3e-4, 3.3e-4, Ratio(1.1, 0.95, 1.2), None, Resource.CPU_USER_S)
-    assert change.line == "CPU: 300.0 us -> 330.0 us, +10.0% [-5.0% .. +20.0%]"
+    assert change.line == "CPU: 300.0 us -> 330.0 us, +10.0 % [-5.0 % .. +20.0 %]"
 
 
 @pytest.mark.parametrize("conditions", [PAIRED, SAME_CLIENT])
@@ -267,8 +267,8 @@ def test_amounts_are_those_of_an_operation_also_where_the_ratio_is_relative(cond
     sides = [side({CPU: cpu, CLIENT: client, SENT: sent}, conditions=conditions) for cpu, client, sent in costs]
     lines = [change.line for change in of(*sides).values()]
     relative = ", relative to the client" if conditions is SAME_CLIENT else ""
-    assert f"CPU of OSDs{relative}: 100.0 us -> 120.0 us, +20.0% [+20.0% .. +20.0%]" in lines
-    assert "sent by osd.primary: 12000 B -> 14400 B, +20.0% [+20.0% .. +20.0%]" in lines
+    assert f"CPU of OSDs{relative}: 100.0 us -> 120.0 us, +20.0 % [+20.0 % .. +20.0 %]" in lines
+    assert "sent by osd.primary: 12000 B -> 14400 B, +20.0 % [+20.0 % .. +20.0 %]" in lines
     together = overall(compare([sides[0]], [sides[1]]))
     assert together.reason.startswith("randwrite 4 KiB at depth 16 on 3 copies, CPU of OSDs")
     assert together.derivation

@@ -111,7 +111,7 @@ def test_a_model_is_no_measurement() -> None:
 
 def test_two_sources_more_than_three_percent_apart_are_said_to_be() -> None:
     assert disagreement(of("a", 100), of("a", 97.5, Source.METER)) == ""
-    assert "4.0% apart" in disagreement(of("a", 100), of("a", 96, Source.METER))
+    assert "4.0 % apart" in disagreement(of("a", 100), of("a", 96, Source.METER))
 
 
 def test_work_per_watt_of_the_papers_clusters() -> None:
