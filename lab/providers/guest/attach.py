@@ -6,7 +6,6 @@ Arguments: the folder of the network's keeper, the agent's address and port, a r
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import struct
@@ -46,11 +45,18 @@ def exactly(link: socket.socket, count: int) -> bytes:
     return parts
 
 
-def relay(link: socket.socket) -> int:
-    """Relay streams until the program ends; returns its status as a shell would."""
-    watched: list[socket.socket | int] = [link, 0]
+def relay(link: socket.socket, *resized: int) -> int:
+    """Relay streams until the program ends; returns its status as a shell would.
+
+    resized: a pipe that can be read once the terminal has another size (see `resizes`).
+    """
+    watched: list[socket.socket | int] = [link, 0, *resized]
     while True:
         for ready in select.select(watched, [], [])[0]:
+            if ready in resized:
+                os.read(resized[0], CHUNK)
+                send(link, b"w", json.dumps(size()).encode())
+                continue
             if ready == 0:
                 data = os.read(0, CHUNK)
                 send(link, b"0", data)
@@ -69,9 +75,21 @@ def relay(link: socket.socket) -> int:
 
 
 def size() -> tuple[int, int]:
-    """Rows and columns of the terminal."""
-    terminal = shutil.get_terminal_size()
+    """Rows and columns of the terminal, whatever LINES and COLUMNS say of another one."""
+    terminal = os.get_terminal_size(0)
     return terminal.lines, terminal.columns
+
+
+def resizes() -> int:
+    """A pipe into which every change of the terminal's size is written.
+
+    A signal handler that sent the size itself would do so within a frame that is being sent.
+    """
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
+    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    signal.signal(signal.SIGWINCH, lambda _number, _frame: None)
+    return told
 
 
 def main() -> int:
@@ -80,14 +98,14 @@ def main() -> int:
     request = json.loads(text)
     link = connect(folder, address, port)
     terminal = request["terminal"] and sys.stdin.isatty()
+    resized = [resizes()] if terminal else []
     send(link, b"j", json.dumps({"op": "run", **request, "terminal": size() if terminal else None}).encode())
     if not terminal:
         return relay(link)
-    signal.signal(signal.SIGWINCH, lambda _number, _frame: send(link, b"w", json.dumps(size()).encode()))
     before = termios.tcgetattr(0)
-    tty.setraw(0)
+    tty.setraw(0, termios.TCSADRAIN)  # keeps what was typed meanwhile
     try:
-        return relay(link)
+        return relay(link, *resized)
     finally:
         termios.tcsetattr(0, termios.TCSADRAIN, before)
 
