@@ -1,6 +1,7 @@
 """CRUSH maps, some larger than the lab, and the PG mappings that both architectures compute from the same map."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,12 +29,17 @@ _TUNABLES = {  # Ceph's own defaults since Jewel (CrushWrapper::set_tunables_jew
 
 @dataclass(frozen=True)
 class Rule:
-    """A placement rule. kind: `replicated` or `erasure`; size: OSDs per PG; steps: as in a map's text."""
+    """A placement rule. kind: `replicated` or `erasure`; size: OSDs per PG; steps: as in a map's text.
+
+    racks: how many racks have an equal share of a PG; 0: any. device_class: of every OSD; empty: any.
+    """
 
     name: str
     kind: str
     size: int
     steps: tuple[str, ...]
+    racks: int = 0
+    device_class: str = ""
 
 
 REPLICATED_RULE = Rule(
@@ -51,9 +57,15 @@ ERASURE_RULE = Rule(
         "step chooseleaf indep 2 type host",
         "step emit",
     ),
+    racks=3,
 )
 CLASS_RULE = Rule(
-    "fast", "replicated", 3, ("step take default class ssd", "step chooseleaf firstn 0 type rack", "step emit")
+    "fast",
+    "replicated",
+    3,
+    ("step take default class ssd", "step chooseleaf firstn 0 type rack", "step emit"),
+    racks=3,
+    device_class="ssd",
 )
 RULES = (REPLICATED_RULE, ERASURE_RULE, CLASS_RULE)
 
@@ -72,6 +84,9 @@ class Tree:
 
     def host_of(self, osd: int) -> int:
         return osd // self.osds
+
+    def rack_of(self, osd: int) -> int:
+        return self.host_of(osd) // self.hosts
 
 
 def crush_text(tree: Tree, rules: Sequence[Rule], rng: Random) -> str:
@@ -201,13 +216,21 @@ def differing(mine: Mappings, theirs: Mappings) -> list[str]:
     ]
 
 
-def broken(computed: Mappings, rule: Rule) -> list[str]:
-    """PGs with too few OSDs, with two on one host, or with the OSD that is out."""
+def broken(computed: Mappings, rule: Rule, tree: Tree = TREE, out: int = OUT_OSD) -> list[str]:
+    """PGs with an OSD that is out, or whose OSDs are not those that the rule wants (see `follows`)."""
     return [
         f"{pgid}: {osds}"
         for pgid, (osds, _) in sorted(computed.items())
-        if len({TREE.host_of(osd) for osd in osds}) != rule.size or OUT_OSD in osds
+        if out in osds or not follows(osds, rule, tree)
     ]
+
+
+def follows(osds: Sequence[int], rule: Rule, tree: Tree) -> bool:
+    """Whether there are as many as the rule wants, on different hosts, evenly in its racks, and of its class."""
+    if rule.racks and sorted(Counter(map(tree.rack_of, osds)).values()) != [rule.size // rule.racks] * rule.racks:
+        return False
+    of_class = not rule.device_class or {CLASSES[osd % len(CLASSES)] for osd in osds} == {rule.device_class}
+    return of_class and len(osds) == len(set(map(tree.host_of, osds))) == rule.size
 
 
 def parse_mappings(dump: str) -> Mappings:

@@ -15,7 +15,7 @@ from cephlab.lab.spec.arch import Arch
 from cephlab.suites.interop import compression, dencoder, encodings, erasure, placement
 from cephlab.suites.interop.exports import listing
 from cephlab.suites.interop.pg_export import read_export
-from cephlab.suites.interop.placement import ERASURE_RULE, REPLICATED_RULE, RULES, Tree, crush_text
+from cephlab.suites.interop.placement import CLASS_RULE, ERASURE_RULE, REPLICATED_RULE, RULES, Tree, crush_text
 from cephlab.suites.interop.sides import agree
 
 DUMP = "pool 1 pg_num 2\n1.0\t[0,4,8]\t0\n1.a\t[2,6,10]\t2\n#osd\tcount\tfirst\n"
@@ -100,6 +100,25 @@ def test_crush_text_numbers_rules_in_order_and_replays() -> None:
 def test_the_tree_can_carry_every_rule() -> None:
     assert placement.TREE.osd_count << min(placement.PG_BITS.values()) >= placement.LEAST_MAPPINGS
     assert all(rule.size <= placement.TREE.racks * placement.TREE.hosts for rule in RULES)
+
+
+@pytest.mark.parametrize(
+    ("rule", "osds", "right"),
+    [
+        (REPLICATED_RULE, (0, 4, 8), True),
+        (REPLICATED_RULE, (0, 4, 8, 12), False),
+        (ERASURE_RULE, (0, 4, 16, 20, 32, 36), True),
+        (ERASURE_RULE, (0, 4, 8, 16, 20, 32), False),
+        (ERASURE_RULE, (0, 4, 8, 16, 20, 24), False),
+        (ERASURE_RULE, (0, 4, 16, 20, 32, 48), False),
+        (CLASS_RULE, (1, 16, 34), True),
+        (CLASS_RULE, (1, 4, 16), False),
+        (CLASS_RULE, (1, 16, 33), False),
+    ],
+    ids=["hosts", "too many", "pairs", "three in a rack", "two racks", "four racks", "class", "one rack", "no class"],
+)
+def test_a_rule_is_followed_in_hosts_racks_and_class(rule: placement.Rule, osds: tuple[int, ...], right: bool) -> None:
+    assert placement.follows(osds, rule, placement.TREE) is right
 
 
 def test_every_tolerated_loss_is_tried() -> None:
