@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
-from cephlab.lab.base.errors import LabBroken, LabError, SpecError, Unavailable
+from cephlab.lab.base.errors import CleanupFailed, LabBroken, LabError, SpecError, Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.progress import Progress, quiet
-from cephlab.lab.base.runs import Run, RunId
+from cephlab.lab.base.runs import Run, RunId, remove_tree
 from cephlab.lab.images.image import Image
 from cephlab.lab.providers.host import Host
 from cephlab.lab.spec.arch import Arch
@@ -224,6 +224,19 @@ def removing(run: Run, remove: Callable[[], object]) -> Iterator[None]:
         raise
     if not run.kept:
         remove()
+
+
+def remove_with_folders(run: Run, remove: Callable[[], object], *folders: str) -> None:
+    """Call `remove`, then remove folders of the run's directory, also after an error. CleanupFailed has all errors."""
+    errors = []
+    try:
+        remove()
+    except LabError as error:
+        errors.append(str(error))
+    for name in folders:
+        errors += remove_tree(run.directory / name)
+    if errors:
+        raise CleanupFailed(errors)
 
 
 @runtime_checkable

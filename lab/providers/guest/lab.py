@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from cephlab.lab.base import clock, process
-from cephlab.lab.base.errors import CleanupFailed, LabBroken, LabError, SpecError
+from cephlab.lab.base.errors import LabBroken, SpecError
 from cephlab.lab.base.home import Home
-from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, Run, RunId, remove_tree, run_ids, write_json
+from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, Run, RunId, run_ids, write_json
 from cephlab.lab.providers.agent.host import AgentAccess
 from cephlab.lab.providers.agent.wire import PORT, READY
-from cephlab.lab.providers.base import LabNodes
+from cephlab.lab.providers.base import LabNodes, remove_with_folders
 from cephlab.lab.providers.guest import boot, network
 from cephlab.lab.providers.guest.host import Endpoint, GuestHost
 from cephlab.lab.providers.guest.machine import FIRST_DISK, Boot, Hypervisor, Interface, Make, Parts, RunningGuest
@@ -292,15 +292,8 @@ class GuestLab(LabNodes[GuestHost]):
 
     def close(self) -> None:
         self.hang_up()
-        errors = []
-        try:
-            remove_run(self._run.home, self._run.id)
-        except LabError as error:
-            errors.append(str(error))
-        for name in ("guests", "disks", "network"):
-            errors += remove_tree(self._run.directory / name)
-        if errors:
-            raise CleanupFailed(errors)
+        remove = partial(remove_run, self._run.home, self._run.id)
+        remove_with_folders(self._run, remove, "guests", "disks", "network")
 
 
 def claim_subnet(run: Run) -> str:

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,10 @@ from cephlab.lab.base.errors import CleanupFailed, LabBroken, LabError, Unavaila
 from cephlab.lab.base.home import Home, refuse_odd
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.base.progress import Progress, quiet
-from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, Run, RunId, ours, remove_tree, run_ids, taken
+from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, Run, RunId, ours, run_ids, taken
 from cephlab.lab.images.image import Image
 from cephlab.lab.providers import packets
-from cephlab.lab.providers.base import Images, LabNodes, refuse_foreign, removing
+from cephlab.lab.providers.base import Images, LabNodes, refuse_foreign, remove_with_folders, removing
 from cephlab.lab.providers.host import Host
 from cephlab.lab.providers.local import memory
 from cephlab.lab.providers.local.host import LocalHost
@@ -146,15 +147,7 @@ class LocalLab(LabNodes[LocalHost]):
         return PacketFilter(_mark(self.run.home, self.run.id))
 
     def close(self) -> None:
-        errors = []
-        try:
-            remove_run(self.run.home, self.run.id)
-        except LabError as error:
-            errors.append(str(error))
-        for name in (_NODES, "disks"):
-            errors += remove_tree(self.run.directory / name)
-        if errors:
-            raise CleanupFailed(errors)
+        remove_with_folders(self.run, partial(remove_run, self.run.home, self.run.id), _NODES, "disks")
 
 
 class LocalProvider:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import docker
 import pytest
@@ -14,6 +15,7 @@ from cephlab.lab.base.errors import CephTrouble, CleanupFailed, LabBroken, SpecE
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import Run, Runs
 from cephlab.lab.images.image import Image
+from cephlab.lab.providers import base
 from cephlab.lab.providers.container import lab as containers
 from cephlab.lab.providers.container import names
 from cephlab.lab.providers.container.engine import Engine
@@ -134,3 +136,20 @@ def test_a_keeper_that_does_not_get_ready_is_a_broken_lab(tmp_path: Path, monkey
     with pytest.raises(LabBroken, match="the network's keeper took more than") as caught:
         network.Network(tmp_path / "network", "10.78.0.0/24", {}).make()
     assert "it takes its time" in caught.value.detail
+
+
+def test_folders_go_though_the_rest_failed_and_everything_that_stays_is_told(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stays = {"disks": ["disks/d0: busy"], "nodes": ["nodes/n0: busy"]}
+    asked: list[str] = []
+
+    def remove_tree(folder: Path) -> list[str]:
+        asked.append(folder.name)
+        return stays[folder.name]
+
+    monkeypatch.setattr(base, "remove_tree", remove_tree)
+    with pytest.raises(CleanupFailed) as caught:
+        base.remove_with_folders(run, Mock(side_effect=LabBroken("a process stays")), "disks", "nodes")
+    assert asked == ["disks", "nodes"]
+    assert caught.value.errors == ("a process stays", "disks/d0: busy", "nodes/n0: busy")
