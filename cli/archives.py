@@ -15,6 +15,7 @@ from cephlab.cli.output import Output, table, toned
 from cephlab.cli.world import World
 from cephlab.lab.archive.archive import state_of
 from cephlab.lab.archive.attempts import INTERRUPTED
+from cephlab.lab.archive.merged import unmerged
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.home import Home
 
@@ -30,7 +31,6 @@ ArchiveArgument = Annotated[
     ),
 ]
 _UNKNOWN = "not an archive"
-KILLED = "killed"
 
 
 def archives(home: Home) -> list[Path]:
@@ -75,7 +75,8 @@ def row_of(path: Path) -> dict[str, Any]:
     """One line of `archive ls`. state: as recorded, or killed; verdicts: ending, or `interrupted` -> count."""
     try:
         manifest = json.loads((path / "manifest.json").read_text())
-        verdicts = json.loads((path / "verdicts.json").read_text())["verdicts"]
+        parts = unmerged(path) or [path]
+        verdicts = [each for part in parts for each in json.loads((part / "verdicts.json").read_text())["verdicts"]]
         counts: dict[str, int] = {}
         for verdict in verdicts:
             # An interrupted scenario has no verdict yet; `--resume` runs it again.
@@ -87,14 +88,9 @@ def row_of(path: Path) -> dict[str, Any]:
     return {"archive": path.name, "path": str(path), **known, "verdicts": counts}
 
 
-def unmerged(home: Home) -> list[Path]:
-    """The folders in which killed gates of several processes left verdicts that no archive has."""
-    from cephlab.fixtures.lanes import FOLDER_SUFFIX
-
-    folders = (
-        path.with_name(f"{path.name}{FOLDER_SUFFIX}") for path in archives(home) if row_of(path)["state"] == KILLED
-    )
-    return [folder for folder in folders if folder.is_dir()]
+def killed_in_parts(home: Home) -> list[Path]:
+    """The archives of killed gates of several processes, whose verdicts only the parts beside them have."""
+    return [path for path in archives(home) if row_of(path)["state"] != _UNKNOWN and unmerged(path)]
 
 
 def _verdicts(row: dict[str, Any]) -> str:

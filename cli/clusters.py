@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cephlab.cli.archives import unmerged
+from cephlab.cli.archives import killed_in_parts
 from cephlab.cli.completion import CLUSTERS
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, coloured, console, pairs, table, toned
@@ -319,9 +319,9 @@ def prune(
     findings, errors = survey(world.home, world.providers)
     for folder in world.runs.others():
         out.note(f"skipped, because it is not a run of this user: {folder}")
-    verdicts = [str(folder) for folder in unmerged(world.home)]
-    for unread in verdicts:
-        out.note(f"left, because only it has verdicts of a killed gate: {unread} (`cephlab summary` reads its parts)")
+    verdicts = [str(archive) for archive in killed_in_parts(world.home)]
+    for archive in verdicts:
+        out.note(f"left, as a killed gate with its parts beside it: {archive} (`cephlab gate --resume` continues it)")
     doomed = [finding for finding in findings if finding.doomed(kept_too=everything)]
     value: dict[str, Any] = {"home": str(world.home.path), "unmerged": verdicts}
     shelf, most = Shelf(world.home), 0 if everything else MOST

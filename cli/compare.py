@@ -87,7 +87,7 @@ def _costs(out: Output, before: Path, after: Path) -> int:
 
 def _runs(out: Output, before: Path, after: Path) -> int:
     """Compare two archives: verdicts, figures and series, and costs if both measured some."""
-    from cephlab.lab.archive.archive import read_whole
+    from cephlab.lab.archive.merged import read_whole
     from cephlab.lab.archive.runs import compare_runs
     from cephlab.lab.checks.verdict import merge
     from cephlab.lab.telemetry.compare import compare as compare_all
@@ -128,7 +128,7 @@ def _runs(out: Output, before: Path, after: Path) -> int:
 
 def _architectures(out: Output, directory: Path) -> int:
     """Compare each figure that one archive has of both architectures. Emulated ones are shown but not judged."""
-    from cephlab.lab.archive.archive import read_whole
+    from cephlab.lab.archive.merged import read_whole
     from cephlab.lab.archive.runs import parity
 
     with legible(directory):
@@ -195,7 +195,7 @@ def measurements(path: Path) -> tuple[Measurement, ...]:
 
     if not path.is_dir():
         return load_measurements(path)
-    from cephlab.lab.archive.archive import read_whole
+    from cephlab.lab.archive.merged import read_whole
     from cephlab.lab.telemetry.demandfile import measured_in
 
     measured = measured_in(read_whole(path).events)

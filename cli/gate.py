@@ -330,9 +330,9 @@ def lanes_of(jobs: int, request: Request) -> int:
     """
     from cephlab.fixtures.lanes import bearable
     from cephlab.fixtures.options import SSH
-    from cephlab.lab.archive.archive import read_archive
+    from cephlab.lab.archive.merged import read_run
 
-    earlier = read_archive(request.rerun).manifest if request.rerun is not None else {}
+    earlier = read_run(request.rerun).manifest if request.rerun is not None else {}
     shared = {
         "--inventory": request.inventory is not None,
         f"--lab {SSH}": request.lab == SSH,

@@ -38,10 +38,11 @@ def judge_again(out: Output, world: World, directory: ArchiveArgument = None, si
 
     Example: cephlab judge ARCHIVE
     """
-    from cephlab.lab.archive.archive import Ending, exit_code, judge, read_archive
+    from cephlab.lab.archive.archive import Ending, exit_code, judge
+    from cephlab.lab.archive.merged import read_run
     from cephlab.lab.report.page import left_list
 
-    archive = read_archive(named_or_newest(out, world, directory), signers)
+    archive = read_run(named_or_newest(out, world, directory), signers)
     verdicts = judge(archive)
     for line in (*archive.altered, *archive.lost):
         out.warn(line)
@@ -110,14 +111,15 @@ def report(
 
     Example: cephlab report ARCHIVE --output page.html
     """
-    from cephlab.lab.archive.archive import read_archive, read_whole, replace_report
+    from cephlab.lab.archive.archive import replace_report
+    from cephlab.lab.archive.merged import read_run, read_whole
     from cephlab.lab.report.defects import developer_report
     from cephlab.lab.report.page import render_report
     from cephlab.tuning.comparison import compared, together
 
     refuse_unwritable("--output", page.output)
     directory = named_or_newest(out, world, directory)
-    archive = read_archive(directory, signers)
+    archive = read_run(directory, signers)
     if page.defect is not None:
         with legible(directory):
             text = developer_report(archive, page.defect)
@@ -164,10 +166,10 @@ def summary(
 
     Example: cephlab summary ARCHIVE
     """
-    from cephlab.lab.archive.archive import read_archive
+    from cephlab.lab.archive.merged import read_run
     from cephlab.lab.report.summary import markdown, notices
 
-    archive = read_archive(named_or_newest(out, world, directory), signers)
+    archive = read_run(named_or_newest(out, world, directory), signers)
     with legible(archive.directory):
         lines, text = list(notices(archive)), markdown(archive)
     out.result("\n".join(lines) if annotate else text, {"markdown": text, "annotations": lines})

@@ -89,8 +89,8 @@ def track(
 
 def _attempts(directory: Path) -> KeptRun:
     """What is kept of an archive."""
-    from cephlab.lab.archive.archive import read_whole
     from cephlab.lab.archive.attempts import run_of
+    from cephlab.lab.archive.merged import read_whole
 
     with legible(directory):
         return run_of(read_whole(directory))

@@ -35,6 +35,7 @@ STORE = ".tsdb.tar.gz"
 """Folder of an archive for the data of each cluster's Prometheus, and the ending of its file names."""
 ARCHIVE_FOLDER = "the folder of an archive"
 RUNNING = "running"
+KILLED = "killed"
 _RAN = ("began", "raised")
 
 
@@ -81,7 +82,7 @@ class Record:
 def state_of(manifest: Mapping[str, Any]) -> str:
     """The state of a run: as recorded, or killed if its process is gone. Older archives do not name their process."""
     state = str(manifest["state"])
-    return "killed" if state == RUNNING and not is_alive(str(manifest.get("process", ""))) else state
+    return KILLED if state == RUNNING and not is_alive(str(manifest.get("process", ""))) else state
 
 
 def deciding(records: Sequence[Record]) -> list[Record]:
@@ -116,9 +117,11 @@ class ArchiveWriter:
         (self.directory / HISTORY).write_text("".join(f"{event.to_json()}\n" for event in kept))
         self.history = History(self.directory / HISTORY, earlier=kept)
         self.records, self.taken = [*settled, *self.records], len(settled)
-        for record in settled:
+        for number, record in enumerate(settled):
             if self.earlier is not None and record.logs is not None:
-                shutil.copytree(self.earlier.directory / record.logs, self.directory / record.logs)
+                folder = _logs_of(record.scenario)
+                shutil.copytree(self.earlier.directory / record.logs, self.directory / folder)
+                self.records[number] = replace(record, logs=str(folder))
         self.save()
 
     def save(self) -> None:
@@ -140,7 +143,7 @@ class ArchiveWriter:
         """Keep the logs of a scenario that did not pass. Returns their folder below the archive, None without logs."""
         if not logs:
             return None
-        folder = Path("logs") / file_name(scenario)
+        folder = _logs_of(scenario)
         (self.directory / folder).mkdir(parents=True, exist_ok=True)
         for name, content in logs.items():
             write_private(self.directory / folder / name, without_secrets(content), mode=MODE)
@@ -162,6 +165,11 @@ class ArchiveWriter:
         page = render(_parse(self.directory))
         write_private(self.directory / REPORT, page.encode(), mode=MODE)
         write_sums(self.directory, sums_now(self.directory))
+
+
+def _logs_of(scenario: str) -> Path:
+    """The folder below an archive for the logs of a scenario."""
+    return Path("logs") / file_name(scenario)
 
 
 def file_name(scenario: str) -> str:
@@ -234,18 +242,6 @@ def read_archive(directory: Path, signers: Path | None = None) -> Archive:
     if signers and who is None:
         wrong.append(f"{SIGNATURE} is not a signature of {SUMS} by anybody in {signers}")
     return replace(archive, altered=(*wrong, *archive.altered), signer=who)
-
-
-def read_whole(directory: Path) -> Archive:
-    """An archive whose verdicts can be relied on; SpecError for any other."""
-    archive = read_archive(directory)
-    if archive.doubts:
-        raise SpecError(
-            f"the verdicts of {directory} cannot be relied on",
-            "\n".join(archive.doubts),
-            f"`cephlab judge {directory}` judges its history; docs/archive.md lists what is checked",
-        )
-    return archive
 
 
 def _parse(directory: Path) -> Archive:

@@ -1,9 +1,10 @@
-"""Merges the archives of the lanes of a gate into one, in order of time."""
+"""Merges the archives of the lanes of a gate into one, in order of time: as files, or when a killed gate is read."""
 
 import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -12,21 +13,26 @@ from xml.etree import ElementTree
 from cephlab.lab.archive.archive import (
     HISTORY,
     JUNIT,
+    KILLED,
     MANIFEST,
     REPORT,
+    RUNNING,
     VERDICTS,
     Archive,
     ArchiveWriter,
     Record,
     judged,
     read_archive,
+    state_of,
     unfinished,
 )
 from cephlab.lab.archive.sums import SUMS, files
-from cephlab.lab.base.errors import LabBroken
-from cephlab.lab.history.history import History, Recorder
+from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.history.history import Event, History, Recorder
 from cephlab.lab.scenario.scenario import Blame, record_raised
 
+FOLDER_SUFFIX = ".lanes"
+"""A gate of several processes keeps their archives in a folder with the name of its own archive and this ending."""
 _MADE_ANEW = (MANIFEST, VERDICTS, HISTORY, JUNIT, REPORT, SUMS)
 _LISTS = ("clusters", "kept", "trouble", "unexpected_skips")
 
@@ -51,16 +57,10 @@ def merge(writer: ArchiveWriter, parts: Sequence[Part]) -> None:
     A scenario that was running in a lane when the lane was killed gets the ending "trouble of the lab".
     """
     archives = [(read_archive(part.directory), part.later_s) for part in parts]
-    events = [replace(event, at_s=event.at_s + later_s) for archive, later_s in archives for event in archive.events]
-    events.sort(key=attrgetter("at_s"))
+    events, records = _on_one_clock(archives)
     (writer.directory / HISTORY).write_text("".join(event.to_json() + "\n" for event in events))
     # The writer began after the first lane, so its own clock would put what it adds before events that came earlier.
     writer.history = History(writer.directory / HISTORY, earlier=events)
-    records = [
-        replace(record, began_s=round(record.began_s + later_s, 3))
-        for archive, later_s in archives
-        for record in archive.records
-    ]
     begun_too = [part.running for part in parts if part.running is not None]
     settled = {record.scenario for record in records}
     lost = [name for archive, _ in archives for name in unfinished(archive)]
@@ -75,6 +75,18 @@ def merge(writer: ArchiveWriter, parts: Sequence[Part]) -> None:
         for facts in manifest["clusters"] if part.machine else ():
             facts["machine"] = part.machine
     writer.manifest |= {key: [entry for manifest in manifests for entry in manifest[key]] for key in _LISTS}
+
+
+def _on_one_clock(archives: Sequence[tuple[Archive, float]]) -> tuple[list[Event], list[Record]]:
+    """All events, in order of time, and all records. Each archive comes with how much later it began than the first."""
+    events = [replace(event, at_s=event.at_s + later_s) for archive, later_s in archives for event in archive.events]
+    events.sort(key=attrgetter("at_s"))
+    records = [
+        replace(record, began_s=round(record.began_s + later_s, 3))
+        for archive, later_s in archives
+        for record in archive.records
+    ]
+    return events, records
 
 
 def _lost(recorder: Recorder) -> Record:
@@ -116,3 +128,67 @@ def begun(directory: Path) -> Mapping[str, Any]:
     manifest: dict[str, Any] = json.loads((directory / MANIFEST).read_text())
     del manifest["schema"]
     return manifest
+
+
+# A gate that was killed before it merged them
+
+
+def unmerged(directory: Path) -> list[Path]:
+    """The archives of the lanes of a killed gate, none for any other. A lane that recorded nothing has no manifest.
+
+    directory: the archive that they would have become.
+    """
+    whole = directory.resolve()
+    parts = sorted(path.parent for path in whole.with_name(whole.name + FOLDER_SUFFIX).glob(f"*/{MANIFEST}"))
+    return parts if parts and state_of(begun(whole)) == KILLED else []
+
+
+def read_run(directory: Path, signers: Path | None = None) -> Archive:
+    """As `read_archive`; of a killed gate of several processes, with what they recorded.
+
+    While one of them still removes its cluster, its process is that of the run, which therefore counts as running.
+    """
+    archive = read_archive(directory, signers)
+    lanes = [read_archive(path) for path in unmerged(directory)]
+    if not lanes:
+        return archive
+    began = [datetime.fromisoformat(str(lane.manifest["started"])) for lane in lanes]
+    later = [(start - min(began)).total_seconds() for start in began]
+    events, records = _on_one_clock(list(zip(map(_from_beside, lanes), later, strict=True)))
+    ending = [lane.manifest["process"] for lane in lanes if state_of(lane.manifest) == RUNNING]
+    manifest = {
+        **archive.manifest,
+        **{key: [entry for lane in lanes for entry in lane.manifest[key]] for key in _LISTS},
+        "process": next(iter(ending), archive.manifest["process"]),
+    }
+    return Archive(
+        directory,
+        manifest,
+        tuple(sorted(records, key=attrgetter("began_s"))),
+        tuple(events),
+        lost=tuple(dict.fromkeys((*archive.lost, *(line for lane in lanes for line in lane.lost)))),
+        # Without a signature wanted, the archive itself proves nothing: it may have been left half merged.
+        altered=(
+            *(archive.altered if signers else ()),
+            *(f"{lane.directory}: {line}" for lane in lanes for line in lane.altered),
+        ),
+    )
+
+
+def _from_beside(lane: Archive) -> Archive:
+    """A lane, with the logs of its records named as its gate's archive finds them."""
+    beside = Path("..", lane.directory.parent.name, lane.directory.name)
+    records = (replace(each, logs=str(beside / each.logs)) if each.logs else each for each in lane.records)
+    return replace(lane, records=tuple(records))
+
+
+def read_whole(directory: Path) -> Archive:
+    """A run whose verdicts can be relied on; SpecError for any other."""
+    archive = read_run(directory)
+    if archive.doubts:
+        raise SpecError(
+            f"the verdicts of {directory} cannot be relied on",
+            "\n".join(archive.doubts),
+            f"`cephlab judge {directory}` judges its history; docs/archive.md lists what is checked",
+        )
+    return archive

@@ -78,14 +78,17 @@ def test_a_run_whose_process_is_gone_is_shown_as_killed(world: World, process: s
 
 
 @pytest.mark.parametrize(("process", "left"), [(OWN, False), ("4194305/boot/1", True)], ids=["runs", "gone"])
-def test_prune_names_what_only_the_parts_of_a_killed_gate_have(world: World, process: str, left: bool) -> None:
-    write(world.home.archive / "a", GOOD, manifest={"state": "running", "process": process})
-    parts = world.home.archive / "a.lanes"
-    parts.mkdir()
+def test_what_the_parts_of_a_killed_gate_hold_is_shown_and_stays(world: World, process: str, left: bool) -> None:
+    whole, part = world.home.archive / "a", world.home.archive / "a.lanes" / "0"
+    write(whole, manifest={"state": "running", "process": process})
+    write(part, GOOD, manifest={"state": "interrupted"})
+    [row] = json.loads(call(world, "archive", "ls", "--json").stdout)["archives"]
+    assert (row["archive"], row["verdicts"]) == ("a", {"pass": 1} if left else {})
+    assert ("1 passed" in call(world, "summary").stdout) == left
     ended = call(world, "prune", "--json")
-    assert json.loads(ended.stdout)["unmerged"] == ([str(parts)] if left else [])
-    assert (f"left, because only it has verdicts of a killed gate: {parts}" in ended.stderr) == left
-    assert parts.exists()
+    assert json.loads(ended.stdout)["unmerged"] == ([str(whole)] if left else [])
+    assert (f"left, as a killed gate with its parts beside it: {whole}" in ended.stderr) == left
+    assert part.exists()
 
 
 def test_no_archives(world: World) -> None:

@@ -16,9 +16,9 @@ from cephlab.lab.archive.archive import (
     Ending,
     add_signature,
     read_archive,
-    read_whole,
     replace_report,
 )
+from cephlab.lab.archive.merged import read_whole
 from cephlab.lab.archive.signature import sign
 from cephlab.lab.archive.sums import SUMS, altered
 from cephlab.lab.base.errors import SpecError

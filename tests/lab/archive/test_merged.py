@@ -1,14 +1,22 @@
 """Archives of lanes become one: its events are in the order of time, whichever process recorded them."""
 
+import json
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cephlab.lab.archive import archive as names
-from cephlab.lab.archive.archive import ArchiveWriter, Ending, Record, judged, read_archive
-from cephlab.lab.archive.merged import Part, begun, merge
+from cephlab.lab.archive.archive import ArchiveWriter, Ending, Record, judged, read_archive, state_of
+from cephlab.lab.archive.merged import Part, begun, merge, read_run, read_whole, unmerged
+from cephlab.lab.archive.schemas import VERSION
 from cephlab.lab.archive.sums import SUMS
+from cephlab.lab.base.births import identity_of
+from cephlab.lab.base.errors import SpecError
 from cephlab.lab.history.history import Event
-from tests.lab.archive.test_archive import FITTING, GOOD, MANIFEST, began, saw, write
+from tests.lab.archive.test_archive import FITTING, GOOD, MANIFEST, STOPPED, began, saw, write
 
 LOST = "the process that ran it ended unexpectedly"
 SUITE = '<testsuite name="{0}" tests="1"><testcase classname="demo" name="{0}" /></testsuite>'
@@ -112,3 +120,78 @@ def test_a_scenario_that_left_no_events_was_lost_when_the_archives_are_merged(tm
 
 def test_what_a_lane_has_begun_is_read_without_the_number_of_its_schema(tmp_path: Path) -> None:
     assert begun(write(tmp_path / "lane").directory) == MANIFEST
+
+
+GONE = "4194305/boot/1"
+KILLED_GATE: dict[str, Any] = {"state": "running", "process": GONE, "planned": ["demo.0", "demo.1", "demo.2", "demo.3"]}
+
+
+def killed_gate(path: Path, process: str = GONE) -> Path:
+    """An archive of a gate that was killed, with the parts of two lanes: the second began 2 s later and was killed too.
+
+    A third lane recorded nothing.
+    """
+    write(path / "whole", manifest=KILLED_GATE)
+    parts = path / "whole.lanes"
+    (parts / "2").mkdir(parents=True)
+    (parts / "2.log").write_text("")
+    sealed = lane(parts / "0", 4.0, {**KILLED_GATE, "state": "interrupted", "clusters": [cluster("c1")]})
+    sealed.history.record("demo.2", *began())
+    sealed.history.record("demo.2", *STOPPED)
+    sealed.add(Record("demo.2", "demo", Ending.INCONCLUSIVE, "as stored", began_s=9.0))
+    sealed.seal(lambda _: "")
+    later = {**KILLED_GATE, "process": process, "started": "2026-11-21T09:00:02Z", "clusters": [cluster("c2")]}
+    lane(parts / "1", 1.5, later)
+    return path / "whole"
+
+
+def test_of_a_killed_gate_what_its_lanes_recorded_is_read(tmp_path: Path) -> None:
+    run = read_run(killed_gate(tmp_path))
+    assert [(record.scenario, record.began_s) for record in run.records] == [
+        ("demo.1", 3.5),
+        ("demo.0", 4.0),
+        ("demo.2", 9.0),
+    ]
+    times = [event.at_s for event in run.events]
+    assert times == sorted(times)
+    assert run.of("demo.1")[0].at_s == 3.5
+    assert (run.left, run.doubts) == (("demo.2", "demo.3"), ())
+    assert [facts["name"] for facts in run.manifest["clusters"]] == ["c1", "c2"]
+    assert run.lost == (f"{SUMS} is missing: the run was not sealed",)
+    assert state_of(run.manifest) == "killed"
+
+
+def test_the_logs_of_a_lane_are_found_and_a_run_that_goes_on_takes_them(tmp_path: Path) -> None:
+    whole = killed_gate(tmp_path)
+    left = lane(whole.with_name("whole.lanes") / "3", 0.0, KILLED_GATE)
+    left.records[0] = replace(left.records[0], logs="logs/demo.3")
+    left.save()
+    run = read_run(whole)
+    [logs] = [record.logs for record in run.records if record.logs]
+    assert logs == "../whole.lanes/3/logs/demo.3"
+    assert (whole / logs / "osd.0.log").read_text() == "3"
+    later = ArchiveWriter(tmp_path / "later", dict(run.manifest), earlier=run)
+    assert [(record.scenario, record.logs) for record in later.records if record.logs] == [("demo.3", "logs/demo.3")]
+    assert (later.directory / "logs/demo.3/osd.1.log").read_text() == "3"
+
+
+def test_a_lane_that_still_ends_keeps_its_gate_running(tmp_path: Path) -> None:
+    process = identity_of(os.getpid())
+    assert state_of(read_run(killed_gate(tmp_path, process)).manifest) == "running"
+
+
+@pytest.mark.parametrize("state", ["complete", "running"])
+def test_only_of_a_killed_gate_are_parts_read(tmp_path: Path, state: str) -> None:
+    whole = killed_gate(tmp_path)
+    manifest = {"state": state, "process": identity_of(os.getpid())}
+    (whole / names.MANIFEST).write_text(json.dumps({"schema": VERSION, **MANIFEST, **KILLED_GATE, **manifest}))
+    assert unmerged(whole) == []
+    assert read_run(whole).records == ()
+
+
+def test_a_lane_whose_verdicts_cannot_be_relied_on_is_named(tmp_path: Path) -> None:
+    whole = killed_gate(tmp_path)
+    (whole.with_name("whole.lanes") / "0" / names.REPORT).write_text("other")
+    with pytest.raises(SpecError, match=r"the verdicts of .*whole cannot be relied on") as refused:
+        read_whole(whole)
+    assert refused.value.detail == f"{whole.with_name('whole.lanes')}/0: {names.REPORT} was altered"

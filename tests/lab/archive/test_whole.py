@@ -21,9 +21,9 @@ from cephlab.lab.archive.archive import (
     judge,
     judged,
     read_archive,
-    read_whole,
     replace_report,
 )
+from cephlab.lab.archive.merged import read_whole
 from cephlab.lab.archive.sums import SIGNATURE, SUMS
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.process import run

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 from cephlab.lab.archive import archive as names
-from cephlab.lab.archive.archive import HISTORY, Archive, Ending, Record, file_name, judge, read_archive, read_whole
+from cephlab.lab.archive.archive import HISTORY, Archive, Ending, Record, file_name, judge, read_archive
+from cephlab.lab.archive.merged import read_whole
 from cephlab.lab.archive.sums import SIGNATURE, SUMS, altered
 from cephlab.lab.ceph.keyring import new_key
 from cephlab.lab.report.page import render_report
