@@ -50,9 +50,6 @@ def compare(
         raise SpecError(
             what, f"got: {before}" + (f" and {after}" if after else ""), "name two, or one with --architectures"
         )
-    for side in filter(None, (before, after)):
-        if not side.exists():
-            raise SpecError(f"{side} does not exist", "wanted: a demand file, or the folder of an archive")
     if after is None:
         return _architectures(out, before)
     if before.is_dir() and after.is_dir():

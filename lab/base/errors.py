@@ -7,7 +7,7 @@ LabError
 ├── LabBroken        the lab itself failed: engine, disk, network                  (exit 3)
 │   ├── CommandFailed    a command on a host or on this machine ended non-zero
 │   ├── CommandTimedOut  a command did not end in time and was killed
-│   ├── DiskFull         a daemon ended where the disk of this machine, or of its node, is full
+│   ├── DiskFull         a program of Ceph ended where the disk of this machine, or of its node, is full
 │   ├── LeftBehind       something of a run is left on a cluster that stays
 │   └── CleanupFailed    some steps of a clean-up failed; all others were done
 └── CephTrouble      Ceph did something wrong while the lab worked                 (exit 1)
@@ -199,19 +199,26 @@ def end_if_interrupted() -> None:
 
 
 _MAKE_ROOM = "free some space, e.g. `cephlab prune`, `cephlab image rm`"
+_MAY_WRITE = "check whether this user may write there, and whether its file system is mounted read-only"
+_MAY_READ = "check the path, and whether this user may read it"
+
+
+def is_full(error: OSError) -> bool:
+    """Whether a file could not be written because its disk is full, or the share that this user may fill."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def unwritable(path: object, error: OSError) -> LabBroken:
     """The error to raise when a file of the lab cannot be written. A full disk gets a hint."""
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    full = is_full(error)
     what = f"the disk of {path} is full" if full else f"{path} cannot be written"
-    return LabBroken(what, error.strerror or str(error), _MAKE_ROOM if full else "")
+    return LabBroken(what, error.strerror or str(error), _MAKE_ROOM if full else _MAY_WRITE)
 
 
 def unreadable(path: object, error: OSError | UnicodeDecodeError, hint: str = "") -> SpecError:
     """The error to raise when a file that the user named cannot be read."""
     why = error.strerror if isinstance(error, OSError) else not_text(error)
-    return SpecError(f"{path} cannot be read", why or str(error), hint)
+    return SpecError(f"{path} cannot be read", why or str(error), hint or _MAY_READ)
 
 
 def not_text(error: UnicodeDecodeError) -> str:
@@ -239,12 +246,12 @@ class DaemonDied(CephTrouble):
 
 
 class DiskFull(LabBroken):
-    """A daemon ended where there is no room left: the lab gave it too little, and Ceph cannot be blamed."""
+    """A program of Ceph ended where no room is left: the lab gave it too little, and Ceph cannot be blamed."""
 
-    def __init__(self, died: DaemonDied, where: str, free_bytes: int) -> None:
+    def __init__(self, ended: CephTrouble, where: str, free_bytes: int) -> None:
         hint = f"{_MAKE_ROOM}, or set CEPHLAB_HOME to a folder on a larger disk"
-        detail = f"{where} has {free_bytes >> 20} MiB left\n{died.detail}"
-        super().__init__(f"{died.what}, and the disk below it is full", detail, hint)
+        detail = f"{where} has {free_bytes >> 20} MiB left\n{ended.detail}"
+        super().__init__(f"{ended.what}, and the disk below it is full", detail, hint)
 
 
 class NotReached(CephTrouble):

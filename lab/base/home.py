@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
 
-from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.errors import SpecError, is_full, unwritable
 from cephlab.lab.base.given import user_path
 
 HOME_VARIABLE = "CEPHLAB_HOME"
@@ -73,19 +74,23 @@ class Home:
             raise SpecError(f"the home {self.path} {what}", f"got {self.nearest}, {wanted}", hint)
 
     def ensure(self) -> Home:
-        """Make the folder; SpecError when it cannot be written."""
-        try:
-            for part in (self.images, self.runs, self.archive):
+        """Make the folder; SpecError when it cannot be written, LabBroken when its disk is full."""
+        for part in (self.images, self.runs, self.archive):
+            probe = part / f".probe-{os.getpid()}"
+            try:
                 part.mkdir(parents=True, exist_ok=True)
-                probe = part / f".probe-{os.getpid()}"
                 probe.write_bytes(b"probe")
-                probe.unlink()
-        except OSError as error:
-            raise SpecError(
-                f"the cache folder {self.path} cannot be written",
-                f"{error.strerror}: {error.filename}",
-                f"set {HOME_VARIABLE} to a folder of yours on a disk with free space",
-            ) from error
+            except OSError as error:
+                if is_full(error):
+                    raise unwritable(self.path, error) from error
+                raise SpecError(
+                    f"the cache folder {self.path} cannot be written",
+                    f"{error.strerror}: {error.filename or probe}",
+                    f"set {HOME_VARIABLE} to a folder of yours on a disk with free space",
+                ) from error
+            finally:
+                with suppress(OSError):
+                    probe.unlink()
         return self
 
     def free_bytes(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import pwd
@@ -19,7 +18,7 @@ from typing import Any
 
 from cephlab.lab.base import process
 from cephlab.lab.base.births import birth_of
-from cephlab.lab.base.errors import LabBroken, SpecError, unwritable
+from cephlab.lab.base.errors import LabBroken, SpecError, is_full, unwritable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.nearest import did_you_mean
 
@@ -225,7 +224,7 @@ def make_empty(directory: Path, what: str) -> None:
         refuse_used(directory, what)
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        if error.errno == errno.ENOSPC:
+        if is_full(error):
             raise unwritable(directory, error) from error
         raise SpecError(f"{directory} cannot be {what}", error.strerror or str(error), "name another folder") from error
 

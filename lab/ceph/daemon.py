@@ -2,7 +2,6 @@
 
 import errno
 import json
-import math
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,19 +11,16 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cephlab.lab.base import clock
-from cephlab.lab.base.errors import DaemonDied, DiskFull, LabBroken, LabError
+from cephlab.lab.base.errors import DaemonDied, LabBroken, LabError
 from cephlab.lab.ceph import conf
 from cephlab.lab.ceph.client import CephCommandFailed, RadosClient
-from cephlab.lab.ceph.offline import TAIL_LINES, last_lines
+from cephlab.lab.ceph.offline import TAIL_LINES, blamed, last_lines
 from cephlab.lab.providers.host import Host, HostProcess, preloading, reaches
 
 STOP_S = 30.0
 """How long a daemon may take to end after SIGTERM; multiplied by patience."""
 _KILL_S = 60.0
 """How long one may take after SIGKILL: its kernel first ends the I/O that it waits for."""
-
-FULL_BYTES = 64 << 20
-"""Where less is left, a daemon died of it: one that is gone may have freed a little, such as its last log."""
 
 
 class Wanted(StrEnum):
@@ -121,21 +117,7 @@ class Daemon:
             "\n".join(self.crashes()),
             self.process.exit_code() if self.process is not None else None,
         )
-        where, free_bytes = self.room()
-        if free_bytes < FULL_BYTES:
-            raise DiskFull(died, where, int(free_bytes)) from died
-        raise died
-
-    def room(self) -> tuple[str, float]:
-        """The fullest file system below its directory and its disks, and the bytes left there; endless if unknown."""
-        try:
-            paths = [self.host.directory, *map(self.host.disk, self.disks)]
-            printed = self.host.run(["df", "-B1", "--output=avail,target", *map(str, paths)], timeout_s=60).stdout
-            rows = [line.split(maxsplit=1) for line in printed.splitlines()[1:]]
-            # A disk that is a device is no file system, and df shows the one that has its name.
-            return min(((at, float(free)) for free, at in rows if at != "/dev"), key=lambda row: row[1])
-        except (LabError, ValueError):
-            return "", math.inf
+        raise blamed(self.host, died, self.disks)
 
     def log_tail(self, lines: int = TAIL_LINES) -> str:
         """The last lines of its log and of its output."""

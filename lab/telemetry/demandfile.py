@@ -105,7 +105,7 @@ def load_measurements(path: Path) -> tuple[Measurement, ...]:
     raw = parse_json(read_text(path, hint), path, hint)
     if not isinstance(raw, dict) or raw.get("kind") != KIND:
         got = raw.get("kind") if isinstance(raw, dict) else type(raw).__name__
-        raise SpecError(f"{path} is not a demand file", f"kind: got {got!r}, wanted {KIND!r}")
+        raise SpecError(f"{path} is not a demand file", f"kind: got {got!r}, wanted {KIND!r}", hint)
     if raw.get("schema") != SCHEMA:
         raise SpecError(
             f"{path} was made by another version of cephlab",

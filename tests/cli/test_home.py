@@ -1,5 +1,6 @@
 """Which folder is the home, and which ones are refused before anything starts."""
 
+import errno
 import getpass
 import json
 import os
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 from cephlab.cli.main import app
 from cephlab.cli.world import World
-from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.errors import LabBroken, LabError, SpecError
 from cephlab.lab.base.home import HOME_VARIABLE, Home, default_home, home_at
 from tests.cli.test_cli_clusters import call, leaves
 from tests.fake_provider import FakeProvider, abandoned_run, providers
@@ -45,6 +46,29 @@ def test_an_empty_home_is_refused_with_the_folder_that_is_taken_without_it(monke
     assert caught.value.hint == "unset it for /srv/cache/cephlab, or set it to a folder"
     with pytest.raises(SpecError, match="--home does not name a folder"):
         home_at("", "--home")
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "what"),
+    [
+        (errno.ENOSPC, LabBroken, "the disk of {} is full"),
+        (errno.EIO, SpecError, "the cache folder {} cannot be written"),
+    ],
+    ids=["full", "broken"],
+)
+def test_a_home_that_takes_no_data_is_refused_and_no_part_of_a_file_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[LabError], what: str
+) -> None:
+    def refuse(path: Path, _content: bytes) -> int:
+        path.touch()
+        raise OSError(number, os.strerror(number))  # as of write(2): it names no file
+
+    monkeypatch.setattr(Path, "write_bytes", refuse)
+    with pytest.raises(kind, match=what.format(tmp_path)) as caught:
+        Home(tmp_path).ensure()
+    assert "None" not in caught.value.detail
+    assert caught.value.hint
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_what_lies_below_an_odd_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A daemon that dies where the disk is full is the lab's trouble; else it is Ceph's."""
+"""A daemon or tool that ends where the disk is full is the lab's trouble; else it is Ceph's."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,9 +7,10 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from cephlab.lab.base.errors import CommandFailed, DaemonDied, DiskFull, LabBroken
+from cephlab.lab.base.errors import CephTrouble, CommandFailed, DaemonDied, DiskFull, LabBroken, LabError
 from cephlab.lab.base.process import Result
-from cephlab.lab.ceph.daemon import FULL_BYTES, Daemon, Wanted
+from cephlab.lab.ceph.daemon import Daemon, Wanted
+from cephlab.lab.ceph.offline import FULL_BYTES, run_tool
 from cephlab.lab.providers.host import Host
 
 ROOMY, LEFT = 1 << 40, 5 << 20
@@ -30,9 +31,14 @@ class Node:
     def exists(self, _path: object) -> bool:
         return False
 
-    def run(self, argv: list[str], *, timeout_s: float) -> Result:
+    def up(self) -> bool:
+        return True
+
+    def run(self, argv: list[str], *, timeout_s: float, **_: object) -> Result:
         if argv[0] == "find":
             return Result(tuple(argv), 0, b"", b"")
+        if argv[0] == "ceph-osd":
+            raise CommandFailed(argv, 250, "", "(28) No space left on device", self.name)
         assert argv[:3] == ["df", "-B1", "--output=avail,target"]
         self.asked = argv[3:]
         if not self.rooms:
@@ -69,3 +75,12 @@ def test_its_own_folder_and_all_its_disks_are_looked_at() -> None:
     with pytest.raises(DaemonDied):
         osd(node).check()
     assert node.asked == ["/run/n0", "/disks/block", "/disks/db"]
+
+
+@pytest.mark.parametrize(("free_bytes", "kind"), [(LEFT, DiskFull), (ROOMY, CephTrouble)], ids=["full", "roomy"])
+def test_a_tool_that_fails_without_room_is_trouble_of_the_lab(free_bytes: int, kind: type[LabError]) -> None:
+    with pytest.raises(LabError, match="ceph-osd ended with status 250 on n0") as end:
+        run_tool(cast("Host", Node({"/data": free_bytes})), ["ceph-osd", "--mkfs"], timeout_s=1)
+    assert type(end.value) is kind
+    assert ("/data has 5 MiB left" in end.value.detail) == (kind is DiskFull)
+    assert "No space left on device" in end.value.detail

@@ -359,6 +359,16 @@ def test_a_file_that_is_none_is_refused() -> None:
     assert CliRunner().invoke(app, ["compare", "no-such.json", "no-such.json"]).exit_code == 2
 
 
+def test_a_side_that_cannot_be_read_is_told_as_it_is_and_where_to_get_one(tmp_path: Path) -> None:
+    loop, other = tmp_path / "loop.json", tmp_path / "other.json"
+    loop.symlink_to(loop)
+    other.write_text("[]")
+    for side, why in ((loop, "Too many levels of symbolic links"), (other, "kind: got 'list', wanted")):
+        ended = CliRunner().invoke(app, ["compare", str(side), str(tmp_path / "no-such.json")])
+        assert (ended.exit_code, why in ended.stderr) == (2, True)
+        assert "hint: make one with `cephlab measure`" in ended.stderr
+
+
 def compared(operations: list[Compared]) -> list[str]:
     return [change.what for operation in operations for change in operation.changes]
 
