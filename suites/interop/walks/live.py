@@ -1,14 +1,17 @@
 """Takes walks on a live cluster, with a program on a host for each side and a new place for each try."""
 
 import json
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any
 
 from cephlab.lab.base.clock import Deadline
+from cephlab.lab.base.errors import CephTrouble, CommandFailed
 from cephlab.lab.providers.host import Channel, Host
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.suites.interop.walks.printing import program
@@ -19,6 +22,26 @@ LOOK_EVERY = 8
 MOST_TRIES, SHRINK_S = 200, 60.0
 """Limits for shortening a walk that goes wrong, whichever comes first. The seconds are before patience."""
 _ASK_S = 120.0
+CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
+"""Signals that end a program because of its own code. Others, as SIGKILL, come from outside."""
+_TAIL_LINES = 20
+
+
+class ClientDied(CephTrouble):
+    """A client crashed in an operation. It runs Ceph's libraries, and Python does not crash by itself."""
+
+    def __init__(self, name: str, operation: str, arguments: Mapping[str, Any], ended: CommandFailed) -> None:
+        """name: of the signal."""
+        self.name = name
+        self.tail = ended.stderr.splitlines()[-_TAIL_LINES:]
+        detail = "\n".join([f"{ended.what}; arguments of {operation}: {dict(arguments)}; its last errors:", *self.tail])
+        super().__init__(f"a client died of {name} during {operation}", detail, "an emulated one: try a native one too")
+
+
+def crash_of(code: int) -> str:
+    """The signal of `CRASHES` that ended a program; empty if none did. Some hosts report 128 more than its number."""
+    number = -code if code < 0 else code - 128
+    return next((crash.name for crash in CRASHES if crash == number), "")
 
 
 @dataclass(frozen=True)
@@ -29,8 +52,14 @@ class Line:
     patience: float
 
     def ask(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        """The program's answer. ClientDied if it crashed."""
         request = json.dumps([operation, dict(arguments)]).encode()
-        return json.loads(self.channel.ask(request, timeout_s=_ASK_S * self.patience))
+        try:
+            return json.loads(self.channel.ask(request, timeout_s=_ASK_S * self.patience))
+        except CommandFailed as ended:
+            if name := crash_of(ended.code):
+                raise ClientDied(name, operation, arguments, ended) from ended
+            raise
 
     def begin(self, place: str) -> None:
         """Go to an empty place."""
@@ -47,11 +76,34 @@ def lines(kind: str, on: Mapping[str, tuple[Host, Mapping[str, str]]], patience:
             script = host.directory / f"walk-{kind}-{side}.py"
             host.push(source, script)
             undo.callback(host.remove, script)
-            channel = host.channel(["python3", str(script), "serve"])
-            undo.callback(channel.close)
-            ends[side] = Line(channel, patience)
-            ends[side].ask("settings", settings)  # not on a command line, since some are secret
+            client = Client(host, ["python3", str(script), "serve"], settings)
+            undo.callback(client.close)
+            ends[side] = Line(client, patience)
+            ends[side].ask("settings", settings)
         yield ends
+
+
+class Client:
+    """A side's program on a host. After it has ended, the next question starts it again, so that others can follow."""
+
+    def __init__(self, host: Host, argv: Sequence[str], settings: Mapping[str, str]) -> None:
+        self._start = partial(host.channel, argv)
+        self._settings = json.dumps(["settings", dict(settings)]).encode()
+        self._channel = self._start()
+
+    def ask(self, line: bytes, *, timeout_s: float) -> bytes:
+        if not self.alive():
+            self.close()
+            self._channel = self._start()
+            # Not on a command line, since some are secret.
+            self._channel.ask(self._settings, timeout_s=timeout_s)
+        return self._channel.ask(line, timeout_s=timeout_s)
+
+    def alive(self) -> bool:
+        return self._channel.alive()
+
+    def close(self) -> None:
+        self._channel.close()
 
 
 @dataclass(frozen=True)
@@ -69,7 +121,14 @@ class Walking:
         place = f"{self.prefix}{next(self._numbers)}"
         for side in self.sides.values():
             side.begin(place)
-        return take(self.model(), steps, lambda step: self.sides[step.side].ask(step.operation, step.arguments))
+        return take(self.model(), steps, self._answer)
+
+    def _answer(self, step: Step) -> Any:
+        """The answer to a step. The death of a client is a wrong answer, so that the walk is shortened."""
+        try:
+            return self.sides[step.side].ask(step.operation, step.arguments)
+        except ClientDied as died:
+            return {"the client died of": died.name, "its last errors": died.tail}
 
 
 def walk(stage: Stage, walking: Walking, length: int) -> None:

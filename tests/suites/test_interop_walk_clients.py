@@ -1,0 +1,112 @@
+"""A client of a walk that crashes is trouble of Ceph, and the walk is shortened. Other ends are trouble of the lab."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cephlab.lab.base.errors import CephTrouble, CommandFailed
+from cephlab.lab.checks import CHECKS, Outcome
+from cephlab.lab.history.history import History
+from cephlab.lab.providers.host import Host
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.suites.interop.walks.live import Walking, lines, walk
+from cephlab.suites.interop.walks.rados_model import RadosModel
+from cephlab.suites.interop.walks.walk import Step, answer_of
+
+SIDES = ("x86_64", "aarch64")
+LENGTH, SEED = 24, 2
+
+
+def model() -> RadosModel:
+    return RadosModel(Random(3), omap=True)
+
+
+@dataclass
+class Machine:
+    """A host whose clients share one service. They end with the status `code` when they are asked to append."""
+
+    code: int
+    service: RadosModel
+    directory = PurePosixPath("/lab")
+    started: int = 0
+
+    def push(self, source: bytes, target: PurePosixPath) -> None: ...
+    def remove(self, path: PurePosixPath) -> None: ...
+
+    def channel(self, argv: Sequence[str]) -> Client:
+        self.started += 1
+        return Client(self)
+
+
+@dataclass
+class Client:
+    """A client's program. Without settings it cannot answer."""
+
+    machine: Machine
+    settings: Any = None
+    ended: bool = False
+
+    def ask(self, line: bytes, *, timeout_s: float) -> bytes:
+        operation, arguments = json.loads(line)
+        if operation == "settings":
+            self.settings = arguments
+        assert self.settings == {"pool": "walk"}
+        if operation == "append":
+            self.ended = True
+            raise CommandFailed(["python3"], self.machine.code, "", "before\nlast words\n", "n0")
+        if operation == "begin":
+            self.machine.service = model()
+        if operation in ("settings", "begin"):
+            return b"null"
+        return json.dumps(answer_of(self.machine.service, Step("", operation, arguments))).encode()
+
+    def alive(self) -> bool:
+        return not self.ended
+
+    def close(self) -> None:
+        self.ended = True
+
+
+def on(machine: Machine) -> dict[str, tuple[Host, dict[str, str]]]:
+    return {side: (cast("Host", machine), {"pool": "walk"}) for side in SIDES}
+
+
+def test_a_walk_whose_client_crashes_is_red_and_shortened(tmp_path: Path) -> None:
+    machine = Machine(-11, model())
+    recorder = History().recorder("interop.walk-rados")
+    stage = Stage(cast("Any", SimpleNamespace(patience=1.0)), recorder, Random(SEED), tmp_path)
+    with lines("rados", on(machine), 1.0) as ends:
+        walk(stage, Walking("rados", model, ends, "t"), LENGTH)
+    verdict = CHECKS["observations"](recorder.events())
+    assert verdict.outcome is Outcome.FAIL, verdict
+    assert "walk over rados, 1 of 13 steps" in verdict.reason
+    assert "got {'the client died of': 'SIGSEGV', 'its last errors': ['before', 'last words']}" in verdict.reason
+    assert machine.started > len(SIDES), "a new client took the shorter walks"
+    assert recorder.programs()["walk-rados.py"].count(b"'append'") == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "name"), [(-11, "SIGSEGV"), (139, "SIGSEGV"), (-6, "SIGABRT"), (134, "SIGABRT"), (135, "SIGBUS")]
+)
+def test_a_client_that_crashes_is_trouble_of_ceph(code: int, name: str) -> None:
+    with (
+        lines("rados", on(Machine(code, model())), 1.0) as ends,
+        pytest.raises(CephTrouble, match=f"a client died of {name} during append") as died,
+    ):
+        ends[SIDES[0]].ask("append", {"name": "x"})
+    assert (died.value.exit_code, died.value.detail.splitlines()[-1]) == (1, "last words")
+    assert "{'name': 'x'}" in died.value.detail
+
+
+@pytest.mark.parametrize("code", [1, -9, 137, -15, 143, 127])
+def test_a_client_that_ends_in_another_way_is_trouble_of_the_lab(code: int) -> None:
+    with lines("rados", on(Machine(code, model())), 1.0) as ends, pytest.raises(CommandFailed):
+        ends[SIDES[0]].ask("append", {"name": "x"})
