@@ -12,7 +12,17 @@ from cephlab.suites.interop.walks import s3_model
 from cephlab.suites.interop.walks.rados_model import RadosModel
 from cephlab.suites.interop.walks.rbd_model import RbdModel
 from cephlab.suites.interop.walks.s3_model import S3Model
-from cephlab.suites.interop.walks.walk import LOOK, Refused, Step, Unfit, content, fitting, simpler_steps, told
+from cephlab.suites.interop.walks.walk import (
+    LOOK,
+    Refused,
+    Step,
+    Unfit,
+    answer_of,
+    content,
+    fitting,
+    simpler_steps,
+    told,
+)
 
 SIDE = "x86_64"
 
@@ -86,18 +96,67 @@ IMAGE: Steps = [
     ("write", {"image": "a", "seed": 1, "size": 9, "offset": 0}),
 ]
 MOVED: Steps = [*IMAGE, ("migrate", {"image": "a", "to": "b", "order": 13, "stripes": 2})]
-CHANGED: tuple[str, dict[str, Any]] = ("discard", {"image": "b", "offset": 0, "size": 4})
+CHANGED: tuple[str, dict[str, Any]] = ("write", {"image": "b", "seed": 2, "offset": 0, "size": 4})
 
 
 def test_a_migration_can_be_used_at_once_and_an_abort_gives_the_name_and_layout_back() -> None:
     _, model = left_by("rbd", [*MOVED, CHANGED, ("commit", {"image": "b"})])
-    assert (bytes(model.images["b"].data), model.images["b"].order) == (bytes(4) + content(1, 9)[4:], 13)
+    assert (bytes(model.images["b"].data), model.images["b"].order) == (content(2, 4) + content(1, 9)[4:], 13)
     _, model = left_by("rbd", [*MOVED, CHANGED, ("abort", {"image": "b"})])
     assert (list(model.images), bytes(model.images["a"].data), model.images["a"].order) == (
         ["a"],
-        bytes(4) + content(1, 9)[4:],
+        content(2, 4) + content(1, 9)[4:],
         12,
     )
+
+
+@pytest.mark.parametrize(
+    ("during", "last"),
+    [
+        (("discard", {"image": "b", "offset": 0, "size": 4}), ("abort", {"image": "b"})),
+        (("resize", {"image": "b", "size": 4}), ("resize", {"image": "b", "size": 9})),
+        (("note", {"image": "b", "key": "k", "text": "t"}), ("abort", {"image": "b"})),
+        (CHANGED, ("differ", {"image": "b", "since": "s", "at": "", "offset": 0, "size": 9, "whole": False})),
+        (CHANGED, ("carry", {"image": "b", "since": "s", "snap": "t", "to": "c"})),
+    ],
+    ids=("zeroed", "cut", "noted", "differences", "carried"),
+)
+def test_a_walk_leaves_out_what_librbd_does_wrong_during_a_migration(
+    during: tuple[str, dict[str, Any]], last: tuple[str, dict[str, Any]]
+) -> None:
+    snapped = [("snap", {"image": "a", "snap": snap}) for snap in "st"]
+    steps = [*IMAGE, *snapped, MOVED[-1], during]
+    _, model = left_by("rbd", steps)
+    with pytest.raises(Unfit):
+        answer_of(model, Step(SIDE, *last))
+    settled = [(name, {**arguments, "image": "a"}) for name, arguments in (during, last) if name != "abort"]
+    left_by("rbd", [*IMAGE, *snapped, *settled])
+
+
+def test_a_snapshot_of_a_group_has_the_images_that_are_in_it() -> None:
+    other = [("create", {"image": "c", "size": 3, "order": 12, "stripes": 1})]
+    together = [("join", {"image": "a"}), ("group_snap", {"snap": "s"}), *other, ("join", {"image": "c"})]
+    changed = [("write", {"image": image, "seed": 7, "size": 3, "offset": 0}) for image in "ac"]
+    answer, model = left_by("rbd", [*IMAGE, *together, *changed, ("group_rollback", {"snap": "s"}), ("members", {})])
+    assert answer == [["a", "c"], ["s"]]
+    assert [bytes(model.images[image].data) for image in "ac"] == [content(1, 9), content(7, 3)]
+    with pytest.raises(Refused, match="EBUSY"):
+        model.do_migrate("a", "b", 12, 1)
+    for step in (lambda: model.do_leave("a"), lambda: model.do_remove("c"), lambda: model.do_shelve("c")):
+        with pytest.raises(Unfit):
+            step()
+
+
+def test_a_clone_is_not_copied_while_its_parent_has_metadata_that_it_lacks() -> None:
+    layout = {"order": 12, "stripes": 1}
+    note = ("note", {"image": "a", "key": "k", "text": "t"})
+    clone: Steps = [("snap", {"image": "a", "snap": "s"}), ("clone", {"image": "a", "snap": "s", "to": "c", **layout})]
+    _, model = left_by("rbd", [*IMAGE, note, *clone, ("deep_copy", {"image": "c", "to": "d", **layout})])
+    assert model.images["d"].notes == {"k": "t"}, "a clone begins with its parent's"
+    _, model = left_by("rbd", [*IMAGE, *clone, note, ("shelve", {"image": "a"})])
+    for step in (lambda: model.do_deep_copy("c", "d", **layout), lambda: model.do_migrate("c", "d", **layout)):
+        with pytest.raises(Unfit):
+            step()
 
 
 def test_a_name_to_which_an_image_may_return_is_not_given_away() -> None:

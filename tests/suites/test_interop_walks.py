@@ -35,8 +35,8 @@ from cephlab.suites.interop.walks.walk import (
 
 SIDES = ("x86_64", "aarch64")
 LENGTH, LOOK_EVERY, SEED = 48, 8, 11
-MOST_STEPS_LEFT = 8
-"""To roll back takes create, write, snap, write, rollback, look; a rename and a clone may come in between."""
+MOST_STEPS_LEFT = 9
+"""To roll a group back takes create, join, write, snap, write, rollback, look; a rename and a copy may come between."""
 
 MODELS: dict[str, Callable[[], Any]] = {
     "rados": lambda: RadosModel(Random(3), omap=True),
@@ -198,6 +198,7 @@ BROKEN: dict[str, tuple[str, Callable[[Any], Service]]] = {
             "rbd": (
                 *("discard", "write_zeroes", "resize", "rollback", "flatten", "rename", "carry"),
                 *("deep_copy", "rename_snap", "shelve", "migrate", "abort"),
+                *("note", "drop_note", "seize", "join", "group_snap", "group_rollback"),
             ),
             "s3": ("put", "copy", "recopy", "delete", "delete_many", "multipart", "tag", "part", "complete", "abort"),
             "s3-versions": ("versioning", "delete", "delete_version", "copy_version"),

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Shows that data that was zeroed during a migration is back after the migration was aborted, while data that was written
-# stays. Needs a running cluster (CEPH_CONF, or /etc/ceph/ceph.conf) on which pools may be created and removed, and
-# Python's rados and rbd modules.
+# Shows that data that was zeroed during a migration is back after the migration was aborted, while data that was
+# written stays. Needs a running cluster (CEPH_CONF, or /etc/ceph/ceph.conf) on which pools may be created and removed,
+# and Python's rados and rbd modules.
 set -euo pipefail
 
 # shellcheck source=suites/defects/programs/shared/own-pool.sh
@@ -24,6 +24,6 @@ with own_pool() as (_, ioctx):
     with rbd.Image(ioctx, "i") as image:
         after = image.read(0, 8192)
 written, zeroed = after[:4096] == before[:4096], after[4096:] == before[4096:]
-said = "a migration was aborted; what was written in it is kept: %s; what was zeroed in it is kept: %s" % (written, zeroed)
+said = "after an aborted migration, what was written in it is there: %s; what was zeroed: %s" % (written, zeroed)
 print("not seen" if zeroed or not written else "seen", said, sep=": ")
 PYTHON

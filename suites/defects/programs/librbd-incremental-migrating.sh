@@ -31,6 +31,6 @@ with own_pool() as (_, ioctx):
     rbd.RBD().migration_execute(ioctx, "j")
     rbd.RBD().migration_commit(ioctx, "j")
     after = changed_bytes(ioctx, "j")
-said = "bytes that differ between two snapshots: %d before a migration, %d during it, %d after it" % (before, during, after)
+said = "bytes between two snapshots: %d before a migration, %d during it, %d after it" % (before, during, after)
 print("not seen" if before == during else "seen", said, sep=": ")
 PYTHON

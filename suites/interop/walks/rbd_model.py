@@ -1,12 +1,13 @@
 """The model of a walk over RBD: what it does to a few images, and what they and their snapshots must hold."""
 
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from cephlab.suites.interop import edges
 from cephlab.suites.interop.walks.model import draw_size, overwrite, put_tail
+from cephlab.suites.interop.walks.rbd_groups import Drawn, Groups, WantedImage
 from cephlab.suites.interop.walks.walk import Refused, Unfit, content, told
 
 IMAGES, SNAPS = 4, 3
@@ -14,40 +15,22 @@ ORDERS = (12, 13, 16)
 """Objects of 4, 8 and 64 KiB. 12 is the smallest order that librbd allows."""
 MOST_BYTES = 160_000
 """Largest size of an image: 40 objects of 4 KiB, or three of 64 KiB."""
-IMAGE_NAME_BYTES, SNAP_NAME_BYTES = 80, 80
+IMAGE_NAME_BYTES, SNAP_NAME_BYTES, NOTE_BYTES = 80, 80, 1000
+NOTES = 3
+"""Most keys of an image's metadata."""
 STRIPES = (1, 1, 2, 3)
 """Numbers of objects that data is striped over. 1 is no striping; else a stripe unit is half of an object."""
 FEATURES = ("object-map", "journaling")
 """Features that are turned on and off while there is data. With the object map goes fast-diff."""
 
-Drawn = tuple[str, dict[str, Any]]
 
-
-@dataclass
-class WantedImage:
-    """parent: the image and snapshot that this one was cloned from; snaps: name -> content.
-
-    source: while the image is being migrated, its name and its state before; zeroed, cut: whether part of it was
-    zeroed, or cut off, since then.
-    """
-
-    order: int
-    data: bytearray
-    parent: tuple[str, str] | None = None
-    snaps: dict[str, bytes] = field(default_factory=dict)
-    stripes: int = 1
-    features: set[str] = field(default_factory=lambda: {"object-map"})
-    source: tuple[str, "WantedImage"] | None = None
-    zeroed: bool = False
-    cut: bool = False
-
-
-class RbdModel:
+class RbdModel(Groups):
     """Images of one pool. Every snapshot is protected, so that it can be cloned."""
 
     def __init__(self, rng: Random) -> None:
         self.names = edges.texts(rng, IMAGES, IMAGE_NAME_BYTES, but="/@")
         self.snap_names = edges.texts(rng, 2 * SNAPS, SNAP_NAME_BYTES, but="/@")
+        self.keys = [key for key in edges.texts(rng, NOTES, IMAGE_NAME_BYTES) if not key.startswith("conf_")]
         self.images: dict[str, WantedImage] = {}
         self.trash: dict[str, WantedImage] = {}
         self.looking: dict[str, Any] = {}
@@ -82,6 +65,7 @@ class RbdModel:
             ("remove", {"image": image}),
             *[("carry", {"image": image, "since": since, "snap": snap_there, "to": to})] * 2,
             *self._further(rng, image, to, snap, extent, layout),
+            *self.group_steps(rng, image, snap),
         ]
         return rng.choice(steps)
 
@@ -105,6 +89,9 @@ class RbdModel:
             ("feature", feature),
             ("rebuild", {"image": image}),
             ("rename_snap", {"image": image, "snap": at, "to": snap}),
+            *[("note", {"image": image, "key": rng.choice(self.keys), "text": edges.texts(rng, 1, NOTE_BYTES)[0]})] * 2,
+            ("drop_note", {"image": image, "key": rng.choice(self.keys)}),
+            ("seize", {"image": image, "seed": rng.randrange(1 << 16), **extent}),
             ("shelve", {"image": image}),
             *[("restore", {"image": trashed, "to": rng.choice((trashed, to))})] * 2,
         ]
@@ -113,13 +100,6 @@ class RbdModel:
         if image not in self.images:
             raise Unfit
         return self.images[image]
-
-    def _settled(self, image: str) -> WantedImage:
-        """An image that is not being migrated."""
-        there = self._there(image)
-        if there.source:
-            raise Unfit
-        return there
 
     def _free(self, to: str) -> None:
         if to in self.images:
@@ -155,6 +135,11 @@ class RbdModel:
         children = [child for child in self.images.values() if child.parent and child.parent[0] == image]
         return any(relative.source for relative in (*children, *([parent] if parent else [])))
 
+    def _inherits(self, there: WantedImage) -> bool:
+        """Whether its parent has metadata that it does not have: librbd-copy-inherits-metadata in known.toml."""
+        parent = there.parent and (self.images.get(there.parent[0]) or self.trash[there.parent[0]])
+        return bool(parent and set(parent.notes) - set(there.notes))
+
     def do_create(self, image: str, size: int, order: int, stripes: int) -> None:
         if order not in ORDERS or not stripes:
             raise Unfit
@@ -164,7 +149,8 @@ class RbdModel:
     def do_remove(self, image: str) -> None:
         if image not in self.images:
             raise Refused("ENOENT")
-        if self._settled(image).snaps:
+        there = self._settled(image)
+        if there.snaps or there.grouped:
             raise Unfit
         del self.images[image]
 
@@ -217,7 +203,8 @@ class RbdModel:
         if not snapped or order not in ORDERS or not stripes:
             raise Unfit
         self._free(to)
-        self.images[to] = WantedImage(order, bytearray(snapped), (image, snap), stripes=stripes)
+        notes = dict(self.images[image].notes)
+        self.images[to] = WantedImage(order, bytearray(snapped), (image, snap), stripes=stripes, notes=notes)
 
     def do_flatten(self, image: str) -> None:
         there = self._settled(image)
@@ -241,10 +228,11 @@ class RbdModel:
     def do_deep_copy(self, image: str, to: str, order: int, stripes: int) -> None:
         """Copy an image with its snapshots. A copy of a clone is a clone too."""
         there = self._settled(image)
-        if order not in ORDERS or not stripes:
+        if order not in ORDERS or not stripes or self._inherits(there):
             raise Unfit
         self._free(to)
-        self.images[to] = replace(deepcopy(there), order=order, stripes=stripes)
+        own: dict[str, Any] = {"grouped": False, "group_snaps": {}, "unmapped": False}
+        self.images[to] = replace(deepcopy(there), order=order, stripes=stripes, **own)
 
     def do_read_at(self, image: str, snap: str, offset: int, size: int) -> str:
         return told(self._part(self._snapped(image, snap), offset, size))
@@ -277,15 +265,19 @@ class RbdModel:
             raise Unfit
 
     def do_feature(self, image: str, feature: str, *, on: bool) -> None:
-        features = self._settled(image).features
-        if (feature in features) == on:
+        there = self._settled(image)
+        if (feature in there.features) == on:
             raise Unfit
-        features.symmetric_difference_update({feature})
+        there.features.symmetric_difference_update({feature})
+        if feature == "object-map":
+            there.unmapped = on
 
     def do_rebuild(self, image: str) -> None:
         """Rebuild the object map. The content stays."""
-        if "object-map" not in self._settled(image).features:
+        there = self._settled(image)
+        if "object-map" not in there.features:
             raise Unfit
+        there.unmapped = False
 
     def do_rename_snap(self, image: str, snap: str, to: str) -> None:
         there = self._settled(image)
@@ -298,7 +290,9 @@ class RbdModel:
 
     def do_shelve(self, image: str) -> None:
         """Move an image to the trash. Its clones stay."""
-        self.trash[image] = self._settled(image)
+        if self._settled(image).grouped:
+            raise Unfit
+        self.trash[image] = self.images[image]
         del self.images[image]
 
     def do_restore(self, image: str, to: str) -> None:
@@ -312,13 +306,16 @@ class RbdModel:
     def do_migrate(self, image: str, to: str, order: int, stripes: int) -> None:
         """Begin to migrate an image to another layout, and perhaps another name. It can be used there at once."""
         there = self._settled(image)
-        if order not in ORDERS or not stripes or self._relative_moves(image, there):
+        if order not in ORDERS or not stripes or self._relative_moves(image, there) or self._inherits(there):
             raise Unfit
+        if there.group_snaps:
+            raise Refused("EBUSY")
         if to != image:
             self._free(to)
         source = (image, deepcopy(there))
         del self.images[image]
-        self.images[to] = replace(there, order=order, stripes=stripes, source=source, zeroed=False, cut=False)
+        fresh: dict[str, Any] = {"unmapped": False, "zeroed": False, "cut": False}
+        self.images[to] = replace(there, order=order, stripes=stripes, source=source, **fresh)
         self._renamed(image, to)
 
     def do_commit(self, image: str) -> None:
@@ -333,13 +330,28 @@ class RbdModel:
         if not there.source:
             raise Unfit
         name, before = there.source
-        if there.snaps != before.snaps or len(there.data) != len(before.data):
-            raise Unfit  # it is not specified what becomes of other sizes and new snapshots
+        if (there.snaps, there.notes, len(there.data)) != (before.snaps, before.notes, len(before.data)):
+            raise Unfit  # it is not specified what becomes of other sizes, new snapshots and new metadata
         if there.zeroed:
             raise Unfit  # known to be wrong: librbd-abort-restores-zeroed in suites/defects/known.toml
         del self.images[image]
         self.images[name] = replace(before, data=there.data)
         self._renamed(image, name)
+
+    def do_note(self, image: str, key: str, text: str) -> None:
+        """Set a key of the image's metadata."""
+        self._there(image).notes[key] = text
+
+    def do_drop_note(self, image: str, key: str) -> None:
+        if key not in self._there(image).notes:
+            raise Unfit
+        del self.images[image].notes[key]
+
+    def do_seize(self, image: str, seed: int, size: int, offset: int) -> str:
+        """Write after breaking the lock of another client. Answers how a later write of that client ends."""
+        self._settled(image)
+        self.do_write(image, seed, size, offset)
+        return "ESHUTDOWN"
 
     def do_look(self, **_looking: Any) -> Any:
         return {
@@ -347,7 +359,11 @@ class RbdModel:
                 "order": image.order,
                 "now": told(image.data),
                 "parent": list(image.parent) if image.parent else None,
+                "notes": image.notes,
+                "grouped": image.grouped,
+                "unmapped": image.unmapped,
                 **{f"at {snap}": told(data) for snap, data in image.snaps.items()},
+                **{f"together at {snap}": told(data) for snap, data in image.group_snaps.items()},
             }
             for name, image in self.images.items()
         }

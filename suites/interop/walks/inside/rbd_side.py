@@ -3,6 +3,8 @@
 Settings: conf, name, pool (created if missing), place (prefix of the names that the walk creates).
 """
 
+import errno
+
 import rados
 import rbd
 
@@ -26,8 +28,12 @@ class Side:
 
     def __init__(self, settings):
         # A discard must clear exactly its range. By default librbd skips parts below 64 KiB.
-        exact = {"rbd_skip_partial_discard": "false"}
-        self.cluster = rados.Rados(conffile=settings["conf"], name=settings["name"], conf=exact)
+        self.conf = {
+            "conffile": settings["conf"],
+            "name": settings["name"],
+            "conf": {"rbd_skip_partial_discard": "false"},
+        }
+        self.cluster = rados.Rados(**self.conf)
         self.cluster.connect()
         if settings["pool"] not in self.cluster.list_pools():
             self.cluster.create_pool(settings["pool"])
@@ -196,6 +202,60 @@ class Side:
     def op_abort(self, image):
         rbd.RBD().migration_abort(self.io, self.place + image)
 
+    def op_note(self, image, key, text):
+        with self.image(image) as opened:
+            opened.metadata_set(key, text)
+
+    def op_drop_note(self, image, key):
+        with self.image(image) as opened:
+            opened.metadata_remove(key)
+
+    def op_seize(self, image, seed, size, offset):
+        """Write after breaking the lock of another client. Answers how a later write of that client ends."""
+        with rados.Rados(**self.conf) as other, other.open_ioctx(self.io.name) as io:
+            locked = rbd.Image(io, self.place + image)
+            locked.lock_acquire(rbd.RBD_LOCK_MODE_EXCLUSIVE)
+            with self.image(image) as opened:
+                for owner in list(opened.lock_get_owners()):
+                    opened.lock_break(owner["mode"], owner["owner"])
+                opened.write(content(seed, size), offset)
+            ended = [self.ending(locked.write, b"late" * size, offset), self.ending(locked.close)]
+        return ended[0]
+
+    def ending(self, call, *arguments):
+        """How a call of a client ends that may have been shut out."""
+        try:
+            call(*arguments)
+        except (rados.Error, rbd.Error) as error:
+            return "ESHUTDOWN" if getattr(error, "errno", None) == errno.ESHUTDOWN else self.word(error)
+        return "done"
+
+    def group(self):
+        """The walk's group of images, which is made at its first use."""
+        if self.place + "group" not in rbd.RBD().group_list(self.io):
+            rbd.RBD().group_create(self.io, self.place + "group")
+        return rbd.Group(self.io, self.place + "group")
+
+    def op_join(self, image):
+        self.group().add_image(self.io, self.place + image)
+
+    def op_leave(self, image):
+        self.group().remove_image(self.io, self.place + image)
+
+    def op_group_snap(self, snap):
+        self.group().create_snap(snap)
+
+    def op_group_drop(self, snap):
+        self.group().remove_snap(snap)
+
+    def op_group_rollback(self, snap):
+        self.group().rollback_to_snap(snap)
+
+    def op_members(self):
+        """The names of the group's images and snapshots."""
+        images = sorted(image["name"][len(self.place) :] for image in self.group().list_images())
+        return [images, sorted(snap["name"] for snap in self.group().list_snaps())]
+
     def op_look(self):
         """Every image of the walk: its size, content and parent, and the content of its snapshots."""
         state = {}
@@ -206,11 +266,16 @@ class Side:
 
     def all_of(self, image):
         with self.image(image) as opened:
-            snaps = [snap["name"] for snap in opened.list_snaps()]
+            snaps = list(opened.list_snaps())
             state = {"order": opened.stat()["order"], "now": self.read_all(opened), "parent": self.parent_of(opened)}
+            state["notes"] = dict(opened.metadata_list())
+            state["grouped"] = bool(opened.group().get("name"))
+            state["unmapped"] = bool(opened.flags() & rbd.RBD_FLAG_OBJECT_MAP_INVALID)
         for snap in snaps:
-            with self.image(image, snap) as opened:
-                state["at " + snap] = self.read_all(opened)
+            group = snap.get("group", {}).get("snap_name")
+            with self.image(image) as opened:
+                opened.set_snap_by_id(snap["id"])
+                state["together at " + group if group else "at " + snap["name"]] = self.read_all(opened)
         return state
 
     def read_all(self, opened):
