@@ -46,6 +46,7 @@ class RbdModel(Groups):
         size = min(draw_size(rng, length), length - offset)
         snap = rng.choice(self.snap_names)
         snaps = sorted(there.snaps) if there else []
+        clones = sorted(name for name, each in self.images.items() if each.parent)
         snap_there, since = (rng.choice(snaps), rng.choice(["", *snaps])) if snaps else (snap, "")
         layout = {"order": rng.choice(ORDERS), "stripes": rng.choice(STRIPES)}
         extent = {"offset": offset, "size": size}
@@ -59,7 +60,7 @@ class RbdModel(Groups):
             ("rollback", {"image": image, "snap": snap_there}),
             ("drop", {"image": image, "snap": snap_there}),
             *[("clone", {"image": image, "snap": snap_there, "to": to, **layout})] * 2,
-            ("flatten", {"image": image}),
+            *[("flatten", {"image": rng.choice(clones or [image])})] * 2,
             ("read", piece),
             ("rename", {"image": image, "to": to}),
             ("remove", {"image": image}),
