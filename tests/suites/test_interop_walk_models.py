@@ -135,14 +135,16 @@ def test_a_walk_leaves_out_what_librbd_does_wrong_during_a_migration(
 
 def test_a_snapshot_of_a_group_has_the_images_that_are_in_it() -> None:
     other = [("create", {"image": "c", "size": 3, "order": 12, "stripes": 1})]
-    together = [("join", {"image": "a"}), ("group_snap", {"snap": "s"}), *other, ("join", {"image": "c"})]
+    together = [*other, ("join", {"image": "a"}), ("group_snap", {"snap": "s"})]
     changed = [("write", {"image": image, "seed": 7, "size": 3, "offset": 0}) for image in "ac"]
-    answer, model = left_by("rbd", [*IMAGE, *together, *changed, ("group_rollback", {"snap": "s"}), ("members", {})])
+    rolled = [("group_rollback", {"snap": "s"}), ("join", {"image": "c"}), ("members", {})]
+    answer, model = left_by("rbd", [*IMAGE, *together, *changed, *rolled])
     assert answer == [["a", "c"], ["s"]]
     assert [bytes(model.images[image].data) for image in "ac"] == [content(1, 9), content(7, 3)]
     with pytest.raises(Refused, match="EBUSY"):
         model.do_migrate("a", "b", 12, 1)
-    for step in (lambda: model.do_leave("a"), lambda: model.do_remove("c"), lambda: model.do_shelve("c")):
+    steps = (lambda: model.do_leave("a"), lambda: model.do_group_rollback("s"))
+    for step in (*steps, lambda: model.do_remove("c"), lambda: model.do_shelve("c")):
         with pytest.raises(Unfit):
             step()
 

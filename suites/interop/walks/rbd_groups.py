@@ -85,7 +85,10 @@ class Groups:
             del image.group_snaps[snap]
 
     def do_group_rollback(self, snap: str) -> None:
-        for image in self._snapped_together(snap):
+        snapped = self._snapped_together(snap)
+        if any(image.grouped and snap not in image.group_snaps for image in self.images.values()):
+            raise Unfit  # librbd 18.2.7 refuses, because an image joined after the snapshot
+        for image in snapped:
             image.data[:] = image.group_snaps[snap]
 
     def _snapped_together(self, snap: str) -> list[WantedImage]:
