@@ -134,31 +134,31 @@ def test_a_walk_leaves_out_what_librbd_does_wrong_during_a_migration(
 
 
 def test_a_snapshot_of_a_group_has_the_images_that_are_in_it() -> None:
-    other = [("create", {"image": "c", "size": 3, "order": 12, "stripes": 1})]
-    together = [*other, ("join", {"image": "a"}), ("group_snap", {"snap": "s"})]
-    changed = [("write", {"image": image, "seed": 7, "size": 3, "offset": 0}) for image in "ac"]
-    rolled = [("group_rollback", {"snap": "s"}), ("join", {"image": "c"}), ("members", {})]
+    other: Steps = [("create", {"image": "c", "size": 3, "order": 12, "stripes": 1})]
+    together: Steps = [*other, ("join", {"image": "a"}), ("group_snap", {"snap": "s"})]
+    changed: Steps = [("write", {"image": image, "seed": 7, "size": 3, "offset": 0}) for image in "ac"]
+    rolled: Steps = [("group_rollback", {"snap": "s"}), ("join", {"image": "c"}), ("members", {})]
     answer, model = left_by("rbd", [*IMAGE, *together, *changed, *rolled])
     assert answer == [["a", "c"], ["s"]]
     assert [bytes(model.images[image].data) for image in "ac"] == [content(1, 9), content(7, 3)]
     with pytest.raises(Refused, match="EBUSY"):
         model.do_migrate("a", "b", 12, 1)
-    steps = (lambda: model.do_leave("a"), lambda: model.do_group_rollback("s"))
-    for step in (*steps, lambda: model.do_remove("c"), lambda: model.do_shelve("c")):
+    unfit: Steps = [("leave", {"image": "a"}), ("group_rollback", {"snap": "s"})]
+    for step in (*unfit, ("remove", {"image": "c"}), ("shelve", {"image": "c"})):
         with pytest.raises(Unfit):
-            step()
+            answer_of(model, Step(SIDE, *step))
 
 
 def test_a_clone_is_not_copied_while_its_parent_has_metadata_that_it_lacks() -> None:
     layout = {"order": 12, "stripes": 1}
-    note = ("note", {"image": "a", "key": "k", "text": "t"})
+    note: tuple[str, dict[str, Any]] = ("note", {"image": "a", "key": "k", "text": "t"})
     clone: Steps = [("snap", {"image": "a", "snap": "s"}), ("clone", {"image": "a", "snap": "s", "to": "c", **layout})]
     _, model = left_by("rbd", [*IMAGE, note, *clone, ("deep_copy", {"image": "c", "to": "d", **layout})])
     assert model.images["d"].notes == {"k": "t"}, "a clone begins with its parent's"
     _, model = left_by("rbd", [*IMAGE, *clone, note, ("shelve", {"image": "a"})])
-    for step in (lambda: model.do_deep_copy("c", "d", **layout), lambda: model.do_migrate("c", "d", **layout)):
+    for operation in ("deep_copy", "migrate"):
         with pytest.raises(Unfit):
-            step()
+            answer_of(model, Step(SIDE, operation, {"image": "c", "to": "d", **layout}))
 
 
 def test_a_name_to_which_an_image_may_return_is_not_given_away() -> None:
