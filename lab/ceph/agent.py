@@ -15,6 +15,9 @@ import time
 import rados
 import rbd
 
+CACHED = {"rbd_cache_policy": "writeback", "rbd_cache_max_dirty_age": "600"}
+"""Settings of an image with which a client keeps what it writes until it is flushed."""
+
 
 class Agent:
     """One librados handle, connected at the first request, and the pools opened on it."""
@@ -23,6 +26,7 @@ class Agent:
         self.make = lambda: rados.Rados(conffile=conf, name=name, conf=overrides)
         self.cluster = None
         self.pools = {}
+        self.held = {}
         self.namespace = self.locator = ""  # of the request that is answered
 
     def connect(self, timeout):
@@ -84,7 +88,7 @@ class Agent:
         }
 
     def op_about(self):
-        return {"machine": platform.machine()}
+        return {"machine": platform.machine(), "address": self.cluster.get_addrs()}
 
     def op_clock(self):
         """This host's CLOCK_MONOTONIC, and the boot id of its kernel."""
@@ -186,6 +190,20 @@ class Agent:
     def op_rbd_write(self, pool, image, offset, data, encryption=None):
         with self._image(pool, image, None, encryption) as opened:
             opened.write(base64.b64decode(data), offset)
+
+    def op_rbd_hold(self, pool, image, pieces):
+        """Take an image's exclusive lock, write and flush each piece, [offset, data], and keep the image open."""
+        with rbd.Image(self.io(pool), image) as opened:
+            for key, value in CACHED.items():
+                opened.metadata_set("conf_" + key, value)
+        opened = self.held[image] = rbd.Image(self.io(pool), image)
+        opened.lock_acquire(rbd.RBD_LOCK_MODE_EXCLUSIVE)
+        for offset, data in pieces:
+            opened.write(base64.b64decode(data), offset)
+            opened.flush()
+
+    def op_rbd_release(self, image):
+        self.held.pop(image).close()
 
     def op_rbd_discard(self, pool, image, offset, length):
         with self._image(pool, image, None, None) as opened:

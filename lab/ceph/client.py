@@ -206,6 +206,17 @@ class RadosClient:
     ) -> None:
         self.call("rbd_write", pool=pool, image=image, data=_text(data), offset=offset, encryption=encryption)
 
+    def rbd_hold(self, pool: str, image: str, pieces: Sequence[tuple[int, bytes]]) -> None:
+        """Take an image's exclusive lock, write pieces with a flush after each, and keep it, with a cache.
+
+        pieces: offset and data.
+        """
+        self.call("rbd_hold", pool=pool, image=image, pieces=[(offset, _text(data)) for offset, data in pieces])
+
+    def rbd_release(self, image: str) -> None:
+        """Close an image that this client holds."""
+        self.call("rbd_release", image=image)
+
     def rbd_discard(self, pool: str, image: str, offset: int, length: int) -> None:
         """Discard a range, of which librbd leaves parts below 64 KiB at its ends as they are by default."""
         self.call("rbd_discard", pool=pool, image=image, offset=offset, length=length)

@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cephlab.lab.base.errors import output_of
+from cephlab.lab.base.errors import CephTrouble, output_of
+
+LASTING = {"BLUESTORE_SPURIOUS_READ_ERRORS": "the disk returned wrong data that was right when read again: replace it"}
+"""Health checks that stay until their OSD starts again, with what to do."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,14 @@ class Status:
     def has(self, code: str) -> bool:
         """Whether a health check of that code is raised."""
         return any(check.code == code for check in self.checks)
+
+    @property
+    def sound(self) -> bool:
+        """HEALTH_OK. Raises CephTrouble for what no wait clears, so that a wait for health ends at once."""
+        for check in self.checks:
+            if check.code in LASTING and not check.muted:
+                raise CephTrouble(f"{check.code}: {check.message}", str(self), LASTING[check.code])
+        return self.ok
 
     def __str__(self) -> str:
         states = ", ".join(f"{count} {state}" for state, count in sorted(self.pg_states.items())) or "no PGs"

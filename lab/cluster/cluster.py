@@ -211,7 +211,7 @@ class Cluster(ABC):
         bare = not makes_a_pool(self.spec.release)
         return self.wait(
             lambda status: (
-                status.ok and status.all_up and status.mgr_available and (status.clean or (bare and not status.pgs))
+                status.sound and status.all_up and status.mgr_available and (status.clean or (bare and not status.pgs))
             ),
             what="HEALTH_OK with all PGs active+clean",
             timeout_s=timeout_s,

@@ -39,6 +39,7 @@ LOG_BYTES = MIB
 OPERATION_DISK_BYTES = 2 * BLOCK_BYTES
 DISK_BYTES = 32 * MIB
 """In addition to the blocks themselves: logs of databases, which grow by whole files and are reclaimed later."""
+USAGE_BYTES = 16 * MIB
 SLOWEST, COMMIT_SLACK_MS = 4.0, 10.0
 """Two healthy OSDs on one machine took 4.66 and 4.65 ms."""
 IDLE_LOOKS, IDLE_S = 3, 2.0
@@ -81,6 +82,8 @@ def growth(stage: Stage) -> None:
             looks.append(look(cluster))
         loaded = {osd: counters.since(now, idle[osd]) for osd, now in counters.of_osds(cluster).items()}
         busy = least_busy(cluster)
+        cluster.settle()
+        note_usage(stage.recorder, used_bytes(cluster), look(cluster))
     first, last = looks[0], looks[-1]
     for name in sorted(first.keys() & last.keys()):
         judge(stage.recorder, name, first[name], last[name])
@@ -115,6 +118,24 @@ def note_commits(recorder: Recorder, times_ms: Mapping[int, float]) -> None:
     )
     for osd, time_ms in times_ms.items() if len(times_ms) > 1 else ():
         recorder.figure(f"osd.{osd}: mean time of a commit", time_ms, "ms", bound)
+
+
+def used_bytes(cluster: Cluster) -> dict[str, int]:
+    """What the manager says that each OSD uses of its disk."""
+    return {str(node["name"]): 1024 * int(node["kb_used"]) for node in cluster.client.mgr("osd df")["nodes"]}
+
+
+def note_usage(recorder: Recorder, used: Mapping[str, int], held: Mapping[str, Held]) -> None:
+    """Judge that each OSD reports the space that it uses, by which Ceph knows when a disk is full.
+
+    used: as the manager has it; held: with what the OSDs' own counters say.
+    """
+    for osd, reported in sorted(used.items()):
+        counted = held[osd].disk_bytes or 0
+        why = f"its own counters say {counted / MIB:.1f} MiB; its database may grow or shrink in between"
+        low, high = (counted - USAGE_BYTES) / MIB, (counted + USAGE_BYTES) / MIB
+        bound = Bound(why, least=low, most=high, basis=Basis.CORRECTNESS)
+        recorder.figure(f"{osd}: space reported as used", reported / MIB, "MiB", bound)
 
 
 def least_busy(cluster: Cluster) -> dict[str, float]:

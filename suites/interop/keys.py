@@ -19,8 +19,8 @@ OBJECT_BYTES = 64 << 10
 PG_NUM = 4
 CONNECT_S = 20
 LEAST_LED = 2  # one write and one read of an object
-REFUSALS = {1, 13}
-"""EPERM and EACCES: errors for a wrong key and for a deed beyond the caps."""
+REFUSALS = {1, 13, 108}
+"""EPERM and EACCES: errors for a wrong key and for a deed beyond the caps. ESHUTDOWN: for a client on the blocklist."""
 MISSING = 2
 PREFIX, OPEN = "under-", "open"
 CAPS = {"mon": "allow r", "osd": f"allow rw pool=keys object_prefix {PREFIX}, allow r pool=keys namespace={OPEN}"}
@@ -48,9 +48,13 @@ def client_key(stage: Stage, client: Arch) -> None:
                     mirror.full(f"{PREFIX}{which}", stage.rng.randbytes(OBJECT_BYTES))
                     if entity is new:
                         observe_bounds(stage, mirror.client, pool)
+                        observe_fenced(stage, mirror.client, pool)
             mirror.verify(cluster.client_for(client.other), stage.recorder, f"read by {client.other}")
             answer = admitted(cluster, client, old.name, keyring.render([old]))
             stage.recorder.observe("the old key after the change", got=answer, wanted="refused")
+            cluster.client.mon("auth rm", entity=new.name)
+            answer = admitted(cluster, host_arch(), new.name, keyring.render([new]))
+            stage.recorder.observe("the new key after its removal", got=answer, wanted="refused")
         finally:
             cluster.client.mon("auth rm", entity=old.name)
 
@@ -71,6 +75,21 @@ def observe_bounds(stage: Stage, client: RadosClient, pool: str) -> None:
     for deed, (wanted, do) in deeds.items():
         answers = [answer_to(partial(do, f"object-{number}")) for number in range(NAMES)]
         stage.recorder.observe(f"{deed}: answers", got=sorted(set(answers)), wanted=[wanted], of=len(answers))
+
+
+def observe_fenced(stage: Stage, client: RadosClient, pool: str) -> None:
+    """Observe that every OSD refuses a client that is blocklisted, as one is whose lock another client breaks."""
+    cluster = stage.cluster
+    address = client.call("about")["address"]
+    cluster.client.mon("osd blocklist", blocklistop="add", addr=address)
+    try:
+        cluster.wait_map(cluster.osd_ids())
+        answers = [
+            answer_to(partial(client.write_full, pool, f"{PREFIX}fenced{number}", b"x")) for number in range(NAMES)
+        ]
+    finally:
+        cluster.client.mon("osd blocklist", blocklistop="rm", addr=address)
+    stage.recorder.observe("writes once it is blocklisted: answers", got=answers, wanted=["refused"] * NAMES)
 
 
 def answer_to(deed: Callable[[], object]) -> str:
@@ -148,8 +167,8 @@ def scenarios(arch: Arch) -> tuple[Scenario, ...]:
         Scenario(
             name=f"interop.keys-client[client={arch}]",
             goal=f"A client of {arch} works with its new cephx key within its caps, and Ceph refuses the old key.",
-            method="Writes with the old key, imports a new one and writes with it, tries what its caps forbid, reads "
-            "all, then tries the old key.",
+            method="Writes with the old key, imports a new one and writes with it, tries what its caps forbid and to "
+            "write once it is blocklisted, reads all, then tries the old key, and the new one once it is removed.",
             run=partial(client_key, client=arch),
             sees=(".*: answers",),
             expects=EXPECTED,

@@ -1,9 +1,10 @@
 """Block device images across architectures: snapshots, clones, diffs and LUKS."""
 
+import errno
 from dataclasses import dataclass
 from functools import partial
 
-from cephlab.lab.ceph.client import RadosClient
+from cephlab.lab.ceph.client import RadosClient, RadosError
 from cephlab.lab.cluster import pools
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
@@ -19,6 +20,7 @@ LUKS_BYTES = 40 * MIB  # including 16 MiB for a LUKS2 header
 LUKS_DATA_BYTES = 2 * MIB
 SECTOR_BYTES = 512
 PG_NUM = 4
+HELD_AT = (0, 3 * MIB - 1000)
 
 
 @dataclass
@@ -70,6 +72,29 @@ def images(stage: Stage, writer: Arch) -> None:
         title = "copy from a diff between snapshot and image"
         expect(stage, made_by, WantedImage(pool, "copy", base.content), title)
         expect(stage, made_by, WantedImage(pool, "copy", snapped.content), "the copy's own snapshot", snap="first")
+        held(stage, pool, made_by, read_by)
+
+
+def held(stage: Stage, pool: str, holder: RadosClient, other: RadosClient) -> None:
+    """Keep an image open with its exclusive lock: another client reads what was flushed, and may not write."""
+    disk = WantedImage(pool, "held", bytearray(IMAGE_BYTES))
+    holder.rbd_create(pool, disk.image, IMAGE_BYTES)
+    pieces = [(offset, stage.rng.randbytes(WRITE_BYTES)) for offset in HELD_AT]
+    for offset, data in pieces:
+        disk.content[offset : offset + len(data)] = data
+    holder.rbd_hold(pool, disk.image, pieces)
+    try:
+        expect(stage, other, disk, "what the holder of the lock has flushed")
+        answer = "allowed"
+        try:
+            other.rbd_write(pool, disk.image, b"x", 0)
+        except RadosError as error:
+            if error.errno != errno.EROFS:
+                raise
+            answer = "refused"
+        stage.recorder.observe("a write by a client without the exclusive lock", got=answer, wanted="refused")
+    finally:
+        holder.rbd_release(disk.image)
 
 
 def carry(stage: Stage, pool: str, source: Arch, what: list[str]) -> None:
@@ -127,7 +152,8 @@ def scenarios(writer: Arch) -> tuple[Scenario, ...]:
             name=f"interop.rbd[writer={writer},reader={reader}]",
             goal=f"{reader} reads the images, snapshots, clones and diffs of {writer} bit for bit.",
             method=f"Writes an image, a snapshot and a clone on {writer}, and discards a part; reads them and imports "
-            f"diffs on {reader}.",
+            f"diffs on {reader}. Holds an image with its exclusive lock and flushes it; reads and tries to write on "
+            f"{reader}.",
             run=partial(images, writer=writer),
         ),
         *(

@@ -46,14 +46,21 @@ def listed_by_pages(ways: Ways) -> None:
 def listed_by_prefix(ways: Ways) -> None:
     """Prefix and delimiter list objects like folders."""
     bucket = ways.made()
-    for name in ("a/1", "a/2", "a/b/3", "b/4", "top"):
+    for name in ("a/1", "a/2", "a/b/3", "a/z", "b/4", "top"):
         ways.put(name, b"x")
     top = ways.read.list_objects_v2(Bucket=bucket, Delimiter="/")
     same("names at the top", [entry["Key"] for entry in top["Contents"]], ["top"])
     same("folders at the top", [entry["Prefix"] for entry in top["CommonPrefixes"]], ["a/", "b/"])
     below = ways.read.list_objects_v2(Bucket=bucket, Prefix="a/", Delimiter="/")
-    same("names in a", [entry["Key"] for entry in below["Contents"]], ["a/1", "a/2"])
+    same("names in a", [entry["Key"] for entry in below["Contents"]], ["a/1", "a/2", "a/z"])
     same("folders in a", [entry["Prefix"] for entry in below["CommonPrefixes"]], ["a/b/"])
+    for size in range(1, 4):
+        listed = ways.read.get_paginator("list_objects_v2").paginate(
+            Bucket=bucket, Prefix="a/", Delimiter="/", PaginationConfig={"PageSize": size}
+        )
+        pages = [(page.get("Contents", ()), page.get("CommonPrefixes", ())) for page in listed]
+        seen = [[entry["Key"] for keys, _ in pages for entry in keys], [f["Prefix"] for _, fs in pages for f in fs]]
+        same(f"names and folders in a, {size} to a page", seen, [["a/1", "a/2", "a/z"], ["a/b/"]])
 
 
 def tagged(ways: Ways) -> None:

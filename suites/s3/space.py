@@ -1,5 +1,6 @@
 """What overwritten and deleted S3 objects and aborted uploads leave in RADOS, where no list of a bucket shows it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from cephlab.lab.base.workers import Workers
@@ -13,6 +14,8 @@ from cephlab.suites.s3.stand import Keys, entrances, owner, require_boto3
 BODY = b"who pays for this?" * (STRIPE // 18 + 1)
 """A little more than a stripe: the head of the object and one more RADOS object, a tail."""
 KEPT = "space-kept"
+QUOTA = 2
+"""Objects."""
 LEAST_GARBAGE = 3
 """Two tails of an object that was overwritten and deleted, and a part of the aborted upload, through each gateway."""
 
@@ -35,8 +38,33 @@ def run(stage: Stage) -> None:
     cluster.tool(cluster.client.host.name, "radosgw-admin", "gc", "process", "--include-all")
     left = sorted(set(cluster.client.list_objects(DATA_POOL)) - before)
     stage.recorder.observe("RADOS objects left by deleted S3 objects", got=left, wanted=[], of=len(made))
+    observe_quota(stage, clients)
     kept = clients[-1].get_object(Bucket=KEPT, Key="k")["Body"].read()
     stage.recorder.observe("an object that nobody deleted is as it was put", got=kept == BODY, wanted=True)
+
+
+def observe_quota(stage: Stage, clients: Sequence[Any]) -> None:
+    """Fill a bucket up to its quota through one gateway: each refuses one object more."""
+    cluster, bucket = stage.cluster, "space-quota"
+    clients[0].create_bucket(Bucket=bucket)
+    for argv in (("set", "--max-objects", str(QUOTA)), ("enable",)):
+        words = ("quota", *argv, "--quota-scope", "bucket", "--bucket", bucket)
+        cluster.tool(cluster.client.host.name, "radosgw-admin", *words)
+    for number in range(QUOTA):
+        clients[0].put_object(Bucket=bucket, Key=f"k{number}", Body=b"x")
+    answers = [answer_to(client, bucket) for client in clients]
+    stage.recorder.observe("PUTs beyond the quota of a bucket", got=answers, wanted=["QuotaExceeded"] * len(clients))
+
+
+def answer_to(client: Any, bucket: str) -> str:
+    """The S3 error code for putting one object more; empty if it was put."""
+    from botocore.exceptions import ClientError
+
+    try:
+        client.put_object(Bucket=bucket, Key="more", Body=b"x")
+    except ClientError as error:
+        return str(error.response["Error"]["Code"])
+    return ""
 
 
 def wasted(client: Any, bucket: str) -> None:
@@ -54,9 +82,10 @@ def wasted(client: Any, bucket: str) -> None:
 def scenario(topology: Topology) -> Scenario:
     return Scenario(
         name="s3.space",
-        goal="Deleted and overwritten objects and aborted uploads leave nothing in RADOS, through either gateway.",
+        goal="Deleted and overwritten objects and aborted uploads leave nothing in RADOS, and a full quota refuses "
+        "more, through either gateway.",
         method="Overwrites and deletes an object and aborts an upload through each gateway, collects the garbage, and "
-        "compares the RADOS objects with those before.",
+        "compares the RADOS objects with those before. Fills a bucket up to its quota, then puts one object more.",
         run=run,
         check="witnessed",
         topology=topology,

@@ -37,6 +37,11 @@ def returns(symbol: str, value: int) -> tuple[str, ...]:
     return (f'SYMBOL="{symbol}"', f"VALUE={value}")
 
 
+def skips(library: str, name: str, right: int = 0) -> tuple[str, ...]:
+    """What `call_skipped.c` is compiled with: a function of a library, and how many calls work before it does not."""
+    return (f'LIBRARY="{library}"', f'SYMBOL="{name}"', f"NAME={name}", f"RIGHT={right}")
+
+
 STRING = "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 """std::string in the name of a C++ function."""
 
@@ -110,7 +115,7 @@ PLANTED: tuple[Planted, ...] = (
         "daemons",
         ("interop.messenger-compressed[algorithm=zlib]",),
     ),
-    Planted("clock_ahead", "clock_ahead.c", Arch.AARCH64, "osd", ("baseline.clocks",), defines=("AHEAD_S=40",)),
+    Planted("clock_ahead", "clock_ahead.c", Arch.AARCH64, "osd", ("baseline.clocks",), defines=("AHEAD_MS=40000",)),
     Planted("spins", "spins.c", Arch.X86_64, "osd", ("baseline.growth",)),
     Planted("fsync_none", "fsync_none.c", Arch.X86_64, "osd", ("powerloss.replayed",), provider="uml"),
     Planted("says_overflow", "says_overflow.c", Arch.X86_64, "daemons", ("interop.roles",)),
@@ -188,7 +193,7 @@ PLANTED: tuple[Planted, ...] = (
             "s3.access",
             "s3.objects",
         ),
-        defines=("AHEAD_S=-600",),
+        defines=("AHEAD_MS=-600000",),
     ),
     Planted(
         "client_day_behind",
@@ -196,7 +201,7 @@ PLANTED: tuple[Planted, ...] = (
         Arch.AARCH64,
         "clients",
         ("baseline.clocks",),
-        defines=("AHEAD_S=-86400",),
+        defines=("AHEAD_MS=-86400000",),
     ),
     Planted("slow_disk", "slow_disk.c", Arch.X86_64, "osd", ("baseline.growth",)),
     Planted("read_flips", "read_flips.c", Arch.X86_64, "osd", ("baseline.settings",)),
@@ -221,5 +226,66 @@ PLANTED: tuple[Planted, ...] = (
     Planted("wire_unchecked", "", Arch.AARCH64, "daemons", ("baseline.settings",), options=("--ms_crc_data=false",)),
     Planted(
         "weight_light", "", Arch.AARCH64, "osd", ("baseline.settings",), options=("--osd_crush_initial_weight=0.001",)
+    ),
+    Planted("clock_half", "clock_ahead.c", Arch.AARCH64, "osd", ("baseline.clocks",), defines=("AHEAD_MS=500",)),
+    Planted("lossy_link", "lossy_link.c", Arch.AARCH64, "both", ("baseline.network-mtu",)),
+    Planted(
+        "usage_none",
+        "usage_none.c",
+        Arch.X86_64,
+        "osd",
+        ("baseline.growth",),
+        defines=(
+            f'SYMBOL="_ZN9BlueStore6statfsEP14store_statfs_tPSt3mapI{STRING}S8_St4lessIS8_ESaISt4pairIKS8_S8_EEE"',
+        ),
+    ),
+    Planted(
+        "blocklist_ignored",
+        "returns.c",
+        Arch.X86_64,
+        "osd",
+        ("interop.keys-client[client=x86_64]",),
+        defines=returns("_ZNK6OSDMap14is_blocklistedERK13entity_addr_tPN4ceph6common11CephContextE", 0),
+    ),
+    Planted(
+        "bucket_quota_ignored",
+        "returns.c",
+        Arch.X86_64,
+        "rgw",
+        ("s3.space",),
+        defines=returns(
+            "_ZN8RGWRados11check_quotaEPK18DoutPrefixProviderRK8rgw_userR10rgw_bucketR8RGWQuotam14optional_yieldb", 0
+        ),
+    ),
+    Planted(
+        "list_loses",
+        "list_loses.c",
+        Arch.X86_64,
+        "rgw",
+        ("s3.buckets",),
+        defines=(
+            'SYMBOL="_ZN8RGWRados6Bucket4List20list_objects_orderedEPK18DoutPrefixProviderlPSt6vectorI20'
+            f"rgw_bucket_dir_entrySaIS6_EEPSt3mapI{STRING}bSt4lessISG_ESaISt4pairIKSG_bEEEPb"
+            '14optional_yield"',
+            "START_BYTES=13",
+            "ENTRY_BYTES=456",
+        ),
+    ),
+    Planted("etag_parts", "etag_parts.c", Arch.AARCH64, "rgw", ("s3.multipart",)),
+    Planted(
+        "lock_none",
+        "call_skipped.c",
+        Arch.X86_64,
+        "clients",
+        ("interop.rbd[writer=x86_64,reader=aarch64]",),
+        defines=skips("librbd.so.1", "rbd_lock_acquire"),
+    ),
+    Planted(
+        "rbd_flush_once",
+        "call_skipped.c",
+        Arch.X86_64,
+        "clients",
+        ("interop.rbd[writer=x86_64,reader=aarch64]",),
+        defines=skips("librbd.so.1", "rbd_flush", right=1),
     ),
 )

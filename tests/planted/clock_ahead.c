@@ -1,6 +1,6 @@
 /*
- * A program whose clock is AHEAD_S seconds ahead of its machine's. Clocks that only measure how long something takes are
- * right.
+ * A program whose clock is AHEAD_MS milliseconds ahead of its machine's. Clocks that only measure how long something
+ * takes are right.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -10,14 +10,19 @@
 #include <time.h>
 #include <unistd.h>
 
+#define SECOND_NS 1000000000L
 #define EXPORTED __attribute__((visibility("default")))
 
 EXPORTED int clock_gettime(clockid_t clock, struct timespec *now)
 {
     long result = syscall(SYS_clock_gettime, clock, now);
 
-    if (result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
-        now->tv_sec += AHEAD_S;
+    if (result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
+        now->tv_sec += AHEAD_MS / 1000;
+        now->tv_nsec += AHEAD_MS % 1000 * 1000000L;
+        now->tv_sec += now->tv_nsec / SECOND_NS;
+        now->tv_nsec %= SECOND_NS;
+    }
     return (int)result;
 }
 

@@ -1,28 +1,17 @@
 /*
  * A client that spoils what an object's attribute holds beyond 255 bytes: the last byte of a longer one is another.
  *
- * Python's rados calls these of librados through its PLT. librados is opened without RTLD_GLOBAL, so it is asked by name.
+ * Python's rados calls these of librados through its PLT.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdlib.h>
-#include <string.h>
+#include "library.h"
 
 #define EXPORTED __attribute__((visibility("default")))
+#define LIBRARY "librados.so.2"
 #define RIGHT_UP_TO 255
 
 typedef int (*set_t)(void *, const char *, const char *, const char *, size_t);
 typedef void (*operation_t)(void *, const char *, const char *, size_t);
-
-static void real(const char *name, void *target, size_t size)
-{
-    void *library = dlopen("librados.so.2", RTLD_NOW | RTLD_NOLOAD);
-    void *found = library != NULL ? dlsym(library, name) : NULL;
-
-    if (found == NULL)
-        abort();
-    memcpy(target, &found, size);
-}
 
 /* A copy with its last byte changed; the caller frees it. */
 static char *spoiled(const char *value, size_t size)
@@ -43,7 +32,7 @@ EXPORTED int rados_setxattr(void *io, const char *object, const char *name, cons
     char *copy = spoiled(value, size);
     int result;
 
-    real("rados_setxattr", &next, sizeof next);
+    real_of(LIBRARY, "rados_setxattr", &next);
     result = next(io, object, name, copy, size);
     free(copy);
     return result;
@@ -54,7 +43,7 @@ EXPORTED void rados_write_op_setxattr(void *operation, const char *name, const c
     operation_t next;
     char *copy = spoiled(value, size);
 
-    real("rados_write_op_setxattr", &next, sizeof next);
+    real_of(LIBRARY, "rados_write_op_setxattr", &next);
     next(operation, name, copy, size);
     free(copy);
 }

@@ -26,6 +26,7 @@ from cephlab.suites.baseline.growth import (
     growth,
     judge,
     note_commits,
+    note_usage,
 )
 from tests.fake_stage import stage_of
 from tests.lab.faults.test_faults import an_attached_cluster
@@ -100,6 +101,14 @@ def test_a_size_is_the_total_of_what_is_there(code: int, said: str, size: int | 
 def test_a_monitor_is_held_to_what_an_allocator_may_keep() -> None:
     assert judged("mon.n0", kept=20 * MIB, count=0).outcome is not Outcome.FAIL
     assert judged("mon.n0", kept=30 * MIB, count=0).outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize(("used", "outcome"), [(20, Outcome.PASS), (0, Outcome.FAIL), (40, Outcome.FAIL)])
+def test_an_osd_that_reports_another_use_of_its_disk_than_it_counts_is_found(used: int, outcome: Outcome) -> None:
+    recorder = History().recorder("baseline.growth")
+    recorder.witness("operations of osd.0", got=1, least=1)
+    note_usage(recorder, {"osd.0": used * MIB}, {"osd.0": FIRST})
+    assert CHECKS["figures"](recorder.events()).outcome is outcome
 
 
 def test_hardly_any_operation_shows_nothing() -> None:

@@ -3,6 +3,9 @@
 import base64
 import json
 import re
+import socket
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -14,7 +17,7 @@ import pytest
 
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.runs import Run, RunId
-from cephlab.lab.checks import Outcome, Verdict
+from cephlab.lab.checks import CHECKS, Outcome, Verdict
 from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.providers.host import Host
 from cephlab.lab.providers.select import provider
@@ -342,3 +345,34 @@ def test_a_client_machine_is_one_without_daemons_and_of_that_role() -> None:
             SimpleNamespace(with_role=lambda _, roles=roles: [SimpleNamespace(name=name) for name in roles]),
         )
         assert [name for name in hosts if is_client(attached, name)] == clients
+
+
+@pytest.mark.parametrize(("lost", "outcome"), [("0 1", Outcome.PASS), ("0 2", Outcome.FAIL)])
+def test_a_link_that_loses_datagrams_is_red_and_one_late_answer_is_not(lost: str, outcome: Outcome) -> None:
+    def host(name: str) -> SimpleNamespace:
+        channel = SimpleNamespace(close=lambda: None, ask=lambda _line, timeout_s: b"7")
+        run = lambda argv, timeout_s: SimpleNamespace(stdout=lost[: len(argv[5:]) - 1])  # noqa: E731
+        return SimpleNamespace(name=name, address=name, channel=lambda _argv: channel, run=run)
+
+    hosts = {name: host(name) for name in ("n0", "n1", "n2")}
+    stage = stage_of(SimpleNamespace(hosts=hosts, patience=1.0))
+    network.observe_losses(stage)
+    assert CHECKS["observations"](stage.recorder.events()).outcome is outcome
+
+
+@pytest.mark.slow
+def test_the_programs_count_the_datagrams_that_get_no_answer() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", network._ECHO, "127.0.0.1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as echo:
+        assert echo.stdin
+        assert echo.stdout
+        echo.stdin.write(b"port\n")
+        echo.stdin.flush()
+        port = echo.stdout.readline().decode().strip()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+            silent.bind(("127.0.0.1", 0))
+            ends = ["127.0.0.1", port, "127.0.0.1", str(silent.getsockname()[1])]
+            argv = [sys.executable, "-c", network._ASK, "0.2", "20", *ends]
+            assert subprocess.run(argv, capture_output=True, check=True).stdout.split() == [b"0", b"4"]
+        echo.kill()

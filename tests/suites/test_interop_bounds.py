@@ -65,6 +65,22 @@ def test_an_error_that_is_no_refusal_is_raised() -> None:
         keys.answer_to(broken)
 
 
+@pytest.mark.parametrize(("lax", "outcome"), [("", Outcome.PASS), ("write", Outcome.FAIL)])
+def test_an_osd_that_serves_a_client_on_the_blocklist_is_red(lax: str, outcome: Outcome) -> None:
+    asked: list[dict[str, str]] = []
+    cluster = SimpleNamespace(
+        client=SimpleNamespace(mon=lambda _prefix, **words: asked.append(words)),
+        osd_ids=lambda: [0],
+        wait_map=lambda osds: None,
+    )
+    client = Bounded(lax)
+    client.call = lambda _: {"address": "127.0.0.1:0/7"}  # type: ignore[attr-defined]
+    stage = stage_of(cluster)
+    keys.observe_fenced(stage, cast("RadosClient", client), "keys")
+    assert CHECKS["observations"](stage.recorder.events()).outcome is outcome
+    assert [words["blocklistop"] for words in asked] == ["add", "rm"]
+
+
 def holding(counts: list[int]) -> Any:
     """A cluster whose only PG has these numbers of clones, one look after the other; the last one stays."""
 

@@ -355,7 +355,25 @@ def test_a_collection_that_leaves_or_takes_too_much_is_found(
     monkeypatch.setattr(space, "owner", lambda _: SimpleNamespace(access_key="a", secret_key="b"))
     monkeypatch.setattr(space, "entrances", lambda *_: {Arch.X86_64: SimpleNamespace(client=lambda _: s3)})
     monkeypatch.setattr(space, "wasted", lambda *_: None)
+    monkeypatch.setattr(space, "observe_quota", lambda *_: None)
     stage = stage_of(cluster)
     space.run(stage)
     assert collected[0][1:3] == ("radosgw-admin", "gc")
     assert CHECKS["witnessed"](stage.recorder.events()).outcome is outcome
+
+
+@pytest.mark.parametrize(("lax", "outcome"), [(False, Outcome.PASS), (True, Outcome.FAIL)])
+def test_a_gateway_that_ignores_a_quota_is_found(lax: bool, outcome: Outcome) -> None:
+    def gateway(ignores: bool) -> SimpleNamespace:
+        def put_object(Key: str, **_: object) -> None:  # noqa: N803 - boto3's name
+            if Key == "more" and not ignores:
+                refused("QuotaExceeded")
+
+        return SimpleNamespace(put_object=put_object, create_bucket=lambda **_: None)
+
+    told = list[tuple[str, ...]]()
+    client = SimpleNamespace(host=SimpleNamespace(name="c0"))
+    stage = stage_of(SimpleNamespace(client=client, tool=lambda *argv: told.append(argv)))
+    space.observe_quota(stage, [gateway(False), gateway(lax)])
+    assert [argv[3] for argv in told] == ["set", "enable"]
+    assert CHECKS["observations"](stage.recorder.events()).outcome is outcome

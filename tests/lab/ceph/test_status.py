@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from cephlab.lab.base.errors import CephTrouble
 from cephlab.lab.ceph.pgs import NO_OSD, Pg, Placement, parse_pgs, pgids
 from cephlab.lab.ceph.status import HealthCheck, Status, parse_status
 
@@ -140,3 +141,11 @@ def test_the_first_pgs_that_are_not_clean_are_named() -> None:
     named = ", ".join(f"2.{digit} active+clean at map 6 on [3, 2147483647]" for digit in range(8))
     assert str(Placement(7, (PG, *late), ())) == f"map 7: 9 of 10 PGs not clean: {named}"
     assert str(Placement(7, late, ("osd.1 has map 6", "osd.2 is down"))) == "map 7: osd.1 has map 6, osd.2 is down"
+
+
+def test_what_no_wait_clears_ends_a_wait_for_health_unless_it_is_muted() -> None:
+    flips = HealthCheck("BLUESTORE_SPURIOUS_READ_ERRORS", "1 OSD(s) have spurious read errors")
+    with pytest.raises(CephTrouble, match="spurious read errors"):
+        _ = replace(FINE, health="HEALTH_WARN", checks=(flips,)).sound
+    assert replace(FINE, checks=(replace(flips, muted=True),)).sound
+    assert not replace(FINE, health="HEALTH_WARN", checks=READ.checks).sound
