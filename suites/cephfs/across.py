@@ -3,21 +3,19 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import permutations, product
-from random import Random
 from typing import Any
 
 from cephlab.lab.cluster import pools
-from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.services.mds import DATA_POOL, META_POOL
 from cephlab.lab.spec.arch import Arch
-from cephlab.suites.cephfs.model import NAME_BYTES, FsModel
-from cephlab.suites.cephfs.stand import EXPECTED, PAIR, requests, served_by, wait_active
-from cephlab.suites.cephfs.topics import NAMES, TOPICS, Topic
-from cephlab.suites.interop import edges
+from cephlab.suites.cephfs.model import FsModel
+from cephlab.suites.cephfs.stand import EXPECTED, PAIR, requests, served_by
+from cephlab.suites.cephfs.topics import TOPICS, Topic
 from cephlab.suites.interop.matrix import observe_primaries
 from cephlab.suites.interop.walks.live import Line, lines, wrong_of
-from cephlab.suites.interop.walks.scenarios import clients, take_walk
-from cephlab.suites.interop.walks.walk import Refused, Step, Unfit, take
+from cephlab.suites.interop.walks.scenarios import clients
+from cephlab.suites.interop.walks.walk import Step, take
 
 
 def run(stage: Stage, mds: Arch, primary: Arch) -> None:
@@ -66,50 +64,6 @@ def take_topics(
     return total
 
 
-class WalkModel(FsModel):
-    """The model for random walks, without the steps that libcephfs is known to get wrong, as the suite `defects` shows.
-
-    libcephfs hangs after a rename that must be refused (`libcephfs-rename-waits`) and on a read of a directory
-    (`libcephfs-directory-waits`). It truncates directories (`libcephfs-directory-truncated`). It does not find a file
-    of which a rename replaced another name (`libcephfs-rename-hides`), nor what was renamed onto its own name
-    (`libcephfs-rename-forgets`). A write to a directory is refused at open, so walks include it. The fixed steps of the
-    topics include refused renames, but never use those names again.
-    """
-
-    def do_read(self, path: str, offset: int, size: int) -> str:
-        if self.at(path).entries is not None:
-            raise Unfit
-        return super().do_read(path, offset, size)
-
-    def do_truncate(self, path: str, size: int) -> None:
-        if self.at(path).entries is not None:
-            raise Unfit
-        super().do_truncate(path, size)
-
-    def do_rename(self, path: str, to: str) -> None:
-        try:
-            directory, name = self.place(to)
-            replaced = directory.within.get(name)
-            if replaced is not None and (replaced.names > 1 or replaced is self.at(path)):
-                raise Unfit
-            super().do_rename(path, to)
-        except Refused:
-            raise Unfit from None
-
-
-def walked(stage: Stage) -> None:
-    """Run random steps, each through a client of a random architecture."""
-    cluster = stage.cluster
-    wait_active(cluster)
-    sides = clients(cluster, {"name": cluster.client_name})
-    take_walk(stage, "cephfs", lambda rng: WalkModel(walk_names(rng)), sides, stage.tier)
-
-
-def walk_names(rng: Random) -> list[str]:
-    """Names for a walk, of any bytes that a name may have. None begins with a dot, so none is the snapshot folder."""
-    return [name for name in edges.texts(rng, NAMES, NAME_BYTES, but="/\0") if not name.startswith(".")]
-
-
 SCENARIOS = (
     *(
         Scenario(
@@ -124,17 +78,5 @@ SCENARIOS = (
             expects=EXPECTED,
         )
         for mds, primary in product(Arch, Arch)
-    ),
-    Scenario(
-        name="cephfs.walk",
-        goal="A tree holds what was put there last, whichever architecture wrote it and whichever one reads it.",
-        method="Runs random steps, each through a random one of two clients; compares every answer with a model, and "
-        "from time to time the whole tree; shortens a walk that fails.",
-        run=walked,
-        check="witnessed",
-        tier=Tier.FULL,
-        sees=("operations of .* through .*", "wrong answers on a walk over .*|walk over .*"),
-        topology=PAIR,
-        expects=EXPECTED,
     ),
 )

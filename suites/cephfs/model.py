@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -14,15 +14,18 @@ NAME_BYTES = 255
 MOST_BYTES, XATTR_BYTES, SNAPS = 70_000, 5000, ("s1", "s2")
 """Limits of a random walk."""
 SHARED, EXCLUSIVE, NONE = "shared", "exclusive", "none"
-Held = dict[int, tuple[str, int, int]]
-"""Owner -> (kind, first byte, the byte after the last)."""
+Held = dict[Hashable, list[tuple[str, int, int]]]
+"""Owner -> its locks: (kind, first byte, the byte after the last)."""
+Layout = tuple[int, int, int]
+"""Stripe unit, stripe count and object size."""
 
 
 @dataclass
 class Inode:
     """A file, a directory (entries is a dict) or a symbolic link (target is a path).
 
-    names: hard links to it. snaps: name -> the tree below as it was. quota_bytes: 0 for none.
+    names: hard links to it. snaps: name -> the tree below as it was. quota_bytes: 0 for none. times: of the last access
+    and change, in ns since 1970; None for one that a clock gave. layout: of a file, or of new files in a directory.
     """
 
     data: bytearray = field(default_factory=bytearray)
@@ -34,6 +37,10 @@ class Inode:
     quota_bytes: int = 0
     flocks: Held = field(default_factory=dict)
     ranges: Held = field(default_factory=dict)
+    mode: int = 0o644
+    owner: tuple[int, int] = (0, 0)
+    times: list[int | None] = field(default_factory=lambda: [None, None])
+    layout: Layout | None = None
 
     @property
     def within(self) -> dict[str, Inode]:
@@ -42,14 +49,16 @@ class Inode:
             raise Refused("ENOTDIR")
         return self.entries
 
-    def told(self) -> dict[str, Any]:
-        """Its state, as a look reports it."""
+    def told(self, whole: bool) -> dict[str, Any]:
+        """Its state, as a look reports it. whole: with owner, times, mode and layout."""
+        more: dict[str, Any] = {"owner": self.owner, "times": list(self.times)} if whole else {}
         if self.target is not None:
-            return {"is": "link", "to": self.target}
-        xattrs = {"xattrs": {name: told(value) for name, value in self.xattrs.items()}}
+            return {"is": "link", "to": self.target, **more}
+        more |= {"mode": self.mode, "layout": self.layout} if whole else {}
+        more |= {"xattrs": {name: told(value) for name, value in self.xattrs.items()}}
         if self.entries is not None:
-            return {"is": "directory", **xattrs}
-        return {"is": "file", "names": self.names, "now": told(self.data), **xattrs}
+            return {"is": "directory", **more}
+        return {"is": "file", "names": self.names, "now": told(self.data), **more}
 
     def tree(self, path: str = "") -> Iterator[tuple[str, Inode]]:
         """Everything below it: (path, inode)."""
@@ -63,12 +72,18 @@ class Inode:
 
 
 class FsModel:
-    """A tree below one directory, initially empty. names: names that a random walk uses for new entries."""
+    """A tree below one directory, initially empty. names: names that a random walk uses for new entries.
+
+    whole: whether looks tell owners, times, modes and layouts.
+    """
+
+    side = ""
+    whole = False
 
     def __init__(self, names: Sequence[str] = ()) -> None:
         self.names = names
-        self.root = Inode(entries={})
-        self.looking: dict[str, Any] = {}
+        self.root = Inode(entries={}, mode=0o755)
+        self.looking: dict[str, Any] = {"whole": True} if self.whole else {}
 
     def draw(self, rng: Random) -> tuple[str, dict[str, Any]]:
         tree = dict(self.root.tree())
@@ -152,7 +167,7 @@ class FsModel:
 
     def do_mkdir(self, path: str) -> None:
         directory, name = self.free(path)
-        directory.within[name] = Inode(entries={})
+        directory.within[name] = Inode(entries={}, mode=0o755)
 
     def do_rmdir(self, path: str) -> None:
         directory, name = self.place(path)
@@ -224,7 +239,7 @@ class FsModel:
             raise Unfit  # it is not specified how that is refused
         if snap in there.snaps:
             raise Refused("EEXIST")
-        there.snaps[snap] = {below: inode.told() for below, inode in there.tree()}
+        there.snaps[snap] = {below: inode.told(self.whole) for below, inode in there.tree()}
 
     def do_drop(self, path: str, snap: str) -> None:
         there = self.at(path)
@@ -246,14 +261,14 @@ class FsModel:
         lock(self.file(path).flocks, owner, kind, 0, 1)
 
     def do_range(self, path: str, kind: str, start: int, length: int, owner: int) -> None:
-        """An owner has one range at a time. length: 0 for up to the largest file size."""
+        """length: 0 for up to the largest file size."""
         lock(self.file(path).ranges, owner, kind, start, start + length if length else 1 << 63)
 
     def do_look(self, **_looking: Any) -> Any:
         tree_below = {}
         for path, inode in (("", self.root), *self.root.tree()):
             if path:
-                tree_below[path] = inode.told()
+                tree_below[path] = inode.told(self.whole)
             below = f"{path}/" if path else ""
             for snap, tree in inode.snaps.items():
                 tree_below[f"{below}.snap/{snap}"] = {"is": "snapshot"}
@@ -268,12 +283,17 @@ def entries_of(inode: Inode) -> dict[str, Inode]:
     return inode.entries
 
 
-def lock(held: Held, owner: int, kind: str, first: int, end: int) -> None:
-    """Take or release a lock; Refused with EAGAIN if it conflicts with a lock of another owner."""
-    others = [other for number, other in held.items() if number != owner]
+def lock(held: Held, owner: Hashable, kind: str, first: int, end: int) -> None:
+    """Take or release a lock; Refused with EAGAIN if it conflicts with a lock of another owner.
+
+    It replaces what the owner has of that range.
+    """
+    others = [other for holder, locks in held.items() if holder != owner for other in locks]
     met = [other for other, begin, until in others if begin < end and first < until]
     if kind != NONE and any(EXCLUSIVE in (kind, other) for other in met):
         raise Refused("EAGAIN")
-    held.pop(owner, None)
-    if kind != NONE:
-        held[owner] = kind, first, end
+    kept = []
+    for other, begin, until in held.get(owner, []):
+        parts = ((begin, min(until, first)), (max(begin, end), until))
+        kept += [(other, low, high) for low, high in parts if low < high]
+    held[owner] = kept if kind == NONE else [*kept, (kind, first, end)]

@@ -15,9 +15,10 @@ from cephlab.lab.checks import CHECKS, Outcome, Verdict
 from cephlab.lab.history.history import History
 from cephlab.lab.scenario.scenario import Stage, seeded
 from cephlab.suites.cephfs import SCENARIOS, ranks
-from cephlab.suites.cephfs.across import WalkModel, take_topics, walk_names
+from cephlab.suites.cephfs.across import take_topics
 from cephlab.suites.cephfs.model import FsModel
 from cephlab.suites.cephfs.topics import TOPICS
+from cephlab.suites.cephfs.walk import WalkModel, walk_names
 from cephlab.suites.interop.walks.live import LOOK_EVERY, Line
 from cephlab.suites.interop.walks.printing import program
 from cephlab.suites.interop.walks.scenarios import FULL_STEPS
@@ -126,17 +127,71 @@ def test_what_is_lost_between_two_servers_is_found(lost: str, outcome: Outcome, 
     assert CHECKS["observations"](recorder.events()).outcome is outcome
 
 
+def walk_model() -> WalkModel:
+    return WalkModel(["a", "é" * 100, "b c"])
+
+
+def walk_steps(seed: int, length: int = 200) -> tuple[Step, ...]:
+    return draw(walk_model(), Random(seed), SIDES, length, LOOK_EVERY)
+
+
 @pytest.mark.slow
 def test_what_a_walk_draws_fits_and_reaches_every_operation() -> None:
-    def model() -> FsModel:
-        return FsModel(["a", "é" * 100, "b c"])
+    walks = [walk_steps(seed) for seed in range(4)]
+    assert walks[3] == walk_steps(3)
+    topics_only = {"quota", "pin", "flock"}
+    known = {line.split("def op_")[1].split("(")[0] for line in program("cephfs").splitlines() if "def op_" in line}
+    assert {step.operation for steps in walks for step in steps} == known - topics_only
+    for steps in walks:
+        sound = walk_model()
+        assert take(walk_model(), steps, partial(answer_of, sound)) is None
 
-    steps = draw(model(), Random(3), SIDES, 400, 8)
-    assert steps == draw(model(), Random(3), SIDES, 400, 8)
-    done = {step.operation for step in steps}
-    assert {"write", "rename", "link", "symlink", "unlink", "mkdir", "rmdir", "snap", "drop", "truncate"} <= done
-    tree = Tree()
-    assert take(model(), steps, lambda step: tree.ask(step.operation, step.arguments)) is None
+
+def drops(operation: str) -> Callable[[WalkModel, Step], Any]:
+    """Answer an operation through one side, and do nothing."""
+    return lambda model, step: answer_of(
+        deepcopy(model) if (step.operation, step.side) == (operation, SIDES[1]) else model, step
+    )
+
+
+def unsynced(model: WalkModel, step: Step) -> Any:
+    """Others do not see what a side writes to a file that it keeps open."""
+    if step.operation != LOOK or step.side == SIDES[1] or not model.handles:
+        return answer_of(model, step)
+    old = deepcopy(model)
+    for (side, _), handle in old.handles.items():
+        if side != step.side:
+            handle.inode.data.clear()
+    return answer_of(old, step)
+
+
+BROKEN: dict[str, Callable[[WalkModel, Step], Any]] = {
+    **{
+        f"{operation} dropped": drops(operation)
+        for operation in (
+            *("write", "append", "truncate", "punch", "put", "cut", "chmod", "chown", "utimes", "lay"),
+            *("setxattr", "rename_snap", "lock", "range", "shut"),
+        )
+    },
+    "unsynced data not seen": unsynced,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("defect", BROKEN)
+def test_a_walk_finds_what_is_wrong(defect: str) -> None:
+    def goes_wrong(seed: int) -> bool:
+        broken = walk_model()
+
+        def taking(step: Step) -> Any:
+            try:
+                return BROKEN[defect](broken, step)
+            except Unfit:
+                return "a step that does not fit"
+
+        return take(walk_model(), walk_steps(seed), taking) is not None
+
+    assert any(goes_wrong(seed) for seed in range(20))
 
 
 def mount_of(folder: Path) -> Any:
@@ -273,6 +328,47 @@ def test_what_a_client_is_known_to_get_wrong_is_not_asked_for() -> None:
     with pytest.raises(Unfit):
         model.do_snap("a", "s1")
     assert set(model.do_look()) == {"a", "b", "soft"}
+
+
+def test_times_that_would_not_stay_are_not_set() -> None:
+    model = WalkModel(["a"])
+    model.side = SIDES[0]
+    model.do_write("a", seed=1, size=2, offset=0)
+    with pytest.raises(Unfit):
+        model.do_truncate("a", size=3)
+    model.do_truncate("a", size=3, mtime=7)
+    assert model.do_look()["a"]["times"] == [None, 7 * 10**9]
+    model.do_open("a", slot=0, append=False)
+    with pytest.raises(Unfit):
+        model.do_utimes("a", atime=1, mtime=2)
+    model.do_truncate("a", size=1)
+    model.do_shut(slot=0)
+    model.do_utimes("a", atime=1, mtime=2)
+    assert model.do_look()["a"]["times"] == [1, 2]
+
+
+def test_no_snapshot_is_made_of_what_another_side_has_not_synced() -> None:
+    model = WalkModel(["a"])
+    model.side = SIDES[0]
+    model.do_write("a", seed=1, size=2, offset=0)
+    model.do_open("a", slot=0, append=False)
+    model.side = SIDES[1]
+    with pytest.raises(Unfit):
+        model.do_snap("", "s1")
+    model.side = SIDES[0]
+    model.do_snap("", "s1")
+    assert ".snap/s1/a" in model.do_look()
+
+
+def test_an_owner_of_ranges_keeps_what_a_later_lock_leaves_of_an_earlier_one() -> None:
+    model = FsModel()
+    model.do_write("a", seed=1, size=2, offset=0)
+    model.do_range("a", "exclusive", start=0, length=6, owner=1)
+    model.do_range("a", "none", start=2, length=2, owner=1)
+    model.do_range("a", "exclusive", start=2, length=2, owner=2)
+    for start in (1, 4):
+        with pytest.raises(Refused, match="EAGAIN"):
+            model.do_range("a", "shared", start=start, length=1, owner=2)
 
 
 def test_the_suites_scenarios_have_its_name() -> None:

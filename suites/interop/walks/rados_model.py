@@ -40,6 +40,8 @@ class WantedObject:
 class RadosModel:
     """Objects of one pool. omap: whether the pool has omaps, which erasure-coded pools lack."""
 
+    side = ""
+
     def __init__(self, rng: Random, *, omap: bool) -> None:
         self.names = edges.texts(rng, NAMES, edges.NAME_BYTES)
         self.keys = edges.texts(rng, KEYS, edges.XATTR_NAME_BYTES)

@@ -27,6 +27,8 @@ FEATURES = ("object-map", "journaling")
 class RbdModel(Groups):
     """Images of one pool. Every snapshot is protected, so that it can be cloned."""
 
+    side = ""
+
     def __init__(self, rng: Random) -> None:
         self.names = edges.texts(rng, IMAGES, IMAGE_NAME_BYTES, but="/@")
         self.snap_names = edges.texts(rng, 2 * SNAPS, SNAP_NAME_BYTES, but="/@")

@@ -64,6 +64,8 @@ class Upload:
 class S3Model:
     """One bucket. versioned: whether the walk switches versioning on and off."""
 
+    side = ""
+
     def __init__(self, rng: Random, *, versioned: bool = False) -> None:
         drawn = edges.texts(rng, DRAWN_KEYS, KEY_BYTES)
         self.keys = [*rng.sample(KEYS, k=8), *drawn]

@@ -29,8 +29,10 @@ class Model(Protocol):
     """What the service must answer. It has a method `do_NAME(**arguments)` for each operation of its sides.
 
     This method returns the wanted answer as JSON types, or raises Unfit or Refused and changes nothing.
-    looking: the arguments of every look.
+    looking: the arguments of every look. side: which side takes the step, for what a side has of its own.
     """
+
+    side: str
 
     @property
     def looking(self) -> Mapping[str, Any]: ...
@@ -91,6 +93,7 @@ def told(data: bytes | bytearray) -> str:
 
 def answer_of(model: Model, step: Step) -> Any:
     """The wanted answer, in JSON types. It moves the model to the state after the step. Raises Unfit."""
+    model.side = step.side
     try:
         answer = getattr(model, f"do_{step.operation}")(**step.arguments)
     except Refused as refused:
@@ -120,7 +123,8 @@ def draw(model: Model, rng: Random, sides: Sequence[str], length: int, look_ever
         drawn += 1
         if drawn > 100 * length:
             raise SpecError(f"{type(model).__name__} draws steps that do not fit", f"{since} of {length} steps fit")
-        step = Step(rng.choice(sides), *model.draw(rng))
+        model.side = rng.choice(sides)
+        step = Step(model.side, *model.draw(rng))
         try:
             answer_of(model, step)
         except Unfit:
