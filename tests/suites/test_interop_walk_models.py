@@ -10,6 +10,7 @@ import pytest
 
 from cephlab.suites.interop.walks import s3_model
 from cephlab.suites.interop.walks.rados_model import RadosModel
+from cephlab.suites.interop.walks.rados_object import state_of
 from cephlab.suites.interop.walks.rbd_model import RbdModel
 from cephlab.suites.interop.walks.s3_model import S3Model
 from cephlab.suites.interop.walks.walk import (
@@ -73,6 +74,83 @@ def test_pages_of_an_omap_begin_after_a_key_and_have_a_prefix() -> None:
     assert page(after="", prefix="", most=2) == keys[:2]
     _, model = left_by("rados", [filled, ("remove_omap_range", {"name": "o", "begin": "6162", "end": "62"})])
     assert sorted(model.objects["o"].omap) == [b"a", b"b"], "the end of a range stays"
+
+
+def taken(steps: Steps, sides: str) -> list[Any]:
+    """The answers to steps that two sides, a and b, take on an object that is there."""
+    model: Any = RadosModel(Random(3), omap=True)
+    taking = [Step("a", "full", FULL), *(Step(side, *step) for side, step in zip(sides, steps, strict=True))]
+    wanted = fitting(model, taking)
+    assert len(wanted) == len(taking)
+    return [each.answer for each in wanted[1:]]
+
+
+def lock(kind: int = 1, *, tag: str = "t", renew: int = 0, brief: bool = False) -> tuple[str, dict[str, Any]]:
+    return "lock", {"name": "o", "lock": "L", "kind": kind, "cookie": "c", "tag": tag, "renew": renew, "brief": brief}
+
+
+UNLOCK: tuple[str, dict[str, Any]] = ("unlock", {"name": "o", "lock": "L", "cookie": "c"})
+LOCKED: tuple[str, dict[str, Any]] = ("locked", {"name": "o", "lock": "L"})
+BREAK: tuple[str, dict[str, Any]] = ("break_lock", {"name": "o", "lock": "L", "cookie": "c", "mine": False})
+
+
+def refused(word: str) -> dict[str, str]:
+    return {"refused": word}
+
+
+def test_a_lock_belongs_to_a_side_until_it_gives_it_back_or_another_breaks_it_or_its_time_is_over() -> None:
+    exclusive = taken([lock(), lock(), lock(), lock(renew=1), UNLOCK, LOCKED, BREAK, LOCKED], "abaabbbb")
+    assert exclusive[:4] == [None, refused("EBUSY"), refused("EEXIST"), None]
+    assert exclusive[4:] == [refused("ENOENT"), [1, "t", [["c", False]]], None, [1, "t", []]]
+    assert taken([lock(2), lock(2, tag="u"), lock(2), LOCKED], "abba")[1:] == [
+        *(refused("EBUSY"), None),
+        [2, "t", [["c", False], ["c", True]]],
+    ]
+    assert taken([lock(brief=True), lock(2, renew=2), lock(2)], "abb") == [None, refused("ENOENT"), None]
+    assert taken([lock(3), UNLOCK, LOCKED], "aab") == [None, None, refused("ENOENT")], "the object went with the lock"
+
+
+def test_a_notification_reaches_the_watches_of_an_object_until_the_object_is_removed() -> None:
+    watch, heard = ("watch", {"name": "o", "handle": "w0"}), ("heard", {"handle": "w0"})
+
+    def notify(text: str) -> tuple[str, dict[str, Any]]:
+        return "notify", {"name": "o", "text": text}
+
+    steps = [
+        watch,
+        notify("1"),
+        notify("2"),
+        heard,
+        heard,
+        ("remove", {"name": "o"}),
+        ("full", FULL),
+        notify("3"),
+        heard,
+    ]
+    assert taken(steps, "abbababba") == [*[None] * 3, ["1", "2"], [], *[None] * 3, []]
+
+
+def test_references_versions_and_numbers_are_kept_as_classes_keep_them() -> None:
+    refer, release = ((how, {"name": "o", "tag": "x", "implicit": True}) for how in ("refer", "release"))
+    assert taken([refer, release, release, ("read", {"name": "o", "offset": 0, "size": 1})], "abab")[3] != refused(
+        "ENOENT"
+    )
+    last = ("release", {"name": "o", "tag": "y", "implicit": True})
+    assert taken([refer, release, last, refer], "abab")[3] == refused("ENOENT"), (
+        "the object went with its last reference"
+    )
+    version = {"name": "o", "number": 7, "tag": "t"}
+    _, model = left_by(
+        "rados", [("full", FULL), ("set_version", version), ("next_version", {**version, "condition": 1})]
+    )
+    assert state_of(model.objects["o"])[1] == {"ceph.objclass.version": told(bytes.fromhex(VERSION_8_T))}
+    number = {"name": "o", "key": "6e30"}
+    _, model = left_by("rados", [("add", {**number, "by": "3.333333333333"}), ("multiply", {**number, "by": "1e10"})])
+    assert model.objects["o"].omap == {b"n0": b"3.333333333e+10"}, "ten digits are kept of each result"
+
+
+VERSION_8_T = "0101" + "0d000000" + "0800000000000000" + "01000000" + "74"
+"""An obj_version as cls_version encodes it: number 8, tag t."""
 
 
 @pytest.mark.parametrize("kind", ["rados", "erasure"])

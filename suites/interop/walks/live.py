@@ -108,12 +108,16 @@ class Client:
 
 @dataclass(frozen=True)
 class Walking:
-    """Walks of one kind. model: makes a fresh model, the same each time; prefix: of the names of places."""
+    """Walks of one kind. model: makes a fresh model, the same each time; prefix: of the names of places.
+
+    settings: those that a program needs to take a walk as its sides did, none of them secret.
+    """
 
     kind: str
     model: Callable[[], Model]
     sides: Mapping[str, Line]
     prefix: str
+    settings: Mapping[str, str] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=count)
 
     def tries(self, steps: Sequence[Step]) -> Difference | None:
@@ -145,7 +149,7 @@ def walk(stage: Stage, walking: Walking, length: int) -> None:
     deadline = Deadline.after(SHRINK_S * stage.cluster.patience)
     difference, tried = shrink(first, walking.tries, enough=lambda tried: tried >= MOST_TRIES or deadline.passed())
     last = difference.last
-    name = printed(stage, kind, difference)
+    name = printed(stage, walking, difference)
     steps_left = f"{len(difference.taken)} of {len(first.taken)} steps, see {name} in the archive's logs"
     stage.recorder.observe(
         f"walk over {kind}, {steps_left}: {last.step.operation} through {last.step.side}",
@@ -164,10 +168,10 @@ def wrong_of(difference: Difference | None) -> list[Any]:
     return [step.operation, step.side, dict(step.arguments), difference.got, difference.last.answer]
 
 
-def printed(stage: Stage, kind: str, difference: Difference) -> str:
+def printed(stage: Stage, walking: Walking, difference: Difference) -> str:
     """Record a program that reproduces the difference. The run keeps it with the scenario's logs. Returns its name."""
     about = f"{stage.recorder.scenario}: the last answer of these {len(difference.taken)} steps is not the wanted one."
-    source = program(kind, difference.taken, about=about)
-    name = f"walk-{kind}.py"
+    source = program(walking.kind, difference.taken, about=about, settings=walking.settings)
+    name = f"walk-{walking.kind}.py"
     stage.recorder.program(name, source)
     return name

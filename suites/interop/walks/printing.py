@@ -18,7 +18,8 @@ def program(
     kind: `rados`, `rbd`, `s3`, `cephfs` (through libcephfs) or `mounted` (CephFS through the kernel).
     about: the text of its first comment. settings: its default settings, none of which may be secret.
     """
-    replay, side = (INSIDE / "replay.py").read_text(), (INSIDE / f"{kind}_side.py").read_text()
+    replay = (INSIDE / "replay.py").read_text()
+    side = "\n\n".join(part.read_text() for part in sorted(INSIDE.glob(f"{kind}_*.py")))
     return "\n".join(
         [
             "#!/usr/bin/env python3",

@@ -1,17 +1,21 @@
 """The model of a walk over RADOS: what it does to a few objects, and what they must hold."""
 
 from copy import deepcopy
-from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from cephlab.suites.interop import edges
 from cephlab.suites.interop.walks.model import draw_size, overwrite, put_tail
+from cephlab.suites.interop.walks.rados_object import WantedObject, omap_of, page_of, state_of
+from cephlab.suites.interop.walks.rados_shared import NUMBERS, Drawn, Shared
 from cephlab.suites.interop.walks.walk import Refused, Unfit, content, told
 
 NAMES, KEYS, SNAPS = 5, 4, 3
 REACH = 3 * edges.BLOCK
 """Writes start below this offset, so that they overlap."""
+MOVES, SHARING, CALLS = 0.025, 0.25, 0.2
+"""The share of steps that change OSDs, PGs or copies; of those that use locks, watches or object classes; and of calls
+of object classes among the parts of compound operations."""
 TOGETHER = 5
 """Most parts of one compound operation."""
 COMPARED_BYTES = 300
@@ -19,41 +23,52 @@ COMPARED_BYTES = 300
 CHANGES = {
     **dict.fromkeys(("full", "write", "append", "same", "truncate", "zero"), "data"),
     **dict.fromkeys(("set_omap", "remove_omap", "remove_omap_range", "clear_omap"), "omap"),
-    **dict.fromkeys(("create", "remove"), "all"),
+    **dict.fromkeys(("add", "multiply"), "omap"),
+    **dict.fromkeys(("create", "remove", "release", "unlock"), "all"),
+    **dict.fromkeys(("set_version", "next_version"), "version"),
+    **dict.fromkeys(("refer", "set_references"), "references"),
+    "lock": "locks",
 }
 """What a part of a compound operation changes. Attributes are left out, because no part compares them."""
-GUARDS = {"compare": {"data", "all"}, "compare_omap": {"omap", "all"}, "version": {"all"}}
-"""What a part compares. OSDs read it as it was before the operation, so an earlier part must not have changed it."""
+CUT = {"full", "truncate", "zero"}
+"""What can shorten an object."""
+REMOVE = {"remove", "release", "unlock"}
+"""What removes an object. A lock or a reference does if it is the last one."""
+GUARDS = {
+    "compare": {"data", "all"},
+    "compare_omap": {"omap", "all"},
+    "version": {"all"},
+    **{operation: {"omap", "all"} for operation in ("add", "multiply")},
+    **{operation: {"version", "all"} for operation in ("next_version", "check_version")},
+    **{operation: {"references", "all"} for operation in ("refer", "release")},
+    **{operation: {"locks", "all"} for operation in ("lock", "unlock", "held")},
+}
+"""What a part reads. OSDs read it as it was before the operation, so an earlier part must not have changed it."""
 
-Drawn = tuple[str, dict[str, Any]]
 
+class RadosModel(Shared):
+    """Objects of one pool. A name may start with a locator key and a NUL.
 
-@dataclass
-class WantedObject:
-    """What one object must hold. omap: key -> value."""
+    omap: whether the pool has omaps, which erasure-coded pools lack. moving: whether its OSDs, PGs and copies change.
+    """
 
-    data: bytearray = field(default_factory=bytearray)
-    xattrs: dict[str, bytes] = field(default_factory=dict)
-    omap: dict[bytes, bytes] = field(default_factory=dict)
-
-
-class RadosModel:
-    """Objects of one pool. omap: whether the pool has omaps, which erasure-coded pools lack."""
-
-    side = ""
-
-    def __init__(self, rng: Random, *, omap: bool) -> None:
-        self.names = edges.texts(rng, NAMES, edges.NAME_BYTES)
+    def __init__(self, rng: Random, *, omap: bool, moving: bool = False) -> None:
+        super().__init__(omap=omap)
+        own = edges.texts(rng, NAMES, edges.NAME_BYTES)
+        self.names = [*own[:3], f"{own[0]}\0{own[1]}", f"{own[3]}\0{own[0]}"]
         self.keys = edges.texts(rng, KEYS, edges.XATTR_NAME_BYTES)
         self.omap_keys = [key.hex() for key in rng.sample(edges.binary_keys(rng, 24), k=12)]
-        self.omap = omap
-        self.objects: dict[str, WantedObject] = {}
+        self.moving = moving
         self.snaps: dict[str, dict[str, WantedObject]] = {}
-        self.snapped = 0
         self.looking: dict[str, Any] = {"names": self.names, "omap": omap}
 
     def draw(self, rng: Random) -> Drawn:
+        if self.moving and rng.random() < MOVES:
+            return rng.choice(self._moves(rng))
         name = rng.choice(self.names)
+        if rng.random() < SHARING:
+            calls = [(operation, {"name": name, **some}) for operation, some in self.class_changes(rng, name)]
+            return rng.choice([*self.sharing(rng, name), *calls])
         snap = rng.choice(sorted(self.snaps)) if self.snaps else ""
         steps: list[Drawn] = [
             *self._changes(rng, name),
@@ -65,6 +80,18 @@ class RadosModel:
         ]
         operation, arguments = rng.choice(steps)
         return operation, arguments if operation in ("snap", "drop") else {"name": name, **arguments}
+
+    def _moves(self, rng: Random) -> list[Drawn]:
+        """Changes of the cluster, which change no object. number: of an OSD."""
+        number = {"number": rng.randrange(3)}
+        copies: list[Drawn] = [("copies", {"size": rng.choice((2, 3))})] if self.omap else []
+        return [
+            ("restart", number),
+            ("affinity", {**number, "percent": rng.choice((0, 100))}),
+            ("split", {"pg_num": rng.choice((8, 12, 16, 24))}),
+            ("scrub", {}),
+            *copies,
+        ]
 
     def _changes(self, rng: Random, name: str) -> list[Drawn]:
         """Every operation that changes the object and can be part of a compound one, without the object's name."""
@@ -86,7 +113,7 @@ class RadosModel:
         if self.omap:
             steps += [
                 ("set_omap", {"keys": some, **data, "size": data["size"] % 1000}),
-                ("remove_omap", {"keys": some[:3]}),
+                ("remove_omap", {"keys": [*some[:3], rng.choice(NUMBERS)]}),
                 ("remove_omap_range", {"begin": some[0], "end": some[-1]}),
                 ("clear_omap", {}),
             ]
@@ -94,12 +121,16 @@ class RadosModel:
 
     def _parts(self, rng: Random, name: str) -> list[Drawn]:
         """The parts of a compound operation, in half of the draws with one that compares or is refused."""
-        parts = [rng.choice(self._changes(rng, name)) for _ in range(rng.randint(1, TOGETHER))]
+        parts = [
+            rng.choice(self.class_changes(rng, name) if rng.random() < CALLS else self._changes(rng, name))
+            for _ in range(rng.randint(1, TOGETHER))
+        ]
         if rng.random() < 0.5:
             others: list[Drawn] = [
                 ("compare", self._compared(rng, name)),
                 ("version", {"than": rng.choice((-1, 0, 1))}),
                 ("too_far", {}),
+                *self.class_guards(rng, name),
             ]
             omap = self.objects[name].omap if name in self.objects else {}
             if self.omap and omap:
@@ -133,19 +164,6 @@ class RadosModel:
         if rng.random() < 0.5:
             data[rng.randrange(size)] ^= 1 << rng.randrange(8)
         return {"offset": offset, "data": data.hex()}
-
-    def _existing(self, name: str) -> WantedObject:
-        if name not in self.objects:
-            raise Refused("ENOENT")
-        return self.objects[name]
-
-    def _fit(self, name: str) -> WantedObject:
-        if name not in self.objects:
-            raise Unfit
-        return self.objects[name]
-
-    def _made(self, name: str) -> WantedObject:
-        return self.objects.setdefault(name, WantedObject())
 
     def do_full(self, name: str, seed: int, size: int) -> None:
         if not size and name not in self.objects and self.snapped:
@@ -184,10 +202,6 @@ class RadosModel:
         elif size < len(data):
             put_tail(data, size)
 
-    def do_remove(self, name: str) -> None:
-        self._existing(name)
-        del self.objects[name]
-
     def do_set_xattr(self, name: str, key: str, seed: int, size: int) -> None:
         self._made(name).xattrs[key] = content(seed, size)
 
@@ -221,7 +235,7 @@ class RadosModel:
         """Take all parts or, if one is refused, none."""
         if name not in self.objects and any(operation in GUARDS for operation, _ in parts):
             raise Unfit  # an OSD compares a missing object with zeros, which is not documented
-        before = deepcopy(self.objects)
+        before = deepcopy(self.objects), self.watches
         taken: set[str] = set()
         try:
             for operation, arguments in parts:
@@ -231,17 +245,18 @@ class RadosModel:
                 getattr(self, f"do_{operation}")(name=name, **arguments)
                 taken.add(operation)
         except (Refused, Unfit):
-            self.objects = before
+            self.objects, self.watches = before
             raise
 
     def _known_wrong(self, operation: str, earlier: set[str]) -> bool:
         """Whether Ceph is known to do this part wrong after those (suites/defects/known.toml)."""
         if operation == "remove_omap_range":
             return "set_omap" in earlier  # rados-range-keeps-new
-        if operation == "remove":
-            return "remove" in earlier  # rados-removed-stays
+        if operation in REMOVE:
+            return bool(REMOVE & earlier)  # rados-removed-stays
         # erasure-cut-loses and erasure-cut-crashes
-        return not self.omap and CHANGES.get(operation) == "data" and bool({"full", "truncate", "zero"} & earlier)
+        data = {part for part in earlier if CHANGES.get(part) == "data"}
+        return not self.omap and CHANGES.get(operation) == "data" and bool(data) and bool(CUT & {operation, *data})
 
     def do_compare(self, name: str, offset: int, data: str) -> None:
         """Bytes beyond the end of the object count as zeros."""
@@ -307,6 +322,21 @@ class RadosModel:
             raise Refused("ENOENT")
         return self.snaps[snap][name]
 
+    def do_restart(self, number: int) -> None:
+        """An OSD crashes and comes back."""
+
+    def do_affinity(self, number: int, percent: int) -> None:
+        """An OSD is to lead PGs, or none if others can."""
+
+    def do_split(self, pg_num: int) -> None:
+        """The number of PGs of the pool changes."""
+
+    def do_copies(self, size: int) -> None:
+        """The number of copies of the pool changes."""
+
+    def do_scrub(self) -> None:
+        """A deep scrub of the pool begins."""
+
     def do_look(self, **_looking: Any) -> Any:
         now = {name: state_of(wanted) for name, wanted in self.objects.items()}
         at = {
@@ -314,19 +344,3 @@ class RadosModel:
             for snap, objects in self.snaps.items()
         }
         return {"listed": sorted(self.objects), "now": now, **at}
-
-
-def state_of(wanted: WantedObject) -> list[Any]:
-    xattrs = {key: told(value) for key, value in wanted.xattrs.items()}
-    return [told(wanted.data), xattrs, omap_of(wanted)]
-
-
-def omap_of(wanted: WantedObject) -> list[list[str]]:
-    return [[key.hex(), told(wanted.omap[key])] for key in sorted(wanted.omap)]
-
-
-def page_of(wanted: WantedObject, after: str, prefix: str, most: int) -> list[list[str]]:
-    """The first `most` entries after a key, of the keys with a prefix."""
-    if not most:
-        raise Unfit
-    return [entry for entry in omap_of(wanted) if entry[0] > after and entry[0].startswith(prefix)][:most]

@@ -1,12 +1,14 @@
 """Random walks over RADOS, RBD and S3, with each step through a client or a gateway of either architecture."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from random import Random
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from cephlab.lab.base import clock
 from cephlab.lab.ceph import conf
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
@@ -15,14 +17,21 @@ from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
+from cephlab.suites.expected import DEAD_COUNT, OSD_STOPPED, PEERS_MISSED
 from cephlab.suites.interop import edges
-from cephlab.suites.interop.walks.live import LOOK_EVERY, Walking, lines, walk
+from cephlab.suites.interop.objects import observe_trimmed
+from cephlab.suites.interop.scrub import observe_copies
+from cephlab.suites.interop.walks.live import LOOK_EVERY, Line, Walking, lines, walk
 from cephlab.suites.interop.walks.rados_model import RadosModel
 from cephlab.suites.interop.walks.rbd_model import RbdModel
 from cephlab.suites.interop.walks.s3_model import S3Model
 from cephlab.suites.interop.walks.walk import Model
 
 QUICK_STEPS, FULL_STEPS = 60, 600
+SPLIT_S = 120.0
+"""Time until a pool has as many PGs as a walk asked for last, before patience. The manager merges them one by one."""
+MOVED = {**edges.ODD_PG_NUM, **OSD_STOPPED, **PEERS_MISSED, **DEAD_COUNT}
+"""What daemons log about a walk that restarts OSDs."""
 
 Sides: TypeAlias = dict[str, tuple[Host, Mapping[str, str]]]
 
@@ -45,15 +54,87 @@ def take_walk(stage: Stage, kind: str, model: Callable[[Random], Model], sides: 
         walk(stage, walking, QUICK_STEPS if tier is Tier.QUICK else FULL_STEPS)
 
 
-def rados(stage: Stage, kind: PoolKind, primary: Arch | None, tier: Tier) -> None:
-    """Walk over objects of one pool. primary: the architecture that leads it; None for any."""
-    cluster = stage.cluster
+@dataclass(frozen=True)
+class Restarting(Line):
+    """A side whose cluster belongs to the lab, so that an OSD can really crash and start again."""
+
+    cluster: Cluster
+
+    def ask(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        if operation != "restart":
+            return super().ask(operation, arguments)
+        self.cluster.wait(lambda status: status.all_up, what="the OSD that crashed before up again")
+        osds = self.cluster.osd_ids()
+        name = f"osd.{osds[arguments['number'] % len(osds)]}"
+        self.cluster.kill(name)
+        self.cluster.start(name)
+        return None
+
+
+def rados(
+    stage: Stage,
+    kind: PoolKind,
+    tier: Tier,
+    *,
+    primary: Arch | None = None,
+    managed: bool | None = None,
+    moving: bool = False,
+) -> None:
+    """Walk over objects of one pool. primary: the architecture that leads it; None for any.
+
+    managed: whether clients manage the snapshots; None to draw it. moving: whether OSDs, PGs and copies change during
+    the walk.
+    """
+    cluster, rng = stage.cluster, stage.rng
+    snapshots = "managed" if (rng.random() < 0.5 if managed is None else managed) else "pool"
     with ExitStack() as stack:
         pool = stack.enter_context(pools.pool(cluster, "walk", kind, pg_num=edges.PG_NUM))
         if primary:
             stack.enter_context(pools.primary_on(cluster, primary, pool))
-        sides = clients(cluster, {"name": cluster.client_name, "pool": pool})
-        take_walk(stage, "rados", partial(RadosModel, omap=not kind.erasure), sides, tier)
+        settings = {"name": cluster.client_name, "pool": pool, "snapshots": snapshots}
+        ends = stack.enter_context(lines("rados", clients(cluster, settings), cluster.patience))
+        if moving:
+            stack.enter_context(led_as_before(cluster))
+            ends = {side: Restarting(line.channel, line.patience, cluster) for side, line in ends.items()}
+        seed = rng.randrange(1 << 31)
+        model = partial(RadosModel, omap=not kind.erasure, moving=moving)
+        walking = Walking("rados", lambda: model(Random(seed)), ends, f"t{seed % 1000}x", {"snapshots": snapshots})
+        walk(stage, walking, QUICK_STEPS if tier is Tier.QUICK else FULL_STEPS)
+        if tier is Tier.FULL:
+            leave(stage, walking, pool)
+
+
+@contextmanager
+def led_as_before(cluster: Cluster) -> Iterator[None]:
+    """After the block every OSD leads PGs again."""
+    try:
+        yield
+    finally:
+        for osd in cluster.osd_ids():
+            cluster.client.mon("osd primary-affinity", id=osd, weight=1.0)
+        pools.wait_clean(cluster)
+
+
+def leave(stage: Stage, walking: Walking, pool: str) -> None:
+    """Observe that the copies of all that a walk left are equal, snapshots included, and that these can be trimmed."""
+    cluster = stage.cluster
+    clock.wait(
+        partial(numbers_of_pgs, cluster, pool),
+        lambda numbers: len(numbers) == 1,
+        what=f"{pool} with the number of PGs that the walk asked for",
+        timeout_s=SPLIT_S * cluster.patience,
+    )
+    pools.wait_clean(cluster)
+    observe_copies(stage, pool, "after the walk", least=1)
+    for side in walking.sides.values():
+        side.begin("nowhere")
+    observe_trimmed(stage, pool)
+
+
+def numbers_of_pgs(cluster: Cluster, pool: str) -> set[int]:
+    """How many PGs a pool has, places and is to have."""
+    entry = next(entry for entry in cluster.client.mon("osd dump")["pools"] if entry["pool_name"] == pool)
+    return {int(entry[f"pg_{key}"]) for key in ("num", "num_target", "placement_num", "placement_num_target")}
 
 
 def rbd(stage: Stage, tier: Tier) -> None:
@@ -78,7 +159,14 @@ def s3(stage: Stage, tier: Tier, *, versioned: bool = False) -> None:
         take_walk(stage, "s3", partial(S3Model, versioned=versioned), sides, tier)
 
 
-def scenario(name: str, run: Callable[..., None], tier: Tier, what: str, through: str) -> Scenario:
+def scenario(
+    name: str,
+    run: Callable[..., None],
+    tier: Tier,
+    what: str,
+    through: str,
+    expects: Mapping[str, str] = edges.ODD_PG_NUM,
+) -> Scenario:
     steps = QUICK_STEPS if tier is Tier.QUICK else FULL_STEPS
     return Scenario(
         name=f"interop.walk-{name}",
@@ -89,7 +177,7 @@ def scenario(name: str, run: Callable[..., None], tier: Tier, what: str, through
         check="witnessed",
         sees=("operations of .* through .*", "wrong answers on a walk over .*|walk over .*"),
         tier=tier,
-        expects=edges.ODD_PG_NUM,
+        expects=expects,
     )
 
 
@@ -98,6 +186,13 @@ def scenarios() -> Iterator[Scenario]:
     for kind, primary in product((REPLICATED, EC_2_1), Arch):
         run, name = partial(rados, kind=kind, primary=primary), f"rados-long[primary={primary},pool={kind.name}]"
         yield scenario(name, run, Tier.FULL, "Objects", clients_of_both)
+    for kind in (REPLICATED, EC_2_1):
+        run = partial(rados, kind=kind, managed=True)
+        what = "Objects, and snapshots that clients manage,"
+        yield scenario(f"rados-managed-long[pool={kind.name}]", run, Tier.FULL, what, clients_of_both)
+        run = partial(rados, kind=kind, moving=True)
+        what = "Objects, while OSDs crash, PGs split and primaries change,"
+        yield scenario(f"rados-moved-long[pool={kind.name}]", run, Tier.FULL, what, clients_of_both, MOVED)
     for tier, name in ((Tier.QUICK, ""), (Tier.FULL, "-long")):
         yield scenario(f"rbd{name}", rbd, tier, "Images, snapshots and clones", clients_of_both)
         yield scenario(f"s3{name}", s3, tier, "Objects and lists", gateways)
@@ -105,7 +200,7 @@ def scenarios() -> Iterator[Scenario]:
     yield scenario(
         "s3-versions-long", versions, Tier.FULL, "Versions and lists", "two gateways of different architectures"
     )
-    yield scenario("rados", partial(rados, kind=REPLICATED, primary=None), Tier.QUICK, "Objects", clients_of_both)
+    yield scenario("rados", partial(rados, kind=REPLICATED), Tier.QUICK, "Objects", clients_of_both)
 
 
 SCENARIOS: tuple[Scenario, ...] = tuple(scenarios())
