@@ -131,6 +131,8 @@ class Shared:
 
     def do_lock(self, name: str, lock: str, kind: int, cookie: str, tag: str, renew: int, *, brief: bool) -> None:
         """Take a lock. brief: for a nanosecond, so that nobody holds it afterwards."""
+        if brief and kind == EPHEMERAL:
+            raise Unfit  # rados-lock-expired
         there = self.objects.get(name, WantedObject()).locks.get(lock, Lock(kind, tag))
         holder = (self.side, cookie)
         if there.holders and there.tag != tag:
