@@ -30,6 +30,13 @@ ALONE = Topology(native=1, foreign=0)
 WITH_FILES = replace(ALONE, services=(("n0", (MDS.kind,)),))
 NEEDED = {name: WITH_FILES for name in KNOWN if name.startswith("libcephfs-")}
 """Name of a defect -> the topology that its program needs instead."""
+LOGGED = {
+    **dict.fromkeys(NEEDED, FILE_SYSTEM),
+    "rados-lock-expired": {
+        r"method lock\.get_info tried to update object but is not marked WR": "This is the defect, as the OSD tells it."
+    },
+}
+"""Name of a defect -> the log lines that its program causes."""
 
 BLIND = "its programs cannot show that defect (suites/defects/known.toml)"
 SEES = ("known_defect", "defect_try")
@@ -96,7 +103,7 @@ def scenario(defect: Defect) -> Scenario:
         run=partial(show, defect=defect),
         check="defect",
         topology=NEEDED.get(defect.name, ALONE),
-        expects=FILE_SYSTEM if defect.name in NEEDED else {},
+        expects=LOGGED.get(defect.name, {}),
         sees=SEES,
         only_releases=dict.fromkeys(defect.releases, BLIND),
     )

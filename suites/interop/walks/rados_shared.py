@@ -129,22 +129,23 @@ class Shared:
         near = {"number": max(0, number + rng.choice((-1, 0, 0, 1))), "tag": rng.choice((tag, "other"))}
         return {**near, "condition": rng.randrange(len(CONDITIONS))}
 
-    def do_lock(self, name: str, lock: str, kind: int, cookie: str, tag: str, renew: int, *, brief: bool) -> None:
-        """Take a lock. brief: for a nanosecond, so that nobody holds it afterwards."""
-        if brief and kind == EPHEMERAL:
+    def do_lock(self, name: str, lock: str, cookie: str, **how: Any) -> None:
+        """Take a lock. how: kind, tag, renew, and brief: for a nanosecond, so that nobody holds it afterwards."""
+        kind, tag = how["kind"], how["tag"]
+        if how["brief"] and kind == EPHEMERAL:
             raise Unfit  # rados-lock-expired
         there = self.objects.get(name, WantedObject()).locks.get(lock, Lock(kind, tag))
         holder = (self.side, cookie)
         if there.holders and there.tag != tag:
             raise Refused("EBUSY")
-        if holder in there.holders and renew == NEW:
+        if holder in there.holders and how["renew"] == NEW:
             raise Refused("EEXIST")
-        if holder not in there.holders and renew == MUST_RENEW:
+        if holder not in there.holders and how["renew"] == MUST_RENEW:
             raise Refused("ENOENT")
         others = there.holders - {holder}
         if others and (kind != SHARED or there.kind != kind):
             raise Refused("EBUSY")
-        self._made(name).locks[lock] = Lock(kind, tag, others if brief else others | {holder})
+        self._made(name).locks[lock] = Lock(kind, tag, others if how["brief"] else others | {holder})
 
     def do_unlock(self, name: str, lock: str, cookie: str) -> None:
         self._unlock(name, lock, (self.side, cookie))

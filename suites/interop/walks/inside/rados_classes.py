@@ -25,19 +25,17 @@ def version_of(number, tag):
 
 def demanded(number, tag, condition):
     """A version that fulfills one condition, and nothing else to compare with."""
-    one = encoded(version_of(number, tag) + struct.pack("<I", condition))
-    return encoded(version_of(number, tag) + struct.pack("<I", 1) + one)
+    clause = encoded(version_of(number, tag) + struct.pack("<I", condition))
+    return encoded(version_of(number, tag) + struct.pack("<I", 1) + clause)
 
 
 class Classes:
     """Calls of object classes."""
 
-    def add_lock(self, op, lock, kind, cookie, tag, renew, brief):
-        """brief: for a nanosecond."""
-        asked = (
-            text(lock) + bytes([kind]) + text(cookie) + text(tag) + text("walk") + struct.pack("<IIB", 0, brief, renew)
-        )
-        op.execute("lock", "lock", encoded(asked))
+    def add_lock(self, op, lock, cookie, **how):
+        """how: kind, tag, renew, and brief: for a nanosecond."""
+        asked = text(lock) + bytes([how["kind"]]) + text(cookie) + text(how["tag"]) + text("walk")
+        op.execute("lock", "lock", encoded(asked + struct.pack("<IIB", 0, how["brief"], how["renew"])))
 
     def add_unlock(self, op, lock, cookie):
         op.execute("lock", "unlock", encoded(text(lock) + text(cookie)))
