@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -87,7 +88,7 @@ def test_a_walk_whose_client_crashes_is_red_and_shortened(tmp_path: Path) -> Non
         walk(stage, Walking("rados", model, ends, "t"), LENGTH)
     verdict = CHECKS["observations"](recorder.events())
     assert verdict.outcome is Outcome.FAIL, verdict
-    assert "walk over rados, 1 of 13 steps" in verdict.reason
+    assert re.search(r"walk over rados, 1 of \d+ steps", verdict.reason)
     assert "got {'the client died of': 'SIGSEGV', 'its last errors': ['before', 'last words']}" in verdict.reason
     assert machine.started > len(SIDES), "a new client took the shorter walks"
     assert recorder.programs()["walk-rados.py"].count(b"'append'") == 1
