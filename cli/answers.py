@@ -43,7 +43,7 @@ class Answers:
         value: dict[str, Any] = {
             "demands": self.origin,
             "predictions": _values(self.predictions),
-            "work_per_watt": [work_value(made, self.hardware) for made in self.predictions],
+            "work_per_watt": [work_value(prediction, self.hardware) for prediction in self.predictions],
             "scalability": self.laws,
             "published": [compared(comparison) for comparison in self.published],
             "published_demands": self.theirs,
@@ -60,7 +60,7 @@ class Answers:
     def laws(self) -> list[str]:
         """The scalability law of each load, in words."""
         pairs = zip(self.scalings, self.predictions, strict=True)
-        return [law.words(made.shape.clients) for law, made in pairs]
+        return [law.words(prediction.shape.clients) for law, prediction in pairs]
 
 
 def compared(comparison: Comparison) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def as_value(prediction: Prediction) -> dict[str, Any]:
 
 
 def _values(predictions: Sequence[Prediction]) -> list[dict[str, Any]]:
-    return [as_value(made) for made in predictions]
+    return [as_value(prediction) for prediction in predictions]
 
 
 def _interval_value(prediction: Prediction) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def _interval_value(prediction: Prediction) -> dict[str, Any]:
 
 def doubts(predictions: Sequence[Prediction]) -> list[str]:
     """Where the intervals come from, what was not validated and what is not known, each once."""
-    lines = [f"interval: {made.trust}" for made in predictions]
-    lines += [line for made in predictions for line in made.trust.outside]
-    lines += [f"not known: {line}" for made in predictions for line in made.unknown]
+    lines = [f"interval: {prediction.trust}" for prediction in predictions]
+    lines += [line for prediction in predictions for line in prediction.trust.outside]
+    lines += [f"not known: {line}" for prediction in predictions for line in prediction.unknown]
     return list(dict.fromkeys(lines))

@@ -67,8 +67,8 @@ def ls(out: Output, world: World) -> None:
     rows = [row_of(path) for path in archives(world.home)]
     columns = ("archive", "state", "tier", "release", "verdicts")
     cells = [[row["archive"], toned(row["state"]), row["tier"], row["release"], _verdicts(row)] for row in rows]
-    shown = table(columns, cells, wrapped=("verdicts",)) if rows else "no archives"
-    out.result(shown, {"home": str(world.home.path), "archives": rows})
+    listing = table(columns, cells, wrapped=("verdicts",)) if rows else "no archives"
+    out.result(listing, {"home": str(world.home.path), "archives": rows})
 
 
 def row_of(path: Path) -> dict[str, Any]:

@@ -50,12 +50,12 @@ def ls(out: Output, world: World) -> None:
     rows = [row_of(world, run) for run in world.runs.all()]
     rows += [{**_UNKNOWN, "name": path.name, "state": belongs(path)} for path in world.runs.others()]
     columns = ("name", "provider", "release", "nodes", "state", "health", "age")
-    shown = [
+    listed = [
         [*(row[key] for key in columns[:4]), toned(row["state"]), toned(row["health"]), age_text(row["age_s"])]
         for row in rows
     ]
     value = {"home": str(world.home.path), "clusters": rows}
-    out.result(table(columns, shown, wrapped=("nodes", "state")) if rows else "no clusters", value)
+    out.result(table(columns, listed, wrapped=("nodes", "state")) if rows else "no clusters", value)
 
 
 def row_of(world: World, run: Run) -> dict[str, Any]:
@@ -278,7 +278,7 @@ def down(out: Output, world: World, name: NameArgument) -> None:
     out.result(f"{name} is gone", {"name": name, "removed": removed})
 
 
-def _strays(out: Output, world: World, *, told: bool) -> list[str]:
+def _strays(out: Output, world: World, *, explained: bool) -> list[str]:
     """Copies of images in engines that this home does not have; prints each if `told`, else only how many.
 
     Most belong to another home, so the command that removes one is not offered to everybody.
@@ -286,7 +286,7 @@ def _strays(out: Output, world: World, *, told: bool) -> list[str]:
     from cephlab.lab.cluster.prune import stray_copies
 
     copies = stray_copies(world.providers, world.images.list())
-    if told:
+    if explained:
         for line in copies:
             out.note(line)
     elif copies:
@@ -342,7 +342,7 @@ def prune(
         value |= {"removed": removed, "errors": errors}
         lines = [f"removed {line}" for line in removed]
     try:
-        value["copies"] = _strays(out, world, told=everything)
+        value["copies"] = _strays(out, world, explained=everything)
     except LabError as error:
         errors.append(f"copies of images: {error}")
     if errors:

@@ -124,10 +124,10 @@ class Command(TyperCommand):
 
         Later an empty path is the current folder, and one value is left.
         """
-        given, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        values, _, order = self.make_parser(ctx).parse_args(args=list(args))
         for param in self.params:
-            _refuse_endless(param, given.get(param.name))
-        ctx.meta[EMPTY] = [shown for param in self.params if (shown := _unfilled(param, given.get(param.name)))]
+            _refuse_endless(param, values.get(param.name))
+        ctx.meta[EMPTY] = [shown for param in self.params if (shown := _unfilled(param, values.get(param.name)))]
         ctx.meta[REPEATED] = [each.opts[-1] for each, times in Counter(order).items() if times > 1 and _takes_one(each)]
         return super().parse_args(ctx, args)
 
@@ -187,8 +187,8 @@ def wrong_use(error: typer.TyperException, name: str) -> SpecError:
     what, _, wanted = what.partition(": Input should be ")
     if wanted:
         # The value is in the error of pydantic that caused this one.
-        given = [repr(each["input"]) for each in getattr(error.__cause__, "errors", list)()]
-        detail = "; ".join([*(f"got: {each}" for each in given), f"wanted: {plainly(wanted)}"])
+        inputs = [repr(each["input"]) for each in getattr(error.__cause__, "errors", list)()]
+        detail = "; ".join([*(f"got: {each}" for each in inputs), f"wanted: {plainly(wanted)}"])
     return SpecError(f"{what[:1].lower()}{what[1:]}".rstrip(".: "), detail, f"see `{name} --help`")
 
 

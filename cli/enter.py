@@ -188,13 +188,13 @@ def logs(
     contents = {source.name: source.content() for source in sources} if options.follow else {}
     tails = {name: _lines(content.strip())[-options.lines :] for name, content in contents.items()}
     tails = tails or {source.name: source.tail(options.lines) for source in sources}
-    shown = {label: tail for label, tail in tails.items() if tail or not label.endswith(_OUTPUT)}
-    heads = len(shown) > 1
-    text = "\n".join("\n".join([f"==> {label} <==", *tail] if heads else tail) for label, tail in shown.items())
-    out.result(text or "no lines yet", {"logs": shown})
+    nonempty = {label: tail for label, tail in tails.items() if tail or not label.endswith(_OUTPUT)}
+    heads = len(nonempty) > 1
+    text = "\n".join("\n".join([f"==> {label} <==", *tail] if heads else tail) for label, tail in nonempty.items())
+    out.result(text or "no lines yet", {"logs": nonempty})
     if options.follow:
-        seen = {name: len(content) for name, content in contents.items()}
-        out.note(follow_logs(sources, seen, cluster.run, heads=len(sources) > 1))
+        sizes = {name: len(content) for name, content in contents.items()}
+        out.note(follow_logs(sources, sizes, cluster.run, heads=len(sources) > 1))
 
 
 def save_logs(cluster: OwnCluster, daemons: Iterable[Daemon], folder: Path) -> list[str]:
@@ -217,7 +217,7 @@ def _lines(content: bytes) -> list[str]:
     return content.decode(errors="replace").splitlines()
 
 
-def follow_logs(sources: Iterable[LogSource], seen: dict[str, int], run: Run, *, heads: bool) -> str:
+def follow_logs(sources: Iterable[LogSource], sizes: dict[str, int], run: Run, *, heads: bool) -> str:
     """Print new lines of the logs until the run is gone or is interrupted; returns why it ended.
 
     seen: how many bytes of each log were shown.
@@ -227,9 +227,9 @@ def follow_logs(sources: Iterable[LogSource], seen: dict[str, int], run: Run, *,
             for source in sources:
                 content = source.content()
                 whole = content.rfind(b"\n") + 1  # the rest of a line comes with a later look
-                for line in _lines(content[seen[source.name] : whole]):
+                for line in _lines(content[sizes[source.name] : whole]):
                     print(f"{source.name}: {line}" if heads else line, flush=True)
-                seen[source.name] = min(max(seen[source.name], whole), len(content))
+                sizes[source.name] = min(max(sizes[source.name], whole), len(content))
             SYSTEM.sleep(_FOLLOW_S)
     except KeyboardInterrupt:
         return "stopped following"

@@ -22,22 +22,22 @@ _CLOSE, _WITHIN = 1.25, 2.0
 """The target of the model: its mean error, and the factor that each figure is within."""
 
 
-def figure_rows(made: Prediction) -> list[tuple[str, str, str]]:
+def figure_rows(prediction: Prediction) -> list[tuple[str, str, str]]:
     """(what, figure, `low to high`) of operations, bytes and latency, with the 90 % interval."""
     figures = (
-        ("operations", made.ops, "ops/s", "ops_s"),
-        ("payload", made.bytes_s, "bytes/s", "bytes_s"),
-        ("mean latency", made.latency_s, "s", "latency_s"),
+        ("operations", prediction.ops, "ops/s", "ops_s"),
+        ("payload", prediction.bytes_s, "bytes/s", "bytes_s"),
+        ("mean latency", prediction.latency_s, "s", "latency_s"),
     )
-    ends = made.intervals
+    ends = prediction.intervals
     return [
         (what, si(value, unit), " to ".join(si(end, unit) for end in ends[key])) for what, value, unit, key in figures
     ]
 
 
-def interval_lines(made: Prediction) -> list[str]:
+def interval_lines(prediction: Prediction) -> list[str]:
     """The same as lines. The unit says what operations and bytes are."""
-    (_, *rate), (_, *payload), latency = figure_rows(made)
+    (_, *rate), (_, *payload), latency = figure_rows(prediction)
     named = (rate, payload, [" ".join(latency[:2]), latency[2]])
     return [f"  {figure} ({ends})" for figure, ends in named]
 
@@ -83,14 +83,17 @@ def show_comparisons(out: Output, comparisons: Sequence[Comparison]) -> None:
 RESOURCE_HEADS = ("resource", "allows", "utilisation")
 
 
-def resource_rows(made: Prediction) -> list[tuple[str, str, str]]:
+def resource_rows(prediction: Prediction) -> list[tuple[str, str, str]]:
     """RESOURCE_HEADS of each resource: the rate that it allows, lowest first, and its utilisation."""
-    return [(each.name, si(each.ops, "ops/s"), percent(made.utilisation[each.name], ".0f")) for each in made.ceilings]
+    return [
+        (each.name, si(each.ops, "ops/s"), percent(prediction.utilisation[each.name], ".0f"))
+        for each in prediction.ceilings
+    ]
 
 
-def resource_table(made: Prediction, shown: int) -> Table:
+def resource_table(prediction: Prediction, shown: int) -> Table:
     """The resources that allow least."""
-    return table(RESOURCE_HEADS, resource_rows(made)[:shown], wrapped=("resource",))
+    return table(RESOURCE_HEADS, resource_rows(prediction)[:shown], wrapped=("resource",))
 
 
 def source_lines(profile: Profile) -> list[str]:

@@ -39,18 +39,18 @@ def framed(command: Callable[..., int | None]) -> Callable[..., None]:
         flat.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption))
 
     @wraps(command)
-    def called(ctx: typer.Context, **given: Any) -> None:
-        given = {name: user_path(value) if isinstance(value, Path) else value for name, value in given.items()}
+    def called(ctx: typer.Context, **values: Any) -> None:
+        values = {name: user_path(value) if isinstance(value, Path) else value for name, value in values.items()}
         for name, group in groups.items():
-            given[name] = group(**{option.name: given.pop(option.name) for option in fields(group)})
-        with reporting(given["as_json"] if own_json else given.pop("as_json")) as out:
+            values[name] = group(**{option.name: values.pop(option.name) for option in fields(group)})
+        with reporting(values["as_json"] if own_json else values.pop("as_json")) as out:
             _refuse_unmeant(ctx)
-            given |= {name: out for name, kind in hints.items() if kind is Output}
+            values |= {name: out for name, kind in hints.items() if kind is Output}
             for name in (name for name, kind in hints.items() if kind is World):
-                given[name] = world_of(ctx)
+                values[name] = world_of(ctx)
                 if command.__name__ not in _TELL_OF_HOMES:
-                    given[name].home.refuse_unfit()
-            if code := command(**given):
+                    values[name].home.refuse_unfit()
+            if code := command(**values):
                 raise typer.Exit(code)
 
     vars(called)["__signature__"] = Signature(flat)

@@ -98,14 +98,15 @@ def build(
     lock, writing = packages.lock, packages.writes
     if writing:
         refuse_unwritable("--lock", lock, folders=True)
-    held = read_lock(lock) if lock is not None and not writing else None
-    if held is not None:
+    locked = read_lock(lock) if lock is not None and not writing else None
+    if locked is not None:
         for recipe in recipes:
-            held.of(recipe)
+            locked.of(recipe)
     anew = packages.refresh or writing or packages.snapshot is not None
     with out.progress() as say:
         images = [
-            store.get(release, target, role_sets=role_sets, refresh=anew, lock=held, progress=say) for target in wanted
+            store.get(release, target, role_sets=role_sets, refresh=anew, lock=locked, progress=say)
+            for target in wanted
         ]
     if lock is not None and writing:
         write_lock(Lock(lock, release, {target: store.debs(release, target, role_sets) for target in wanted}))
@@ -138,10 +139,10 @@ def kernel(
         store.book.find_kernel(name, target)
     with out.progress() as say:
         kernels = [store.get(name, target, compiling=True, progress=say) for target in wanted]
-    shown = [f"{built.name} {built.version} for {built.arch}, page size {built.page_bytes} bytes" for built in kernels]
+    titles = [f"{built.name} {built.version} for {built.arch}, page size {built.page_bytes} bytes" for built in kernels]
     keys = ("key", "name", "arch", "version", "page_bytes")
     values = [{key: getattr(built, key) for key in keys} for built in kernels]
-    out.result("\n".join(shown), {"kernels": values})
+    out.result("\n".join(titles), {"kernels": values})
 
 
 @app.command("ls", cls=Command)
@@ -153,8 +154,8 @@ def ls(out: Output, world: World) -> None:
     """
     images = world.images.list()
     rows = [[i.key[:_SHORT], i.release, i.arch.value, i.ceph_version, ", ".join(i.role_sets)] for i in images]
-    shown = table(("key", "release", "arch", "ceph", "roles"), rows) if rows else "no images"
-    out.result(shown, {"images": [as_value(image) for image in images]})
+    listing = table(("key", "release", "arch", "ceph", "roles"), rows) if rows else "no images"
+    out.result(listing, {"images": [as_value(image) for image in images]})
 
 
 @app.command("diff", cls=Command)
@@ -170,11 +171,11 @@ def diff(
     """
     from cephlab.lab.images.lock import read_lock
 
-    held = read_lock(lock)
-    images = [image for image in world.images.list() if image.release == held.release]
+    locked = read_lock(lock)
+    images = [image for image in world.images.list() if image.release == locked.release]
     if not images:
-        raise SpecError(f"the cache has no image of {held.release}", f"{lock} is for that release")
-    differences = [(image, held.changes(image.arch, image.packages)) for image in images]
+        raise SpecError(f"the cache has no image of {locked.release}", f"{lock} is for that release")
+    differences = [(image, locked.changes(image.arch, image.packages)) for image in images]
     lines = []
     for image, changes in differences:
         roles = ", ".join(image.role_sets)

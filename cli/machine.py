@@ -187,8 +187,8 @@ def _rates(world: World, say: Progress) -> Rates | None:
         measured = rates(image)
         if arch is host_arch():
             own = measured
-        shown = f"{arch}: CRC-32C {measured.crc32c / 1e9:.2f} GB/s, EC 4+2 {measured.ec_encode / 1e9:.2f} GB/s"
-        say(f"{shown}; emulated, so it says nothing about hardware" if measured.emulated else shown)
+        line = f"{arch}: CRC-32C {measured.crc32c / 1e9:.2f} GB/s, EC 4+2 {measured.ec_encode / 1e9:.2f} GB/s"
+        say(f"{line}; emulated, so it says nothing about hardware" if measured.emulated else line)
     if own is None:
         say("no image of this architecture is cached: checksum and erasure code are not measured")
     return own

@@ -108,9 +108,9 @@ def root(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command; ends the process with its exit code, also where the end of its result cannot be written."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = run(given)
+        code = run(words)
         sys.stdout.flush()
     except Unwritten as error:
         Output(as_json=False).error(error)

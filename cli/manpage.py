@@ -68,8 +68,8 @@ def _command(command: Any, ctx: typer.Context) -> Iterator[str]:
     for param in command.get_params(ctx):
         record = param.get_help_record(ctx)
         if record is not None and param.name != "help":
-            shown = " ".join(record[1].split())
-            yield f".TP\n.B {_troff(record[0])}\n{_troff(shown)}"
+            option = " ".join(record[1].split())
+            yield f".TP\n.B {_troff(record[0])}\n{_troff(option)}"
     if example:
         yield f".PP\nExample:\n.EX\n{_troff(example.strip())}\n.EE"
 

@@ -82,11 +82,11 @@ class Narration:
 
     def reached(self) -> str:
         """`3/40, about 4 min left`. The time left assumes the pace so far; it is left out until three have ended."""
-        done = sum(self._counts.values())
-        count = f"{done}/{self._planned}"
-        if done < _TELLING or done >= self._planned:
+        finished = sum(self._counts.values())
+        count = f"{finished}/{self._planned}"
+        if finished < _TELLING or finished >= self._planned:
             return count
-        left_s = (SYSTEM.monotonic() - self._planned_at) / done * (self._planned - done)
+        left_s = (SYSTEM.monotonic() - self._planned_at) / finished * (self._planned - finished)
         return f"{count}, about {left_s / 60:.0f} min left" if left_s >= 90 else f"{count}, about {left_s:.0f} s left"
 
     def _print(self, text: str, *, whole: bool = False) -> None:

@@ -47,11 +47,11 @@ def interruptible(note: Callable[[str], None]) -> Iterator[None]:
 
     note: prints that line; called inside a signal handler.
     """
-    seen: list[int] = []
+    signals: list[int] = []
 
     def handle(number: int, _frame: FrameType | None) -> None:
-        seen.append(number)
-        if len(seen) == 1:
+        signals.append(number)
+        if len(signals) == 1:
             raise Interrupted(number)
         note("still removing what was started; please wait")
 
@@ -85,10 +85,10 @@ class Output:
             from rich.text import Text
 
             printer = console(error=False)
-            with printer.capture() as drawn:
+            with printer.capture() as capture:
                 printer.print(text, soft_wrap=isinstance(text, Text), crop=False)
             # Tables fill their lines with blanks, which a narrower terminal behind a pipe shows as empty lines.
-            for line in drawn.get().removesuffix("\n").split("\n"):
+            for line in capture.get().removesuffix("\n").split("\n"):
                 print(line.rstrip(" "))
 
     def incomplete(self, text: str | RenderableType, value: Mapping[str, Any], error: LabError) -> int:
@@ -239,10 +239,10 @@ def coloured(text: str, words: Sequence[str]) -> Text:
     """A text in which some words, which name a state, have its colour."""
     from rich.text import Text
 
-    made = Text(text)
+    styled = Text(text)
     for tone, known in _TONES.items():
-        made.highlight_words([word for word in known if word in words], tone)
-    return made
+        styled.highlight_words([word for word in known if word in words], tone)
+    return styled
 
 
 def table(
@@ -260,14 +260,14 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="bold")
+    grid = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="bold")
     for number, column in enumerate(columns):
         unbroken = wrapped is not None and column not in wrapped
         longest = max(len(column), *(len(row[number]) for row in rows), 0) if column in whole else len(column)
-        made.add_column(column, overflow="fold", no_wrap=unbroken, min_width=longest)
+        grid.add_column(column, overflow="fold", no_wrap=unbroken, min_width=longest)
     for row in rows:
-        made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
-    return made
+        grid.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    return grid
 
 
 @contextmanager
@@ -288,8 +288,8 @@ def reporting(as_json: bool) -> Iterator[Output]:
         ended = _ended(out, error, error.exit_code) if stopped is None else _interrupted(out, stopped)
         raise ended from error
     except OSError as error:
-        told = machine_refused(error)
-        raise _ended(out, told, told.exit_code) from error
+        trouble = machine_refused(error)
+        raise _ended(out, trouble, trouble.exit_code) from error
 
 
 def _interrupted(out: Output, error: KeyboardInterrupt) -> Exception:

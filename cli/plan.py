@@ -48,10 +48,10 @@ def show(out: Output, request: Request, lanes: int, *, elsewhere: bool = False) 
     last = "last time, or by their load now" if any(each.load_s for each in running) else "last time"
     clusters = len({each.cluster for each in running} - {0})
     counted = f"{how_many(len(running), 'scenario')}, {how_many(clusters, 'cluster') if clusters else 'no cluster'}"
-    took = f"{len(timed)} of them took {seconds_text(sum(timed))} {last}{unknown}" if timed else "none was timed yet"
+    times = f"{len(timed)} of them took {seconds_text(sum(timed))} {last}{unknown}" if timed else "none was timed yet"
     summary = [
         f"{counted}, {_way(at_once, len(running), len(beside), elsewhere=elsewhere)}{needed}",
-        f"{took}; raising the clusters takes more" if clusters else took,
+        f"{times}; raising the clusters takes more" if clusters else times,
     ]
     scenarios = [asdict(each) for each in planned]
     value = {"scenarios": scenarios, "seconds": sum(timed), "lanes": lanes or None, "memory_bytes": most}

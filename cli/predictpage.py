@@ -26,14 +26,14 @@ _COUNTED = {"depth": "in flight", "clients": "clients", "nodes.count": "nodes"}
 """What the points of a sweep count; the other places of a profile have no word for it."""
 
 
-def page_of(answers: Answers, changes: Sequence[str], made: datetime) -> str:
+def page_of(answers: Answers, changes: Sequence[str], made_at: datetime) -> str:
     """The page. changes: `PLACE=VALUE`, as given to `--set`; made: when, in UTC."""
     hardware = answers.hardware
     facts = {
         "profile": f"{hardware.name}: {hardware.title}",
         "changed": ", ".join(changes),
         "demands": answers.origin,
-        "made": f"{made:%Y-%m-%d %H:%M} UTC",
+        "made": f"{made_at:%Y-%m-%d %H:%M} UTC",
         "cephlab": version("cephlab"),
     }
     parts = [*_loads(answers), *_further(answers), _rests_on(answers)]
@@ -42,34 +42,34 @@ def page_of(answers: Answers, changes: Sequence[str], made: datetime) -> str:
 
 def _loads(answers: Answers) -> Iterator[Part]:
     """A section for each load: figures, limits, resources, the points of a sweep, doubts and steps."""
-    for number, (made, law) in enumerate(zip(answers.predictions, answers.laws, strict=True)):
-        tables, plots = [_figures(made), _resources(made)], []
+    for number, (prediction, law) in enumerate(zip(answers.predictions, answers.laws, strict=True)):
+        tables, plots = [_figures(prediction), _resources(prediction)], []
         if answers.swept:
             points, swept = answers.swept.points[number], answers.series[number]
             tables.append(_sweep_table(answers.swept.what, points, swept))
             plots.append(_sweep_chart(answers.swept.what, points, swept))
-        lines = [*doubts([made]), *work_lines(made, answers.hardware), law]
-        steps = made.derivation.lines()
-        yield Part(str(made.shape), tables, plots, lines, {how_many(len(steps), "step"): steps})
+        lines = [*doubts([prediction]), *work_lines(prediction, answers.hardware), law]
+        steps = prediction.derivation.lines()
+        yield Part(str(prediction.shape), tables, plots, lines, {how_many(len(steps), "step"): steps})
 
 
-def _figures(made: Prediction) -> Table:
-    first, *others = made.ceilings
-    now, too_little, _ = made.bottleneck.partition(" (next limit: ")
+def _figures(prediction: Prediction) -> Table:
+    first, *others = prediction.ceilings
+    now, too_little, _ = prediction.bottleneck.partition(" (next limit: ")
     following = [first] if too_little else others[:1]
     limits = [("limit", now, ""), *(("next limit", each.name, f"allows {si(each.ops, 'ops/s')}") for each in following)]
-    return Table("Predicted", ("figure", "predicted", _INTERVAL), [*figure_rows(made), *limits])
+    return Table("Predicted", ("figure", "predicted", _INTERVAL), [*figure_rows(prediction), *limits])
 
 
-def _resources(made: Prediction) -> Table:
-    return Table("What each resource allows", RESOURCE_HEADS, resource_rows(made))
+def _resources(prediction: Prediction) -> Table:
+    return Table("What each resource allows", RESOURCE_HEADS, resource_rows(prediction))
 
 
 def _sweep_table(what: str, points: Sequence[Point], swept: Sequence[Prediction]) -> Table:
     rows = []
-    for point, made in zip(points, swept, strict=True):
-        (_, *rate), _, (_, *latency) = figure_rows(made)
-        rows.append((point.at, *rate, *latency, made.bottleneck))
+    for point, prediction in zip(points, swept, strict=True):
+        (_, *rate), _, (_, *latency) = figure_rows(prediction)
+        rows.append((point.at, *rate, *latency, prediction.bottleneck))
     return Table(f"Over {what}", (what, "operations", _INTERVAL, "mean latency", _INTERVAL, "limit"), rows)
 
 
@@ -77,12 +77,12 @@ def _sweep_chart(what: str, points: Sequence[Point], swept: Sequence[Prediction]
     """Rate and latency over what is swept, with both ends of their intervals."""
     at = [float(point.at) for point in points]
     panels = (
-        ("operations a second", "ops_s", 1.0, [made.ops for made in swept]),
-        ("mean latency, ms", "latency_s", 1e3, [made.latency_s for made in swept]),
+        ("operations a second", "ops_s", 1.0, [prediction.ops for prediction in swept]),
+        ("mean latency, ms", "latency_s", 1e3, [prediction.latency_s for prediction in swept]),
     )
     lines = []
     for panel, key, times, values in panels:
-        low, high = zip(*(made.intervals[key] for made in swept), strict=True)
+        low, high = zip(*(prediction.intervals[key] for prediction in swept), strict=True)
         for label, ys in (("predicted", values), ("low end", low), ("high end", high)):
             lines.append(Line(panel, label, tuple((x, times * y) for x, y in zip(at, ys, strict=True))))
     return line_chart(f"Over {what}", lines, axis=_COUNTED.get(what, ""))
@@ -93,14 +93,14 @@ def _further(answers: Answers) -> Iterator[Part]:
     beside = [
         Table(str(first.shape), ("profile", "rate", _INTERVAL, "mean latency", "ratio to first", "limit"), rows)
         for first, others in zip(answers.predictions, answers.rivals, strict=True)
-        if (rows := [(*rival_row(first, made), made.bottleneck) for made in (first, *others)])[1:]
+        if (rows := [(*rival_row(first, prediction), prediction.bottleneck) for prediction in (first, *others)])[1:]
     ]
     if beside:
         yield Part("Side by side", beside)
     if answers.swept and answers.met:
         heads = (answers.swept.what, *list(answers.met[0])[1:])
-        met = Table("Judged by the interval of the prediction", heads, [[*row.values()] for row in answers.met])
-        yield Part("Requirements", [met])
+        verdicts = Table("Judged by the interval of the prediction", heads, [[*row.values()] for row in answers.met])
+        yield Part("Requirements", [verdicts])
     if answers.rebuilt:
         yield Part("Recovery", lines=[answers.rebuilt.heading], more={"Steps": answers.rebuilt.steps})
 

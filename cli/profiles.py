@@ -57,8 +57,8 @@ def show(out: Output, world: World, name: ProfileArgument) -> None:
     figures = {place: {"value": str(figure), "source": figure.source} for place, figure in profile.figures()}
     rows = [[place, figure["value"], figure["source"]] for place, figure in figures.items()]
     value = {"name": profile.name, "title": profile.title, "missing": list(profile.missing), "figures": figures}
-    shown = table(("figure", "value", "source"), rows, title=profile.title, wrapped=("source",), whole=("figure",))
-    out.result(Parts(shown, *(f"missing: {line}" for line in profile.missing)), value)
+    listing = table(("figure", "value", "source"), rows, title=profile.title, wrapped=("source",), whole=("figure",))
+    out.result(Parts(listing, *(f"missing: {line}" for line in profile.missing)), value)
 
 
 @app.command("init", cls=Command)

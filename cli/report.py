@@ -125,8 +125,8 @@ def report(
             text = developer_report(archive, page.defect)
         if page.output is not None:
             write_named(page.output, text)
-        shown = text if page.output is None else str(page.output.absolute())
-        out.result(shown, {"defect": page.defect, "markdown": text, "doubts": list(archive.doubts)})
+        where = text if page.output is None else str(page.output.absolute())
+        out.result(where, {"defect": page.defect, "markdown": text, "doubts": list(archive.doubts)})
         return warn_of_doubts(out, archive)
     refuse_unwritable("--output", page.output or directory / "report.html")
     others = [(other.name, read_whole(other).events) for other in page.beside or ()]

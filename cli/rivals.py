@@ -24,14 +24,20 @@ def _show(out: Output, first: Prediction, others: Sequence[Prediction]) -> None:
     out.lines("", f"{first.shape}, side by side:")
     heads = ("profile", "rate", "90 % interval", "mean latency", "ratio to first")
     out.result(table(heads, rows, wrapped=()), None)
-    out.lines(*(f"  {made.profile} is limited by: {made.bottleneck}" for made in (first, *others)))
+    out.lines(*(f"  {prediction.profile} is limited by: {prediction.bottleneck}" for prediction in (first, *others)))
 
 
-def rival_row(first: Prediction, made: Prediction) -> list[str]:
+def rival_row(first: Prediction, prediction: Prediction) -> list[str]:
     """Profile, rate, its interval, latency, and the ratio to the first, empty for the first itself."""
-    low, high = made.trust.around(made.ops)
-    ratio = "" if made is first else f"{made.ops / first.ops:.2f}{told_apart(first, made)}"
-    return [made.profile, si(made.ops, "ops/s"), f"{si(low, '')} to {si(high, '')}", si(made.latency_s, "s"), ratio]
+    low, high = prediction.trust.around(prediction.ops)
+    ratio = "" if prediction is first else f"{prediction.ops / first.ops:.2f}{told_apart(first, prediction)}"
+    return [
+        prediction.profile,
+        si(prediction.ops, "ops/s"),
+        f"{si(low, '')} to {si(high, '')}",
+        si(prediction.latency_s, "s"),
+        ratio,
+    ]
 
 
 def told_apart(first: Prediction, other: Prediction) -> str:

@@ -67,20 +67,20 @@ def _of_load(hardware: Hardware, shape: Shape, what: str) -> tuple[Point, ...]:
     """1, 2, 4 ... up to the shape's own depth or clients."""
     top = int(getattr(shape, what))
     steps = sorted({1 << power for power in range(top.bit_length())} | {top})
-    made = ((n, replace(shape, depth=n) if what == "depth" else replace(shape, clients=n)) for n in steps if n <= top)
-    return tuple(Point(str(n), hardware, swept) for n, swept in made)
+    shapes = ((n, replace(shape, depth=n) if what == "depth" else replace(shape, clients=n)) for n in steps if n <= top)
+    return tuple(Point(str(n), hardware, swept) for n, swept in shapes)
 
 
-def show_sweep(out: Output, what: str, points: Sequence[Point], made: Sequence[Prediction]) -> None:
+def show_sweep(out: Output, what: str, points: Sequence[Point], predictions: Sequence[Prediction]) -> None:
     """Print a table with a bar for each rate, and below it what limits them."""
-    most = max(point.ops for point in made)
+    most = max(point.ops for point in predictions)
     rows = []
-    for at, point in zip(points, made, strict=True):
+    for at, point in zip(points, predictions, strict=True):
         low, high = point.trust.around(point.ops)
         interval = f"{si(low, '')} to {si(high, '')}"
         rows.append([at.at, si(point.ops, "ops/s"), interval, _bar(point.ops / most), si(point.latency_s, "s")])
     out.result(table((what, "rate", "90 % interval", "", "mean latency"), rows, wrapped=()), None)
-    limited = [(at.at, point.bottleneck) for at, point in zip(points, made, strict=True)]
+    limited = [(at.at, point.bottleneck) for at, point in zip(points, predictions, strict=True)]
     out.lines(*limit_lines(f"at {what}", limited))
 
 

@@ -124,8 +124,8 @@ def measure(
 
     tuning = load(name)
     refuse_unwritable("--output", output and output / "before.json", folders=True)
-    done = _measured(world, out, options.request(), tuning, output)
-    out.result(effect_page(done), effect_value(done))
+    effect = _measured(world, out, options.request(), tuning, output)
+    out.result(effect_page(effect), effect_value(effect))
 
 
 @app.command("ls", cls=Command)
@@ -176,8 +176,8 @@ def check(out: Output, world: World, name: TuningArgument, place: TuningPlace) -
         rows = []
         for finding in findings:
             why = f"({finding.why})" if finding.why else ""
-            seen = f"{short(finding.got)} {why}".strip()
-            rows.append([finding.state.value, finding.where, short(finding.setting.title), seen])
+            state = f"{short(finding.got)} {why}".strip()
+            rows.append([finding.state.value, finding.where, short(finding.setting.title), state])
         counts = Counter(finding.state.value for finding in findings)
         value = {"tuning": tuning.name, "counts": counts, "findings": list(map(asdict, findings))}
         out.result(table(("state", "where", "setting", "found"), rows), value)
@@ -227,18 +227,18 @@ def revert(out: Output, world: World, name: TuningArgument, place: TuningPlace) 
 
         # The file of the tuning is not read: the record says what was changed, and the file may be gone.
         tuning = PurePath(name).stem
-        done: list[str] = []
+        restored: list[str] = []
         errors: list[str] = []
         # Where an earlier revert succeeded, nothing is left to do.
         for target in [each for each in chosen if each.records.get(tuning)] or chosen:
             try:
-                done += restore(target, tuning)
+                restored += restore(target, tuning)
             except CleanupFailed as error:
                 errors += error.errors
         if errors:
             raise CleanupFailed(errors, f"revert {tuning} again")
-        text = "\n".join(f"restored: {line}" for line in done) or "nothing to restore"
-        out.result(text, {"tuning": tuning, "restored": done})
+        text = "\n".join(f"restored: {line}" for line in restored) or "nothing to restore"
+        out.result(text, {"tuning": tuning, "restored": restored})
 
 
 @contextmanager
@@ -328,7 +328,7 @@ def _saved(world: World, request: MeasureRequest, tuning: str, effect: Effect, o
     return tuple(files.values())
 
 
-def effect_page(done: MeasuredEffect) -> Any:
+def effect_page(effect: MeasuredEffect) -> Any:
     """The settings, and each cost without the tuning, with it, and without it again."""
     from rich.console import Group
 
@@ -337,17 +337,17 @@ def effect_page(done: MeasuredEffect) -> Any:
 
     changes = [
         [change.outcome.value, change.setting.title[:_EFFECT_CELL], change.why[:_EFFECT_CELL]]
-        for change in done.effect.changes
+        for change in effect.effect.changes
     ]
-    columns = ("role", "resource", "before", done.tuning, "after", "change", "")
-    spent = [row for row in rows(done.effect) if any(interval.mean for interval in (*row.untuned, row.tuned))]
+    columns = ("role", "resource", "before", effect.tuning, "after", "change", "")
+    spent = [row for row in rows(effect.effect) if any(interval.mean for interval in (*row.untuned, row.tuned))]
     return Group(
-        table(("outcome", "setting", "why"), changes, title=f"{done.tuning} on this cluster"),
+        table(("outcome", "setting", "why"), changes, title=f"{effect.tuning} on this cluster"),
         "",
-        table(columns, [_cells(row) for row in spent], title=title(done.effect.tuned.demand)),
+        table(columns, [_cells(row) for row in spent], title=title(effect.effect.tuned.demand)),
         "",
         "differs: the interval with the tuning lies entirely above or entirely below both intervals without it.",
-        *(str(path) for path in done.files),
+        *(str(path) for path in effect.files),
     )
 
 
@@ -360,16 +360,16 @@ def _cells(row: Row) -> list[str]:
     return [row.role.value, NAMES[row.resource], *amounts, change, "differs" if row.differs else ""]
 
 
-def effect_value(done: MeasuredEffect) -> dict[str, Any]:
+def effect_value(effect: MeasuredEffect) -> dict[str, Any]:
     """The same as JSON; intervals per operation in the resource's own unit."""
     from cephlab.lab.tunables.effect import rows
 
     return {
-        "tuning": done.tuning,
-        "files": [str(path) for path in done.files],
+        "tuning": effect.tuning,
+        "files": [str(path) for path in effect.files],
         "changes": [
             {"setting": change.setting.title, "outcome": change.outcome.value, "why": change.why}
-            for change in done.effect.changes
+            for change in effect.effect.changes
         ],
         "costs": [
             {
@@ -381,6 +381,6 @@ def effect_value(done: MeasuredEffect) -> dict[str, Any]:
                 "ratio": row.ratio,
                 "differs": row.differs,
             }
-            for row in rows(done.effect)
+            for row in rows(effect.effect)
         ],
     }

@@ -271,15 +271,15 @@ def _raise(world: World, provider: Provider, spec: ClusterSpec, options: RunOpti
     from cephlab.lab.cluster.raising import ClusterRequest, Manner, first_healthy, images_for, raise_for
 
     images = world.images
-    given = images_for(spec, images, say) if spec.options else None
-    refuse_wrong_options(spec, given or {})
+    images_given = images_for(spec, images, say) if spec.options else None
+    refuse_wrong_options(spec, images_given or {})
     wanted = ClusterRequest(
         spec,
         provider,
         world.home,
         images,
         name=options.name,
-        given=given,
+        given=images_given,
         manner=Manner(keep_failed=options.keep, from_stores=options.from_stores),
     )
     with raise_for(wanted, say) as cluster:

@@ -169,14 +169,14 @@ def summary(validation: Validation) -> str:
     error, worst = validation.error, validation.worst
     if error is None or worst is None:
         return "no throughput figure could be predicted: measure more operations"
-    met = "met" if validation.met else "missed"
+    verdict = "met" if validation.met else "missed"
     firm, without = [rate for rate in rates if not rate.rests], validation.error_without_assumptions
     return (
         f"throughput: {len(rates)} of {len(published)} published figures predicted,\n"
         f"geometric mean error {error:.2f}, worst {worst:.2f}\n"
         f"{len(firm)} of them rest on no assumption"
         + (f": geometric mean error {without:.2f}\n" if without else "\n")
-        + f"target (median test bed under {TARGET_ERROR}, each within {TARGET_WORST:g}): {met}"
+        + f"target (median test bed under {TARGET_ERROR}, each within {TARGET_WORST:g}): {verdict}"
     )
 
 

@@ -16,7 +16,7 @@ def known(profile: Profile) -> bool:
     return all(machine.power_loaded is not None for machine in profile.nodes)
 
 
-def work_lines(made: Prediction, profile: Profile) -> list[str]:
+def work_lines(prediction: Prediction, profile: Profile) -> list[str]:
     """One line for all nodes, and one for each architecture if there are two; none if a power figure is missing."""
     from cephlab.tuning.watts import predicted_work  # late: `--help` does not need it
 
@@ -26,21 +26,21 @@ def work_lines(made: Prediction, profile: Profile) -> list[str]:
         f"work per watt of {work.what}: {si(work.value, 'ops/J')} "
         f"({si(work.low, 'ops/J')} to {si(work.high, 'ops/J')}), "
         f"{work.watts.watts:,.0f} W, source: model"
-        for work in predicted_work(made, profile)
+        for work in predicted_work(prediction, profile)
     ]
 
 
-def watt_steps(made: Prediction, profile: Profile) -> list[str]:
+def watt_steps(prediction: Prediction, profile: Profile) -> list[str]:
     """The same lines, with the steps of the power calculation."""
     from cephlab.tuning.watts import predicted_work
 
     if not known(profile):
         return []
-    steps = predicted_work(made, profile)[0].watts.steps
-    return ["", *work_lines(made, profile), *(f"  {step}" for step in steps)]
+    steps = predicted_work(prediction, profile)[0].watts.steps
+    return ["", *work_lines(prediction, profile), *(f"  {step}" for step in steps)]
 
 
-def work_value(made: Prediction, profile: Profile) -> list[dict[str, Any]]:
+def work_value(prediction: Prediction, profile: Profile) -> list[dict[str, Any]]:
     """As JSON values: operations per joule, and watts; empty if a power figure is missing."""
     from cephlab.tuning.watts import predicted_work
 
@@ -55,5 +55,5 @@ def work_value(made: Prediction, profile: Profile) -> list[dict[str, Any]]:
             "source": "model",
             "steps": list(work.watts.steps),
         }
-        for work in predicted_work(made, profile)
+        for work in predicted_work(prediction, profile)
     ]

@@ -90,8 +90,8 @@ def keys(cls: Any) -> Iterator[Key]:
         return
     for field in dataclasses.fields(cls):
         missing = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        made = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-        yield Key(field.name, hints[field.name], None if missing else written(made))
+        default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        yield Key(field.name, hints[field.name], None if missing else written(default))
 
 
 def default_of(field: FieldInfo) -> str | None:
@@ -119,18 +119,18 @@ def written(value: object) -> str:
 
 def bare(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     """A hint without an optional None and without Annotated; and the metadata from Annotated."""
-    said: tuple[Any, ...] = ()
+    extras: tuple[Any, ...] = ()
     while True:
         if typing.get_origin(hint) is Annotated:
             hint, *more = typing.get_args(hint)
-            said += tuple(more)
+            extras += tuple(more)
         elif isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
             others = [one for one in typing.get_args(hint) if one is not type(None)]
             if len(others) != 1:
-                return hint, said
+                return hint, extras
             hint = others[0]
         else:
-            return hint, said
+            return hint, extras
 
 
 def is_list(hint: Any) -> bool:
@@ -152,8 +152,8 @@ def is_mapping(hint: Any) -> bool:
 
 def inner_table(hint: Any) -> Any:
     """The class of the table or tables that a key holds, if it holds any."""
-    kind, said = bare(hint)
-    if any(probed(one) for one in said):
+    kind, extras = bare(hint)
+    if any(probed(one) for one in extras):
         return None
     arguments = [one for one in typing.get_args(kind) if one is not Ellipsis]
     if is_list(hint) or is_mapping(hint):
@@ -163,16 +163,16 @@ def inner_table(hint: Any) -> Any:
     return None
 
 
-def probed(said: Any) -> bool:
+def probed(annotation: Any) -> bool:
     """Whether this part of an annotation is a validator, whose rule only shows in the error for an invalid value."""
-    return type(said).__name__ in ("AfterValidator", "BeforeValidator")
+    return type(annotation).__name__ in ("AfterValidator", "BeforeValidator")
 
 
 def takes(hint: Any) -> str:
     """What a key takes, in words."""
-    kind, said = bare(hint)
+    kind, extras = bare(hint)
     arguments = [one for one in typing.get_args(kind) if one is not Ellipsis]
-    if any(probed(one) for one in said):
+    if any(probed(one) for one in extras):
         words = complaint(hint)
     elif is_mapping(hint):
         words = f"a table: {takes(arguments[0])} = {'a table' if inner_table(hint) else takes(arguments[1])}"
@@ -186,17 +186,17 @@ def takes(hint: Any) -> str:
     elif isinstance(kind, type) and issubclass(kind, Enum):
         words = ", ".join(f"`{one.value}`" for one in kind)
     else:
-        words = scalar(kind, said)
+        words = scalar(kind, extras)
     return words
 
 
-def scalar(kind: Any, said: tuple[Any, ...]) -> str:
+def scalar(kind: Any, extras: tuple[Any, ...]) -> str:
     """A number, a text or a truth value, with its bounds."""
     name = {int: "integer", float: "number", str: "text", bool: "`true` or `false`"}.get(
         kind, getattr(kind, "__name__", str(kind))
     )
     bounds = []
-    for one in [part for entry in said for part in getattr(entry, "metadata", [entry])]:
+    for one in [part for entry in extras for part in getattr(entry, "metadata", [entry])]:
         if isinstance(one, annotated_types.Ge):
             bounds.append(f"at least {one.ge}")
         elif isinstance(one, annotated_types.Gt):
@@ -211,15 +211,15 @@ def scalar(kind: Any, said: tuple[Any, ...]) -> str:
 def complaint(hint: Any) -> str:
     """The wanted value, from the error of the model for an invalid one."""
     reader: TypeAdapter[Any] = TypeAdapter(hint)
-    said = []
+    messages = []
     for wrong in (PROBE, {"value": PROBE, "source": "here"}):
         try:
             reader.validate_python(wrong)
         except ValidationError as error:
-            said.append(error.errors()[0]["msg"])
-    own = [words.removeprefix("Value error, ") for words in said if words.startswith("Value error, ")]
+            messages.append(error.errors()[0]["msg"])
+    own = [words.removeprefix("Value error, ") for words in messages if words.startswith("Value error, ")]
     if not own:
-        raise ValueError(f"{hint} does not say which values it takes: {said}")
+        raise ValueError(f"{hint} does not say which values it takes: {messages}")
     return own[-1].removeprefix("wanted: ").replace(repr(PROBE), "").strip()
 
 

@@ -57,7 +57,7 @@ class Bias:
         return replace(measured, high=math.inf) if self.busy else measured
 
     @property
-    def said(self) -> tuple[str, ...]:
+    def sentences(self) -> tuple[str, ...]:
         """Sentences: what may be wrong with the figures, and what to do."""
         sentences = self._said_of_busy("the cluster may be faster, so its speed cannot fail it")
         if self.hits:
@@ -79,15 +79,15 @@ class Bias:
 
     def told(self, bound: Bound) -> Bound:
         """The same bound with these sentences, if it judges."""
-        return _saying(bound, self.said)
+        return _saying(bound, self.sentences)
 
     def told_of_watts(self, bound: Bound) -> Bound:
         """The same of watts."""
         return _saying(bound, self.said_of_watts)
 
 
-def _saying(bound: Bound, said: Sequence[str]) -> Bound:
-    return replace(bound, why=". ".join([bound.why, *said])) if bound.judges and said else bound
+def _saying(bound: Bound, doubts: Sequence[str]) -> Bound:
+    return replace(bound, why=". ".join([bound.why, *doubts])) if bound.judges and doubts else bound
 
 
 UNBIASED = Bias()

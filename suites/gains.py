@@ -34,10 +34,10 @@ def of_tier(stage: Stage, shape: Shape, hits: float, here: Bound) -> Bound:
         return here
     try:
         slow, fast = (gain.on_cluster(_demands(stage), disks, shape) for disks in gain.classes_of(profile))
-        made = gain.of_cache(slow, fast, hits)
+        expected = gain.of_cache(slow, fast, hits)
     except LabError as error:
         return _none(error)
-    return _bound(profile, made, f"when {hits:.3g} of {shape.operation} hit")
+    return _bound(profile, expected, f"when {hits:.3g} of {shape.operation} hit")
 
 
 @dataclass(frozen=True)
@@ -69,17 +69,17 @@ def of_database(stage: Stage, over: OverCache, threads: int, here: Bound) -> Bou
     profile = profile_of_disks(stage)
     if profile is None:
         return here
-    done = [run for run in runs(stage.recorder.events()) if run.threads == threads]
+    of_threads = [run for run in runs(stage.recorder.events()) if run.threads == threads]
     writes_wait = Flow.WRITE not in over.keeps
     try:
-        hits = 1.0 if writes_wait else _hits(done, over)
-        plain = _without(done)
+        hits = 1.0 if writes_wait else _hits(of_threads, over)
+        plain = _without(of_threads)
         slow, fast = _waits(_demands(stage), profile, plain, over)
-        made = gain.of_cache(slow, fast, hits, plain.took_s)
+        expected = gain.of_cache(slow, fast, hits, plain.took_s)
     except LabError as error:
         return _none(error)
-    limit = _bound(profile, made, f"when {hits:.3g} of {plain} hit {over.name}")
-    return replace(limit, least=None, most=made.high) if writes_wait else limit
+    limit = _bound(profile, expected, f"when {hits:.3g} of {plain} hit {over.name}")
+    return replace(limit, least=None, most=expected.high) if writes_wait else limit
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ class _Plain:
         return f"{self.reads:.3g} reads and {self.writes:.3g} writes per transaction"
 
 
-def _without(done: Sequence[OltpRun]) -> _Plain:
-    plain = [run for run in done if run.cache == NO_CACHE and any(run.tps)]
+def _without(of_threads: Sequence[OltpRun]) -> _Plain:
+    plain = [run for run in of_threads if run.cache == NO_CACHE and any(run.tps)]
     if not any(run.reads + run.writes for run in plain):
         raise SpecError("the model predicts from requests, but no request of a transaction reached the image")
     rates = [rate for run in plain for rate in run.tps]
@@ -104,9 +104,9 @@ def _without(done: Sequence[OltpRun]) -> _Plain:
     return _Plain(len(rates) / sum(rates), reads, writes, plain[0].threads)
 
 
-def _hits(done: Sequence[OltpRun], over: OverCache) -> float:
+def _hits(of_threads: Sequence[OltpRun], over: OverCache) -> float:
     """Share of the requests that hit, over the seconds of all runs with the cache."""
-    shares = [share for run in done if run.cache == over.name for share in run.hits]
+    shares = [share for run in of_threads if run.cache == over.name for share in run.hits]
     if not shares:
         raise SpecError(f"no run recorded how many requests hit {over.name}")
     return sum(shares) / len(shares)
@@ -141,20 +141,21 @@ def of_growth(stage: Stage, less: Shape, more: Shape, here: Bound) -> Bound:
         return here
     try:
         demands = _demands(stage)
-        made = gain.of_growth(predict(demands, profile, less), predict(demands, profile, more))
+        expected = gain.of_growth(predict(demands, profile, less), predict(demands, profile, more))
     except LabError as error:
         return replace(here, why=f"{here.why}; the model has no limit: {error.what}")
-    limit = _bound(profile, made, f"{more}; {here.why}")
-    return replace(limit, least=max(made.low, here.least or 1.0))
+    limit = _bound(profile, expected, f"{more}; {here.why}")
+    return replace(limit, least=max(expected.low, here.least or 1.0))
 
 
 def _demands(stage: Stage) -> tuple[Demand, ...]:
     return find_demands(stage.cluster.run.home.demands)[0]
 
 
-def _bound(profile: Profile, made: Gain, load: str) -> Bound:
-    why = f"{profile.name} should gain a factor of {made.value:.3g} ({made.low:.3g} to {made.high:.3g}), {load}"
-    return Bound(why, least=made.low, derivation=made.derivation.lines(), basis=Basis.PROFILE)
+def _bound(profile: Profile, expected: Gain, load: str) -> Bound:
+    interval = f"{expected.low:.3g} to {expected.high:.3g}"
+    why = f"{profile.name} should gain a factor of {expected.value:.3g} ({interval}), {load}"
+    return Bound(why, least=expected.low, derivation=expected.derivation.lines(), basis=Basis.PROFILE)
 
 
 def _none(error: LabError) -> Bound:

@@ -51,18 +51,18 @@ def copying(stage: Stage, data_bytes: float, kind: PoolKind = REPLICATED) -> Cop
     machines = machines_with_osds(cluster)
     part = data_bytes * kind.size / max(1, kind.k) / machines
     share = hardware.recovery.share if hardware.recovery else 1.0
-    made = recovery_time(hardware.profile, part, nodes=max(2, machines), share=share, k=kind.k)
+    recovery = recovery_time(hardware.profile, part, nodes=max(2, machines), share=share, k=kind.k)
 
     def find(name: str) -> Profile:
         return find_profile(name, cluster.run.home.profiles)
 
     factor = supported_factor((), (FigureKind.RECOVERY,), find)
-    allowed = made.seconds * factor
+    allowed = recovery.seconds * factor
     why = (
         f"{allowed:.3g} s for copying {show(part, Measure.BYTES)} on a machine of {hardware.profile.name}, limited by "
-        f"{made.limit}; the model is trusted to a factor of {factor:.3g}"
+        f"{recovery.limit}; the model is trusted to a factor of {factor:.3g}"
     )
-    return Copying(allowed, why, tuple(made.derivation.lines()))
+    return Copying(allowed, why, tuple(recovery.derivation.lines()))
 
 
 MON_LEASE_S = 5.0

@@ -167,11 +167,11 @@ def _cpu(load: MachineLoad, work: OperationWork) -> Iterator[Ceiling]:
     )
     if machine.osd_threads:
         # Threads are pinned to different cores first, and a thread alone on its core is faster.
-        held = min(machine.points, machine.osd_threads * daemons.thread_speed(machine))
+        usable = min(machine.points, machine.osd_threads * daemons.thread_speed(machine))
         osds = led + copied + (before * work.reread.cpu if work.reread else 0.0)
-        how = f"{machine.osd_threads} threads, {held:.0f} points / {osds * 1e3:.3f} point-ms"
+        how = f"{machine.osd_threads} threads, {usable:.0f} points / {osds * 1e3:.3f} point-ms"
         # The time that an operation waits is part of the machine's CPU ceiling already.
-        yield from _made(f"{load.name}: CPU of its OSDs", osds / held, how, _Servers(copies=load.count, path_s=0.0))
+        yield from _made(f"{load.name}: CPU of its OSDs", osds / usable, how, _Servers(copies=load.count, path_s=0.0))
 
 
 def _pools(profile: Profile, load: MachineLoad, work: OperationWork) -> Iterator[Ceiling]:

@@ -22,16 +22,16 @@ def changed(raw: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
     PLACE is a key after the names of the tables above it. In a list of several tables, the name of one follows the
     list's. Values are checked like those of a file.
     """
-    made = deepcopy(raw)
+    document = deepcopy(raw)
     for change in changes:
         place, equals, value = change.partition("=")
         if not (place.strip() and equals and value.strip()):
             raise SpecError("--set needs PLACE=VALUE", f"got {change!r}", _HINT)
         *tables, key = place.strip().split(".")
-        table = _table(made, tables, change)
+        table = _table(document, tables, change)
         figure = tables[:1] != ["requirements"] or key in FIGURES_WANTED
         table[key] = _value(value.strip(), change, figure)
-    return made
+    return document
 
 
 def _table(raw: dict[str, Any], tables: Sequence[str], change: str) -> dict[str, Any]:

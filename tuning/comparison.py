@@ -84,8 +84,8 @@ class PaperFinding:
     def __post_init__(self) -> None:
         ranged = self.least is not None or self.most is not None
         parts = {"beyond": self.beyond, "of": self.of, "range": ranged, "wanted": self.wanted, "beside": self.beside}
-        given = {name for name, part in parts.items() if part}
-        if given not in ({"beyond"}, {"of", "range"}, {"of", "wanted", "beside"}):
+        parts_given = {name for name, part in parts.items() if part}
+        if parts_given not in ({"beyond"}, {"of", "range"}, {"of", "wanted", "beside"}):
             raise ValueError(f"{self.name}: exactly one of: beyond; of with wanted and beside; of with least or most")
         if self.anywhere and not self.here:
             raise ValueError(f"{self.name}: anywhere needs here, the reason")
@@ -196,12 +196,12 @@ class Held:
 
 
 def _judged(finding: PaperFinding, name: str, group: Sequence[OltpRun]) -> Judged | None:
-    held = held_in(finding, group)
-    if held is None:
+    holds = held_in(finding, group)
+    if holds is None:
         return None
-    verdict = agreement(held.measured, held.least, held.most)
-    text = _text(held.measured, "runs" if finding.by_run else "seconds")
-    return Judged(finding.name, finding.where, verdict, f"{name}: {text}{held.words}")
+    verdict = agreement(holds.measured, holds.least, holds.most)
+    text = _text(holds.measured, "runs" if finding.by_run else "seconds")
+    return Judged(finding.name, finding.where, verdict, f"{name}: {text}{holds.words}")
 
 
 def held_in(finding: PaperFinding, group: Sequence[OltpRun]) -> Held | None:

@@ -31,8 +31,8 @@ class Prior:
 
 
 def _free(value: float, spread: float, low: float, high: float, source: str) -> float:
-    made: float = field(default=value, metadata={"prior": Prior(value, spread, low, high, source)})
-    return made
+    constant: float = field(default=value, metadata={"prior": Prior(value, spread, low, high, source)})
+    return constant
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -117,13 +117,13 @@ def load_json(path: Path, model: type[_Model]) -> _Model:
 @cache
 def current() -> Constants:
     """The fitted values that ship; SpecError where one is out of its range."""
-    made = load_json(FITTED, _Fitted).values
+    constants = load_json(FITTED, _Fitted).values
     for name, prior in priors().items():
-        value = getattr(made, name)
+        value = getattr(constants, name)
         if not prior.low <= value <= prior.high:
             wanted = f"wanted {prior.low:g} to {prior.high:g}"
             raise SpecError(f"{FITTED.name}: {name} is out of its range", f"got {value:g}, {wanted}")
-    return made
+    return constants
 
 
 def log_distance(constants: Constants) -> list[float]:

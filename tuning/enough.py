@@ -56,13 +56,13 @@ def _least(profile: Profile, judge: Judge, kind: str) -> Enough:
     low, high, top = 0, 1, ceil(first * (MOST - 1))
     while high < top and not judge(grow.grown(profile, high / first))[0]:
         low, high = high, min(high * 2, top)
-    met, limited_by = judge(grow.grown(profile, high / first))
-    while met and high - low > 1:
+    is_met, limited_by = judge(grow.grown(profile, high / first))
+    while is_met and high - low > 1:
         middle = (low + high) // 2
         passes, then = judge(grow.grown(profile, middle / first))
         low, high = (low, middle) if passes else (middle, high)
         limited_by = then if passes else limited_by
-    return Enough(kind, grow.words(profile, grow.grown(profile, high / first)), limited_by, met)
+    return Enough(kind, grow.words(profile, grow.grown(profile, high / first)), limited_by, is_met)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _more(count: int, by: float) -> int:
 def _machines(
     key: str,
     change: Callable[[MachineClass, float], MachineClass],
-    shown: Callable[[MachineClass], str],
+    words_of: Callable[[MachineClass], str],
     amount: Callable[[MachineClass], float],
 ) -> Growth:
     """A change of every machine in `nodes` or `clients`."""
@@ -95,14 +95,18 @@ def _machines(
         return replace(profile, **values)
 
     def words(was: Profile, becomes: Profile) -> str:
-        return _words(getattr(was, key), getattr(becomes, key), shown)
+        return _words(getattr(was, key), getattr(becomes, key), words_of)
 
     return Growth(lambda profile: max(map(amount, getattr(profile, key)), default=0.0), grown, words)
 
 
-def _words(was: Sequence[MachineClass], becomes: Sequence[MachineClass], shown: Callable[[MachineClass], str]) -> str:
+def _words(
+    was: Sequence[MachineClass], becomes: Sequence[MachineClass], words_of: Callable[[MachineClass], str]
+) -> str:
     pairs = zip(was, becomes, strict=True)
-    return ", ".join(f"{old.name}: {shown(old)} -> {shown(new)}" for old, new in pairs if shown(old) != shown(new))
+    return ", ".join(
+        f"{old.name}: {words_of(old)} -> {words_of(new)}" for old, new in pairs if words_of(old) != words_of(new)
+    )
 
 
 def _disks(machine: MachineClass, by: float) -> MachineClass:

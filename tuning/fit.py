@@ -61,8 +61,8 @@ class Case:
 
     def ratio(self, constants: Constants) -> float:
         """Predicted over published rate; for a latency the inverse."""
-        made = predict(self.demands, self.profile, self.shape, constants, release=self.release)
-        ratio = predicted_value(made, self.figure) / self.figure.value
+        prediction = predict(self.demands, self.profile, self.shape, constants, release=self.release)
+        ratio = predicted_value(prediction, self.figure) / self.figure.value
         return ratio if self.figure.kind.is_rate else 1 / ratio
 
 
@@ -70,7 +70,7 @@ def cases(
     demands: Sequence[Demand], references: Sequence[Publication], profile_of: Callable[[str], Profile]
 ) -> tuple[Case, ...]:
     """Every rate that the model can predict, and the latencies of loads for which no rate was published."""
-    made = []
+    fitted = []
     for reference in references:
         rates = {figure.shape for figure in reference.figures if figure.kind.is_rate}
         for figure in reference.figures:
@@ -79,8 +79,8 @@ def cases(
                 profile = profile_of(figure.profile or reference.profile)
                 release = figure.release or reference.release
                 hardware = figure.on.of(profile) if figure.on else profile
-                made.append(Case(reference.name, figure, hardware, of_release(demands, release), release))
-    return tuple(made)
+                fitted.append(Case(reference.name, figure, hardware, of_release(demands, release), release))
+    return tuple(fitted)
 
 
 def fit(figures: Sequence[Case], start: Constants | None = None) -> Constants:
@@ -141,12 +141,12 @@ def miss(case: Case, constants: Constants, ranges: Mapping[LoadKind, Range]) -> 
 def growths(figures: Sequence[Case], misses: Sequence[Miss]) -> list[Miss]:
     """The errors of how rates grow: of each two figures that differ only in how much is in flight."""
     ratios = {(known.bed, known.figure): known.ratio for known in misses}
-    made = []
+    fitted = []
     for less, more in permutations(figures, 2):
         if less.shape.in_flight < more.shape.in_flight and less.differs_only_in_load(more):
             ratio = ratios[more.bed, more.figure.name] / ratios[less.bed, less.figure.name]
-            made.append(Miss(less.bed, more.kind, f"{less.figure.name} -> {more.figure.name}", ratio))
-    return made
+            fitted.append(Miss(less.bed, more.kind, f"{less.figure.name} -> {more.figure.name}", ratio))
+    return fitted
 
 
 def bed_errors(misses: Iterable[Miss]) -> dict[str, float]:

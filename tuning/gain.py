@@ -90,10 +90,10 @@ def together(*factors: float) -> float:
     return math.exp(math.sqrt(sum(math.log(factor) ** 2 for factor in factors)))
 
 
-def _steps(made: Prediction) -> Derivation:
+def _steps(prediction: Prediction) -> Derivation:
     """How the prediction was made, and where it is outside the validated range."""
-    doubts = tuple(DerivationStep("trust", "", doubt) for doubt in made.trust.outside)
-    return made.derivation + Derivation(doubts)
+    doubts = tuple(DerivationStep("trust", "", doubt) for doubt in prediction.trust.outside)
+    return prediction.derivation + Derivation(doubts)
 
 
 def _interval(low: float, high: float, apart: float, why: str) -> DerivationStep:
@@ -103,8 +103,8 @@ def _interval(low: float, high: float, apart: float, why: str) -> DerivationStep
 
 def on_cluster(demands: Sequence[Demand], profile: Profile, shape: Shape) -> Wait:
     """One operation's share of the time under a load, 1 / rate: with one in flight, how long it waits."""
-    made = predict(demands, profile, shape)
-    return Wait(1 / made.ops, made.trust.factor, _steps(made))
+    prediction = predict(demands, profile, shape)
+    return Wait(1 / prediction.ops, prediction.trust.factor, _steps(prediction))
 
 
 def classes_of(profile: Profile) -> tuple[Profile, Profile]:

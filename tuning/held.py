@@ -175,14 +175,14 @@ def load_factor(wanted: LoadRequirement, profile: Profile) -> float:
 
 def _load(wanted: LoadRequirement, profile: Profile, demands: Sequence[Demand]) -> tuple[Answer, ...]:
     """A mix is predicted as if its operations took turns, which is slower than in parallel: 1 / sum(share / rate)."""
-    made = [(share, predict(demands, profile, shape)) for share, shape in wanted.shapes]
-    ops = 1 / sum(share / each.ops for share, each in made)
-    slowest = max(made, key=lambda pair: pair[0] / pair[1].ops)[1]
+    predictions = [(share, predict(demands, profile, shape)) for share, shape in wanted.shapes]
+    ops = 1 / sum(share / each.ops for share, each in predictions)
+    slowest = max(predictions, key=lambda pair: pair[0] / pair[1].ops)[1]
     mean_s, factor = wanted.clients * wanted.depth / ops, load_factor(wanted, profile)
-    steps = tuple(line for _, each in made for line in each.derivation.lines())
-    doubts = tuple(dict.fromkeys(line for _, each in made for line in (*each.trust.outside, *each.unknown)))
-    if len(made) > 1:
-        shares = " + ".join(f"{share:g} / {each.ops:,.0f}" for share, each in made)
+    steps = tuple(line for _, each in predictions for line in each.derivation.lines())
+    doubts = tuple(dict.fromkeys(line for _, each in predictions for line in (*each.trust.outside, *each.unknown)))
+    if len(predictions) > 1:
+        shares = " + ".join(f"{share:g} / {each.ops:,.0f}" for share, each in predictions)
         steps += (f"mix, taking turns: 1 / ({shares}) = {ops:,.0f} ops/s",)
 
     def rate(metric: str, kind: Measure, value: float) -> Answer:
@@ -204,9 +204,9 @@ def _load(wanted: LoadRequirement, profile: Profile, demands: Sequence[Demand]) 
         p99 = waits(f"{PERCENTILE} (predicted: the mean)", mean_s / factor, mean_s * factor * MARKOV_P99)
         answers.append(_most(p99, wanted.p99_at_most))
     if wanted.per_watt_at_least:
-        taken = watts_under(profile, made[0][1].utilisation if len(made) == 1 else None)
-        steps += (f"power, by the model: {taken.watts:,.0f} W", *taken.steps)
-        answers.append(_least(rate("work per watt", Measure.WORK, ops / taken.watts), wanted.per_watt_at_least))
+        watts = watts_under(profile, predictions[0][1].utilisation if len(predictions) == 1 else None)
+        steps += (f"power, by the model: {watts.watts:,.0f} W", *watts.steps)
+        answers.append(_least(rate("work per watt", Measure.WORK, ops / watts.watts), wanted.per_watt_at_least))
     return tuple(_placed(answer, profile, slowest.shape) for answer in answers)
 
 
@@ -226,8 +226,8 @@ def _recovery(wanted: RecoveryRequirement, profile: Profile, trust: Trust) -> An
     shape = guard.shape("write", _WHOLE_BYTES * (guard.k or 1))
     placement.refuse_impossible(profile, shape)
     data_bytes, hosts = on_each(wanted, profile), placement.hosts(profile)
-    made = recovery_of_largest(profile, data_bytes, nodes_lost=lost, share=wanted.share, k=guard.k)
-    steps, quickest_s = made.derivation.lines(), made.seconds
+    recovery = recovery_of_largest(profile, data_bytes, nodes_lost=lost, share=wanted.share, k=guard.k)
+    steps, quickest_s = recovery.derivation.lines(), recovery.seconds
     if not wanted.replaced:
         hosts -= lost
     if not wanted.replaced and hosts >= shape.copies:
@@ -241,10 +241,10 @@ def _recovery(wanted: RecoveryRequirement, profile: Profile, trust: Trust) -> An
         steps += (f"by the hosts that are left, {line}" for line in among.careful.derivation.lines())
         # What a new node like the slowest could take in by itself, those that are left can take in together.
         alone = recovery_time(profile, data_bytes, nodes_lost=lost, share=wanted.share, k=guard.k)
-        made, doubts = min(alone, among.careful, key=lambda each: each.seconds), (UNPUBLISHED,)
-    low, high = quickest_s / trust.recovery, made.seconds * trust.recovery
+        recovery, doubts = min(alone, among.careful, key=lambda each: each.seconds), (UNPUBLISHED,)
+    low, high = quickest_s / trust.recovery, recovery.seconds * trust.recovery
     answer = Answer(
-        "time to recover", Measure.TIME, made.seconds, low, high, made.limit, steps=tuple(steps), doubts=doubts
+        "time to recover", Measure.TIME, recovery.seconds, low, high, recovery.limit, steps=tuple(steps), doubts=doubts
     )
     answer = _most(answer, wanted.at_most)
     if hosts >= shape.copies and (full := too_full(wanted, profile)):

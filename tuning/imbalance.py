@@ -25,10 +25,10 @@ def busiest(profile: Profile, shape: Shape, together: float = 1.0) -> float:
     parties = profile.osds / together
     if parties < 2:
         return 1.0
-    held = pgs_per_osd(profile, shape)
+    pgs = pgs_per_osd(profile, shape)
     if shape.flow is Flow.WRITE or shape.k:
-        return 1 + min(UPMAP_MAX_DEVIATION / held, _spread(held * together, parties))
-    return 1 + _spread(held * together / shape.copies, parties)
+        return 1 + min(UPMAP_MAX_DEVIATION / pgs, _spread(pgs * together, parties))
+    return 1 + _spread(pgs * together / shape.copies, parties)
 
 
 def taken_over(profile: Profile, shape: Shape, lost: int) -> float:
@@ -47,17 +47,17 @@ def pgs_per_osd(profile: Profile, shape: Shape) -> float:
 
 def step(profile: Profile, shape: Shape) -> DerivationStep:
     """The arithmetic of the busiest OSD's share."""
-    held, over = pgs_per_osd(profile, shape), busiest(profile, shape)
+    pgs, over = pgs_per_osd(profile, shape), busiest(profile, shape)
     chosen = f"{profile.pgs} PGs" if profile.pgs else "as many PGs as the autoscaler chooses"
     if profile.osds < 2:
         how = "one OSD"
     elif shape.flow is Flow.WRITE or shape.k:
         how = (
-            f"{chosen} x {shape.copies} on {profile.osds} OSDs: {held:.4g} each; 1 + the lesser of "
-            f"{UPMAP_MAX_DEVIATION:g} / {held:.4g} and sqrt(2 ln {profile.osds} / {held:.4g})"
+            f"{chosen} x {shape.copies} on {profile.osds} OSDs: {pgs:.4g} each; 1 + the lesser of "
+            f"{UPMAP_MAX_DEVIATION:g} / {pgs:.4g} and sqrt(2 ln {profile.osds} / {pgs:.4g})"
         )
     else:
-        led = held / shape.copies
+        led = pgs / shape.copies
         how = f"{chosen} on {profile.osds} OSDs: primary of {led:.4g} each; 1 + sqrt(2 ln {profile.osds} / {led:.4g})"
     return DerivationStep("load of the busiest OSD over the mean", how, f"{over:.4f}", SOURCE)
 

@@ -25,28 +25,29 @@ class Limit:
     derivation: Derivation = field(default_factory=Derivation)
 
 
-def throughput_limit(made: Prediction, factor: float) -> Limit:
+def throughput_limit(prediction: Prediction, factor: float) -> Limit:
     """At least the predicted operations a second over `factor`: as a rule `made.trust.factor`."""
-    low = made.ops / factor
+    low = prediction.ops / factor
     trusted = f"the model is trusted to a factor of {factor:.3g}"
-    why = f"{made.profile} should do {made.ops:,.0f}, limit: {made.bottleneck}; {trusted}"
-    derivation = _allowed(made.derivation, f"{made.ops:,.0f} / {factor:.3g}", f"at least {low:,.0f} ops/s")
-    return Limit(f"throughput of {made.shape}", "ops/s", why, low=low, derivation=derivation)
+    why = f"{prediction.profile} should do {prediction.ops:,.0f}, limit: {prediction.bottleneck}; {trusted}"
+    derivation = _allowed(prediction.derivation, f"{prediction.ops:,.0f} / {factor:.3g}", f"at least {low:,.0f} ops/s")
+    return Limit(f"throughput of {prediction.shape}", "ops/s", why, low=low, derivation=derivation)
 
 
-def latency_limit(made: Prediction, factor: float) -> Limit:
+def latency_limit(prediction: Prediction, factor: float) -> Limit:
     """At most the predicted mean seconds times `factor`."""
-    high = made.latency_s * factor
-    why = f"{made.profile} should take {made.latency_s * 1e3:.3g} ms with {made.shape.in_flight} in flight"
-    derivation = _allowed(made.derivation, f"{made.latency_s:.6f} x {factor:.3g}", f"at most {high:.6f} s")
-    return Limit(f"mean latency of {made.shape}", "s", why, high=high, derivation=derivation)
+    high = prediction.latency_s * factor
+    latency, depth = f"{prediction.latency_s * 1e3:.3g} ms", prediction.shape.in_flight
+    why = f"{prediction.profile} should take {latency} with {depth} in flight"
+    derivation = _allowed(prediction.derivation, f"{prediction.latency_s:.6f} x {factor:.3g}", f"at most {high:.6f} s")
+    return Limit(f"mean latency of {prediction.shape}", "s", why, high=high, derivation=derivation)
 
 
-def recovery_limit(made: Recovery, factor: float) -> Limit:
+def recovery_limit(recovery: Recovery, factor: float) -> Limit:
     """At most the predicted seconds times `factor`."""
-    high = made.seconds * factor
-    why = f"copying should take {made.seconds:,.0f} s, limited by {made.limit}"
-    derivation = _allowed(made.derivation, f"{made.seconds:,.0f} x {factor:.3g}", f"at most {high:,.0f} s")
+    high = recovery.seconds * factor
+    why = f"copying should take {recovery.seconds:,.0f} s, limited by {recovery.limit}"
+    derivation = _allowed(recovery.derivation, f"{recovery.seconds:,.0f} x {factor:.3g}", f"at most {high:,.0f} s")
     return Limit("time to recover", "s", why, high=high, derivation=derivation)
 
 

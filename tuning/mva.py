@@ -72,8 +72,8 @@ def solve(stations: Sequence[Station], alone_s: float, population: int) -> Point
         more, waits = _many(stations, alone_s, population)
         # More in flight never lowers throughput. The fixed point is approximate and may lie below the exact recursion.
         throughput = max(throughput, more)
-    held = {s.name: waited for s, waited in zip(stations, waits, strict=True)}
-    return Point(population, throughput, population / throughput, held)
+    queue_s = {s.name: waited for s, waited in zip(stations, waits, strict=True)}
+    return Point(population, throughput, population / throughput, queue_s)
 
 
 def _many(stations: Sequence[Station], alone_s: float, population: int) -> tuple[float, list[float]]:

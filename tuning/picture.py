@@ -40,8 +40,8 @@ def drawn(misses: Sequence[Miss], unpredicted: Sequence[str] = ()) -> str:
 
 
 def _x(ratio: float) -> float:
-    held = min(_HIGH, max(_LOW, ratio))
-    return _LEFT + (_WIDTH - _LEFT - 20) * math.log(held / _LOW) / math.log(_HIGH / _LOW)
+    clamped = min(_HIGH, max(_LOW, ratio))
+    return _LEFT + (_WIDTH - _LEFT - 20) * math.log(clamped / _LOW) / math.log(_HIGH / _LOW)
 
 
 def _axis(bottom: float) -> Iterator[str]:

@@ -42,7 +42,7 @@ def loads(profile: Profile, shape: Shape) -> tuple[MachineLoad, ...]:
     total = profile.weight
     gateways = sum(machine.count * machine.gateways for machine in profile.nodes)
     parties: list[MachineLoad] = []
-    for machine, held in zip(profile.nodes, copies_held(profile, shape.copies), strict=True):
+    for machine, copies in zip(profile.nodes, copies_held(profile, shape.copies), strict=True):
         lead = machine.weight / total
         for name, count, client in _parties(profile, machine, shape.clients):
             parties.append(
@@ -50,7 +50,7 @@ def loads(profile: Profile, shape: Shape) -> tuple[MachineLoad, ...]:
                     machine=machine,
                     count=count,
                     primary=lead,
-                    replica=max(0.0, held - lead),
+                    replica=max(0.0, copies - lead),
                     gateway=machine.gateways / gateways if gateways and shape.through_gateway else 0.0,
                     client=client,
                     name=name,
@@ -115,8 +115,8 @@ def without_largest(profile: Profile, lost: int) -> Profile:
     """The profile when so many of its machines with most disk space are gone; of equally large ones the best linked."""
     left = {machine.name: machine.count for machine in profile.nodes}
     for machine in sorted(profile.nodes, key=lambda m: (m.weight, m.bandwidth.value, m.name), reverse=True):
-        gone = min(left[machine.name], lost)
-        left[machine.name], lost = left[machine.name] - gone, lost - gone
+        failed = min(left[machine.name], lost)
+        left[machine.name], lost = left[machine.name] - failed, lost - failed
     kept = tuple(replace(machine, count=left[machine.name]) for machine in profile.nodes if left[machine.name])
     return replace(profile, nodes=kept)
 
@@ -175,14 +175,14 @@ def wire(load: MachineLoad, work: OperationWork) -> Wire:
     front_in, front_out = (data_in, data_out) if shape.flow is Flow.WRITE else (data_out, data_in)
     if shape.through_gateway:
         # Between a gateway and a client, which may be on a node too.
-        served, asked = load.gateway * (1 - load.client) * payload, load.client * (1 - load.gateway) * payload
-        front_in += served if shape.flow is Flow.WRITE else asked
-        front_out += served if shape.flow is Flow.READ else asked
+        served, requested = load.gateway * (1 - load.client) * payload, load.client * (1 - load.gateway) * payload
+        front_in += served if shape.flow is Flow.WRITE else requested
+        front_out += served if shape.flow is Flow.READ else requested
     others = shape.copies - 1 if shape.flow is Flow.WRITE else shards_read(shape) - 1
     sent = lead * others * shape.shard_bytes
-    taken = replica_share(load, shape) * shape.shard_bytes
-    back_in, back_out = (taken, sent) if shape.flow is Flow.WRITE else (sent, taken)
-    fork_in, fork_out = (taken, 0.0) if shape.flow is Flow.WRITE else (0.0, taken)
+    replicated = replica_share(load, shape) * shape.shard_bytes
+    back_in, back_out = (replicated, sent) if shape.flow is Flow.WRITE else (sent, replicated)
+    fork_in, fork_out = (replicated, 0.0) if shape.flow is Flow.WRITE else (0.0, replicated)
     if shape.reads_first:
         # Before the write, the OSDs of k - 1 other shards send the primary their chunk of the stripe.
         back_in += lead * (shape.k - 1) * shape.stripe_unit
@@ -197,9 +197,9 @@ def steps(parties: Sequence[MachineLoad], shape: Shape) -> Iterator[DerivationSt
     """The arithmetic of the shares."""
     total = sum(load.count * load.machine.weight for load in parties)
     for load in parties:
-        held = load.primary + load.replica
+        copies = load.primary + load.replica
         how = (
-            f"primary for {terabytes(load.machine.weight)} of {terabytes(total)}; holds {held:.4g} of "
+            f"primary for {terabytes(load.machine.weight)} of {terabytes(total)}; holds {copies:.4g} of "
             f"{how_many(shape.copies, 'shard')}, at most one where there are enough hosts"
         )
         value = f"{load.primary:.4f} as primary + {load.replica:.4f} more"

@@ -126,7 +126,7 @@ def _taking(profile: Profile, rest: Profile, copies: int) -> _Machines:
     names = [machine.name for machine in profile.nodes]
     before = dict(zip(names, placement.copies_held(profile, copies), strict=True))
     after = placement.copies_held(rest, copies)
-    more = [(machine, held - before[machine.name]) for machine, held in zip(rest.nodes, after, strict=True)]
+    more = [(machine, holds - before[machine.name]) for machine, holds in zip(rest.nodes, after, strict=True)]
     whole = sum(machine.count * gain for machine, gain in more)
     return [(machine, whole / gain) for machine, gain in more if gain > 0]
 

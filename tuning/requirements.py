@@ -230,9 +230,9 @@ def words_of(requirement: Requirement) -> str:
             return str(first) if not mix else str(first).replace(first.operation, mix, 1)
         case RecoveryRequirement():
             full = "" if requirement.fill is None else f"{percent(requirement.fill, '.0f')} full"
-            held = terabytes(requirement.bytes.value) if requirement.bytes else full
+            amount = terabytes(requirement.bytes.value) if requirement.bytes else full
             nodes = how_many(requirement.nodes_lost, "replaced node" if requirement.replaced else "node")
-            return f"recovery of {nodes}, {held}, {requirement.protection}"
+            return f"recovery of {nodes}, {amount}, {requirement.protection}"
         case CapacityRequirement():
             return f"usable capacity at {percent(requirement.fill, '.0f')} of the disks, {requirement.protection}"
         case ObjectsRequirement():

@@ -153,12 +153,12 @@ def coverage(misses: Sequence[Miss]) -> float:
 
     0 without misses.
     """
-    held: dict[str, list[float]] = {}
+    within: dict[str, list[float]] = {}
     for miss in misses:
         others = [other for other in misses if other.bed != miss.bed]
         factor = _factor_of(miss.kind, others, outside=miss.outside)[0] if others else 1.0
-        held.setdefault(miss.bed, []).append(float(abs(math.log(miss.ratio)) <= math.log(factor)))
-    return _mean(_mean(values) for values in held.values()) if held else 0.0
+        within.setdefault(miss.bed, []).append(float(abs(math.log(miss.ratio)) <= math.log(factor)))
+    return _mean(_mean(values) for values in within.values()) if within else 0.0
 
 
 def trust_in(profile: Profile, shape: Shape) -> Trust:

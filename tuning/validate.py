@@ -146,29 +146,29 @@ def _compare(demands: Sequence[Demand], name: str, profile: Profile, figure: Pub
     if figure.shape is None:
         return Comparison(name, figure, None, "", figure.beyond)
     try:
-        made = predict(demands, profile, figure.shape, release=release)
+        prediction = predict(demands, profile, figure.shape, release=release)
     except SpecError as error:
         return Comparison(name, figure, None, "", f"{error.what}: {error.detail}")
-    trust = None if figure.kind is FigureKind.CPU else made.trust
-    return Comparison(name, figure, predicted_value(made, figure), made.bottleneck, "", trust=trust)
+    trust = None if figure.kind is FigureKind.CPU else prediction.trust
+    return Comparison(name, figure, predicted_value(prediction, figure), prediction.bottleneck, "", trust=trust)
 
 
-def predicted_value(made: Prediction, figure: Published) -> float:
+def predicted_value(prediction: Prediction, figure: Published) -> float:
     """The prediction in the figure's own unit."""
-    return _value(made, figure) / figure.scale
+    return _value(prediction, figure) / figure.scale
 
 
-def _value(made: Prediction, figure: Published) -> float:
+def _value(prediction: Prediction, figure: Published) -> float:
     if figure.kind is FigureKind.BANDWIDTH:
-        return made.bytes_s
+        return prediction.bytes_s
     if figure.kind is FigureKind.LATENCY:
-        return made.latency_s
+        return prediction.latency_s
     if figure.kind is FigureKind.ALONE:
-        return made.unloaded_s
+        return prediction.unloaded_s
     if figure.kind is FigureKind.CPU:
-        nodes = [name for name in made.utilisation if name.endswith(": CPU") and "clients" not in name]
-        return max(made.utilisation[name] for name in nodes)
-    return made.ops
+        nodes = [name for name in prediction.utilisation if name.endswith(": CPU") and "clients" not in name]
+        return max(prediction.utilisation[name] for name in nodes)
+    return prediction.ops
 
 
 MATTERS = 0.10

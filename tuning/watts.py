@@ -65,23 +65,25 @@ def _of_class(machine: MachineClass, share: float | None) -> tuple[float, str]:
     return watts, f"{name} {sum_of} = {watts:,.0f} W [{machine.power_idle.source}; {machine.power_loaded.source}]"
 
 
-def predicted_work(made: Prediction, profile: Profile) -> tuple[PredictedWork, ...]:
+def predicted_work(prediction: Prediction, profile: Profile) -> tuple[PredictedWork, ...]:
     """Work per watt of all nodes, and of each architecture by itself where there are two.
 
     SpecError where a class of nodes has no `power_loaded`.
     """
-    low, high = made.trust.around(made.ops)
-    predicted = [_work("all nodes", 1.0, (made.ops, low, high), watts_under(profile, made.utilisation))]
+    low, high = prediction.trust.around(prediction.ops)
+    predicted = [_work("all nodes", 1.0, (prediction.ops, low, high), watts_under(profile, prediction.utilisation))]
     weights: dict[str, float] = {}
     for machine in profile.nodes:
         weights[machine.arch.value] = weights.get(machine.arch.value, 0.0) + machine.count * machine.weight
     for arch, weight in sorted(weights.items()) if len(weights) > 1 else ():
         share = weight / sum(weights.values())
-        taken = watts_under(profile, made.utilisation, arch)
-        predicted.append(_work(f"{arch}, {percent(share, '.0f')} of the rate", share, (made.ops, low, high), taken))
+        watts = watts_under(profile, prediction.utilisation, arch)
+        predicted.append(
+            _work(f"{arch}, {percent(share, '.0f')} of the rate", share, (prediction.ops, low, high), watts)
+        )
     return tuple(predicted)
 
 
-def _work(what: str, share: float, rate: tuple[float, float, float], taken: ModelledWatts) -> PredictedWork:
-    value, low, high = (share * ops / taken.watts for ops in rate)
-    return PredictedWork(what, value, low, high, taken)
+def _work(what: str, share: float, rate: tuple[float, float, float], watts: ModelledWatts) -> PredictedWork:
+    value, low, high = (share * ops / watts.watts for ops in rate)
+    return PredictedWork(what, value, low, high, watts)

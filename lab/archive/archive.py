@@ -294,8 +294,8 @@ def _events(path: Path) -> tuple[tuple[Event, ...], tuple[str, ...]]:
 def unfinished(archive: Archive) -> list[str]:
     """Scenarios that ran according to the history but have no verdict, in the order in which they ran."""
     recorded = {record.scenario for record in archive.records}
-    ran = dict.fromkeys(event.scenario for event in archive.events if event.kind in _RAN)
-    return [name for name in ran if name not in recorded]
+    started = dict.fromkeys(event.scenario for event in archive.events if event.kind in _RAN)
+    return [name for name in started if name not in recorded]
 
 
 def _without_history(archive: Archive) -> Iterator[str]:

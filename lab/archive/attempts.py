@@ -225,8 +225,8 @@ def page(runs: Sequence[KeptRun], quarantined: Mapping[str, str]) -> str:
 def _row(row: Rate, quarantined: Mapping[str, str]) -> str:
     # Rounded up: with less the sentence would be false.
     rate = percent(row.rate) if row.flaky else f"below {min(100, math.ceil(100 * _SHOWN_BELOW / row.attempts))} %"
-    held = " yes" if row.scenario in quarantined else " **wanted**" if row.above else ""
-    return f"| {row.scenario} | {row.attempts} | {row.flaky} | {rate} | {row.failed} |{held} |"
+    quarantine = " yes" if row.scenario in quarantined else " **wanted**" if row.above else ""
+    return f"| {row.scenario} | {row.attempts} | {row.flaky} | {rate} | {row.failed} |{quarantine} |"
 
 
 def put_into(path: Path, generated: str, mark: str = MARK) -> None:

@@ -111,9 +111,9 @@ def _lines(run: Archive) -> dict[tuple[str, str], dict[float, float]]:
     for event in run.events:
         if event.kind != _SERIES:
             continue
-        drawn = event.data["lines"]
-        end = max((float(x) for line in drawn for x, _ in line["points"]), default=0.0)
-        for line in drawn:
+        drawn_lines = event.data["lines"]
+        end = max((float(x) for line in drawn_lines for x, _ in line["points"]), default=0.0)
+        for line in drawn_lines:
             name = f"{event.data['title']}: {line['panel']}, {line['label']}"
             points = [(float(x), float(y)) for x, y in line["points"]]
             lines[event.scenario, name] = _tenths(points, end) if event.data["axis"] == _TIME else dict(points)
@@ -150,8 +150,8 @@ def _judge(changes: Sequence[EndingChange], same: int) -> Verdict:
     if not both:
         return Verdict(Outcome.INCONCLUSIVE, "no scenario is in both runs")
     if lost:
-        gone = how_many(len(lost), "scenario that passed before does", "scenarios that passed before do")
-        return Verdict(Outcome.INCONCLUSIVE, f"{gone} not pass now")
+        lost_words = how_many(len(lost), "scenario that passed before does", "scenarios that passed before do")
+        return Verdict(Outcome.INCONCLUSIVE, f"{lost_words} not pass now")
     scenarios = how_many(both, "scenario is", "scenarios are")
     return Verdict(Outcome.PASS, f"{scenarios} in both runs, and all that passed before still pass")
 

@@ -132,9 +132,9 @@ def dashboard() -> dict[str, Any]:
     panels: dict[str, list[dict[str, str]]] = {}
     for query in QUERIES:
         legend = query.label.replace("{", "{{").replace("}", "}}")
-        shown = {"expr": query.expr.replace("$w", "$__rate_interval"), "legendFormat": legend}
+        target = {"expr": query.expr.replace("$w", "$__rate_interval"), "legendFormat": legend}
         targets = panels.setdefault(query.panel, [])
-        targets.append({"refId": chr(ord("A") + len(targets)), **shown})
+        targets.append({"refId": chr(ord("A") + len(targets)), **target})
     drawn = [
         {
             "type": "timeseries",

@@ -32,9 +32,9 @@ def signer(signed: Path, signature: Path, signers: Path) -> str | None:
         raise SpecError(f"{signers} cannot be read", "--signers names a file of allowed signers", "see docs/archive.md")
     if not (signed.is_file() and signature.is_file()):
         return None
-    message, given = signed.read_bytes(), ("-f", str(signers), "-s", str(signature))
-    for name in _ssh_keygen("find-principals", *given, message=message, check=False).stdout.splitlines():
-        if _ssh_keygen("verify", *given, "-I", name, message=message, check=False).code == 0:
+    message, options = signed.read_bytes(), ("-f", str(signers), "-s", str(signature))
+    for name in _ssh_keygen("find-principals", *options, message=message, check=False).stdout.splitlines():
+        if _ssh_keygen("verify", *options, "-I", name, message=message, check=False).code == 0:
             return name
     return None
 

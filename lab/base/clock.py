@@ -124,8 +124,8 @@ def phase(what: str, clock: Clock = SYSTEM) -> Iterator[None]:
             yield
     finally:
         within["the rest"] = clock.monotonic() - began - sum(within.values())
-        for part, taken in within.items():
-            seconds[f"{what}: {part}"] = seconds.get(f"{what}: {part}", 0.0) + taken
+        for part, inner_s in within.items():
+            seconds[f"{what}: {part}"] = seconds.get(f"{what}: {part}", 0.0) + inner_s
 
 
 @dataclass(frozen=True)

@@ -46,12 +46,12 @@ def _refuse_endless(path: Path, hint: str, most_bytes: int | None) -> None:
         raise SpecError(f"{path} is too large", f"got {status.st_size} bytes, wanted: at most {most_bytes}", hint)
 
 
-def user_path(given: str | Path) -> Path:
+def user_path(path: str | Path) -> Path:
     """The path, with the home folder in place of `~`: a shell leaves it in `--option=~/file`."""
     try:
-        return Path(given).expanduser()
+        return Path(path).expanduser()
     except RuntimeError:  # there is no such user
-        return Path(given)
+        return Path(path)
 
 
 def is_file(path: Path) -> bool:

@@ -298,8 +298,8 @@ def _handshake(peer: str, port: int) -> tuple[float, int]:
         return b""
 
     what, late = f"a handshake with {peer}", clock.too_slow
-    told = clock.wait(answered, bool, what=what, timeout_s=_CONNECT_S, interval_s=0.05, timed_out=late)
-    mtu, _, rtt_us = _TCP_INFO.unpack(told)
+    answer = clock.wait(answered, bool, what=what, timeout_s=_CONNECT_S, interval_s=0.05, timed_out=late)
+    mtu, _, rtt_us = _TCP_INFO.unpack(answer)
     return rtt_us / 1e6, int(mtu)
 
 
@@ -340,14 +340,14 @@ def loopback_rtt_s() -> float:
         echo.start()
         with socket.create_connection(server.getsockname()) as line:
             line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            took = []
+            times_s = []
             for _ in range(_RTT_ROUNDS):
                 began = SYSTEM.monotonic()
                 line.sendall(b"x")
                 line.recv(1)
-                took.append(SYSTEM.monotonic() - began)
+                times_s.append(SYSTEM.monotonic() - began)
         echo.join(5)
-    return sorted(took)[len(took) // 2]
+    return sorted(times_s)[len(times_s) // 2]
 
 
 def _echo(server: socket.socket) -> None:

@@ -87,19 +87,19 @@ def run_command(command: Command, *, timeout_s: float = 60.0, stdin: bytes = b""
     Raises CommandFailed if check is set and the status is not 0, CommandTimedOut after killing the whole session,
     Unavailable if the program does not exist.
     """
-    shown = command.shown or command.argv
+    shown_argv = command.shown or command.argv
     child = _popen(command)
     try:
-        with clock.spending(f"run {Path(shown[0]).name}"):
+        with clock.spending(f"run {Path(shown_argv[0]).name}"):
             stdout, stderr = _communicate(child, stdin, clock.Deadline.after(timeout_s))
     except subprocess.TimeoutExpired:
         kill_session(child)
-        raise CommandTimedOut(shown, timeout_s, *_rest(child), command.where) from None
+        raise CommandTimedOut(shown_argv, timeout_s, *_rest(child), command.where) from None
     except BaseException:
         with child:  # waits for it, and closes its streams
             kill_session(child)
         raise
-    result = Result(shown, child.returncode, stdout, stderr)
+    result = Result(shown_argv, child.returncode, stdout, stderr)
     return result.checked(command.where) if check else result
 
 

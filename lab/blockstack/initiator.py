@@ -124,8 +124,8 @@ class Initiator:
 
     def look(self, volume: Volume) -> tuple[str, tuple[SeenPath, ...]]:
         """(path of the device, empty while there is none; every NVMe path to it)."""
-        seen = self._ask("look", nqn=volume.nqn)
-        return str(seen["device"]), tuple(SeenPath(**path) for path in seen["paths"])
+        answer = self._ask("look", nqn=volume.nqn)
+        return str(answer["device"]), tuple(SeenPath(**path) for path in answer["paths"])
 
     def size_bytes(self, volume: Volume, namespace: Namespace) -> int:
         """Size of a namespace's device; 0 while there is none."""
@@ -138,13 +138,13 @@ class Initiator:
     def devices(self, volume: Volume, namespaces: Sequence[Namespace]) -> list[PurePosixPath]:
         """The device of each namespace; waits until all exist."""
         numbers = [str(namespace.number) for namespace in namespaces]
-        seen = clock.wait(
+        devices = clock.wait(
             lambda: self._namespaces(volume),
-            lambda seen: set(numbers) <= seen.keys(),
+            lambda devices: set(numbers) <= devices.keys(),
             what=f"{len(numbers)} devices on {self.node}",
             timeout_s=_ANSWER_S * self.cluster.patience,
         )
-        return [PurePosixPath(seen[number]["device"]) for number in numbers]
+        return [PurePosixPath(devices[number]["device"]) for number in numbers]
 
     def _namespaces(self, volume: Volume) -> dict[str, Any]:
         return dict(self._ask("look", nqn=volume.nqn)["namespaces"])
@@ -155,5 +155,5 @@ class Initiator:
     def _ask(self, do: str, **request: Any) -> dict[str, Any]:
         argv = ["python3", "-c", _PROGRAM.read_text()]
         stdin = json.dumps({"do": do, **request}).encode()
-        done = self.host.run(argv, stdin=stdin, timeout_s=_ANSWER_S * self.cluster.patience)
-        return dict(json.loads(done.stdout))
+        result = self.host.run(argv, stdin=stdin, timeout_s=_ANSWER_S * self.cluster.patience)
+        return dict(json.loads(result.stdout))

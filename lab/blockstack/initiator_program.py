@@ -49,12 +49,12 @@ def discover(fabrics: Path, classes: Path, options: dict[str, Any]) -> dict[str,
     device = os.open(fabrics, os.O_RDWR)
     try:
         os.write(device, words_of({**options, "nqn": DISCOVERY}).encode())
-        said = dict(part.partition("=")[::2] for part in os.read(device, 256).decode().strip().split(","))
+        fields = dict(part.partition("=")[::2] for part in os.read(device, 256).decode().strip().split(","))
     except OSError as error:
         return {"refused": f"{error.strerror}", "told": []}
     finally:
         os.close(device)
-    name = f"nvme{said['instance']}"
+    name = f"nvme{fields['instance']}"
     try:
         return {"refused": "", "told": entries(log_page(Path("/dev") / name))}
     finally:
@@ -78,11 +78,11 @@ def log_page(controller: Path) -> bytes:
 def entries(page: bytes) -> list[list[str]]:
     """NQN and address of each entry of a discovery log page."""
     count = int.from_bytes(page[8:16], "little")
-    told = []
+    records = []
     for at in range(ENTRY_BYTES, ENTRY_BYTES * (1 + min(count, ENTRIES)), ENTRY_BYTES):
         nqn, address = page[at + 256 : at + 512], page[at + 512 : at + 768]
-        told.append([part.partition(b"\0")[0].decode().strip() for part in (nqn, address)])
-    return told
+        records.append([part.partition(b"\0")[0].decode().strip() for part in (nqn, address)])
+    return records
 
 
 def words_of(options: dict[str, Any]) -> str:

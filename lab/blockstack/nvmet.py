@@ -99,8 +99,8 @@ class KernelGateway:
         }
 
     def _ask(self, do: str, *namespaces: Namespace) -> dict[str, Any]:
-        shown = [namespace.shown for namespace in namespaces]
-        request = json.dumps({"do": do, "wanted": self._wanted, "namespaces": shown}).encode()
+        visible = [namespace.shown for namespace in namespaces]
+        request = json.dumps({"do": do, "wanted": self._wanted, "namespaces": visible}).encode()
         argv = ["python3", "-c", _PROGRAM.read_text()]
-        done = self.host.run(argv, stdin=request, timeout_s=_ANSWER_S * self.cluster.patience)
-        return dict(json.loads(done.stdout))
+        result = self.host.run(argv, stdin=request, timeout_s=_ANSWER_S * self.cluster.patience)
+        return dict(json.loads(result.stdout))

@@ -75,9 +75,9 @@ def replay(log: WriteLog, target: BinaryIO, first: int, until: int) -> int:
             continue
         wrote += 1
         target.seek(sector * log.sector_bytes)
-        for done in range(0, sectors * log.sector_bytes, CHUNK):
-            size = min(CHUNK, sectors * log.sector_bytes - done)
-            target.write(b"\0" * size if flags & DISCARD else log.read(at + done, size))
+        for offset in range(0, sectors * log.sector_bytes, CHUNK):
+            size = min(CHUNK, sectors * log.sector_bytes - offset)
+            target.write(b"\0" * size if flags & DISCARD else log.read(at + offset, size))
     return wrote
 
 

@@ -50,9 +50,9 @@ class Member:
         return AnaState.OPTIMIZED if serves else AnaState.INACCESSIBLE
 
 
-def members(shown: Mapping[str, Any]) -> dict[str, Member]:
+def members(answer: Mapping[str, Any]) -> dict[str, Member]:
     """Name -> gateway, from the output of `ceph nvme-gw show POOL GROUP`."""
-    listed = shown.get("Created Gateways:", shown.get("Created Gateways", []))
+    listed = answer.get("Created Gateways:", answer.get("Created Gateways", []))
     return {
         str(gateway["gw-id"]): Member(
             gateway["Availability"] == "AVAILABLE",
@@ -119,17 +119,17 @@ class SpdkGateway:
         """Wait until the monitors have changed its state: only they do. The gateway itself may be down."""
         clock.wait(
             lambda: self.member().state(self._group),
-            lambda seen: seen is state,
+            lambda state_now: state_now is state,
             what=f"the gateway on {self.name} {state} for ANA group {self._group}",
             timeout_s=TURNED_S * self.cluster.patience,
-            timed_out=clock.not_reached_with(lambda seen: f"{seen}; {self.member()}"),
+            timed_out=clock.not_reached_with(lambda state_now: f"{state_now}; {self.member()}"),
         )
 
     def give(self, twin: SpdkGateway) -> None:
         """Have its twin serve all namespaces: move them into the ANA group of the twin."""
         group = twin.info.load_balancing_group
-        for shown in self._subsystem().namespaces:
-            where = {"subsystem_nqn": self._served.nqn, "nsid": shown.nsid}
+        for namespace in self._subsystem().namespaces:
+            where = {"subsystem_nqn": self._served.nqn, "nsid": namespace.nsid}
             self.api.call("namespace_change_load_balancing_group", **where, anagrpid=group)
         for gateway in (self, twin):
             gateway._until(partial(gateway._all_in, group), f"namespaces in ANA group {group} on {gateway.name}")
@@ -159,15 +159,15 @@ class SpdkGateway:
         return self._clients
 
     def told(self) -> dict[str, Any]:
-        shown, first = self._subsystem(), self._first()
+        subsystem, first = self._subsystem(), self._first()
         return {
-            "nqn": shown.nqn,
-            "serial": shown.serial_number,
+            "nqn": subsystem.nqn,
+            "serial": subsystem.serial_number,
             "uuid": first.uuid.lower(),
             "nguid": first.nguid.lower().replace("-", ""),
             "group": str(first.anagrpid),
-            "hosts": sorted(["*"] if shown.allow_any_host else [host.nqn for host in shown.hosts]),
-            "controllers": [shown.min_cntlid, shown.max_cntlid],
+            "hosts": sorted(["*"] if subsystem.allow_any_host else [host.nqn for host in subsystem.hosts]),
+            "controllers": [subsystem.min_cntlid, subsystem.max_cntlid],
             "state": self.member().state(first.anagrpid),
         }
 
@@ -181,13 +181,13 @@ class SpdkGateway:
     def learn(self) -> None:
         """Store what must be known once it is down: the ANA group of the namespaces, and its Ceph clients."""
         self._group = int(self._first().anagrpid)
-        seen = (_TYPED.sub("", each.nonce) for each in self._subsystem().namespaces)
-        self._clients = tuple(dict.fromkeys((*self._clients, *seen)))
+        nonces = (_TYPED.sub("", each.nonce) for each in self._subsystem().namespaces)
+        self._clients = tuple(dict.fromkeys((*self._clients, *nonces)))
 
     def member(self) -> Member:
         """The gateway as the monitors see it. CephTrouble if they do not know it."""
-        shown = self.cluster.client.mon("nvme-gw show", pool=self.pool, group=self.info.group)
-        known = members(shown)
+        answer = self.cluster.client.mon("nvme-gw show", pool=self.pool, group=self.info.group)
+        known = members(answer)
         if self.info.name not in known:
             detail = f"nvme-gw show {self.pool} {self.info.group}: {', '.join(known) or 'none'}"
             raise CephTrouble(f"monitors know no gateway {self.info.name}", detail, "see [nvmeof] in docs/attach.md")
@@ -244,8 +244,8 @@ class SpdkGateway:
         return (self.address, str(PORT)) in {(at.traddr, at.trsvcid) for at in self._subsystem().listen_addresses}
 
     def _has(self, namespace: Namespace) -> bool:
-        shown = {each.nsid: each.uuid.lower() for each in self._subsystem().namespaces}
-        return shown.get(namespace.number) == namespace.uuid
+        uuids = {each.nsid: each.uuid.lower() for each in self._subsystem().namespaces}
+        return uuids.get(namespace.number) == namespace.uuid
 
     def _all_in(self, group: int) -> bool:
         return {each.anagrpid for each in self._subsystem().namespaces} == {group}

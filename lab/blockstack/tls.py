@@ -68,9 +68,9 @@ class TlsNode:
         remember(key)
         who = [f"--hostnqn={host_nqn}", f"--subsysnqn={volume.nqn}"]
         argv = ["nvme", "check-tls-key", *who, f"--keydata={key}", "--identity=0", "--insert"]
-        done = self.host.run(argv, timeout_s=_ANSWER_S * self.cluster.patience, check=False)
-        if done.code:  # the error of a checked call would contain the key
-            raise LabBroken(f"nvme on {self.node} does not accept the TLS key", done.stderr.replace(key, "KEY"))
+        result = self.host.run(argv, timeout_s=_ANSWER_S * self.cluster.patience, check=False)
+        if result.code:  # the error of a checked call would contain the key
+            raise LabBroken(f"nvme on {self.node} does not accept the TLS key", result.stderr.replace(key, "KEY"))
 
 
 def listens(netlink: str, pid: int) -> bool:

@@ -288,8 +288,8 @@ _ENDED = frozenset("ZX")
 
 def stopped(daemon: Daemon) -> bool:
     """Whether SIGSTOP holds every process of a daemon; False if it has no process."""
-    seen = states(daemon)
-    return bool(seen) and set(seen) <= _STOPPED
+    threads = states(daemon)
+    return bool(threads) and set(threads) <= _STOPPED
 
 
 def states(daemon: Daemon) -> list[str]:

@@ -44,14 +44,14 @@ def label_of(host: Host, disk: str, *, patience: float = 1.0, preload: Sequence[
     if not _first_block(host, disk).startswith(_MAGIC):
         return None
     argv = ["ceph-bluestore-tool", "show-label", "--dev", str(device)]
-    shown = run_tool(host, argv, timeout_s=_TOOL_S * patience, env=preloading(preload)).stdout
-    return parse_label(shown)
+    output = run_tool(host, argv, timeout_s=_TOOL_S * patience, env=preloading(preload)).stdout
+    return parse_label(output)
 
 
 @output_of("ceph-bluestore-tool")
-def parse_label(shown: str) -> Label:
+def parse_label(output: str) -> Label:
     """Read what `ceph-bluestore-tool show-label` prints: JSON of one device."""
-    label = next(iter(json.loads(shown[shown.index("{") :]).values()))
+    label = next(iter(json.loads(output[output.index("{") :]).values()))
     role, osd_id, fsid = (str(label.get(key, "")) for key in ("description", "whoami", "ceph_fsid"))
     return Label(str(label["osd_uuid"]), role, osd_id, fsid)
 
@@ -120,7 +120,7 @@ class Fsck:
 
     osd: str
     clean: bool
-    said: str
+    output: str
 
 
 def fsck(daemon: Daemon, *, deep: bool = False, patience: float = 1.0) -> Fsck:
@@ -131,8 +131,8 @@ def fsck(daemon: Daemon, *, deep: bool = False, patience: float = 1.0) -> Fsck:
     data = daemon.host.directory / daemon.name
     argv = ["ceph-bluestore-tool", "fsck", "--path", str(data), "--deep", "1" if deep else "0"]
     try:
-        done = run_tool(daemon.host, argv, timeout_s=_FSCK_S * patience, env=preloading(daemon.preload))
+        result = run_tool(daemon.host, argv, timeout_s=_FSCK_S * patience, env=preloading(daemon.preload))
     except CephTrouble as error:
-        return Fsck(daemon.name, clean=False, said=f"{error.what}\n{error.detail}")
-    said = done.stdout + done.stderr
-    return Fsck(daemon.name, clean=_CLEAN in said, said=said.strip())
+        return Fsck(daemon.name, clean=False, output=f"{error.what}\n{error.detail}")
+    output = result.stdout + result.stderr
+    return Fsck(daemon.name, clean=_CLEAN in output, output=output.strip())

@@ -172,8 +172,10 @@ def own_output(daemon: str, text: str, logged: Set[str]) -> Iterator[Complaint]:
     for line in text.splitlines():
         if not line.strip() or line in logged:
             continue
-        seen = list(complaints(daemon, line))
-        yield from seen or ([] if _LINE.match(line) or _HOLE.search(line) else [Complaint(daemon, "output", line)])
+        complained = list(complaints(daemon, line))
+        yield from complained or (
+            [] if _LINE.match(line) or _HOLE.search(line) else [Complaint(daemon, "output", line)]
+        )
 
 
 def sort_out(

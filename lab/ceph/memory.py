@@ -117,7 +117,7 @@ def _footprints_there(host: Host, daemons: Iterable[Daemon]) -> dict[str, Footpr
     """Footprints of daemons on a host whose processes are not this machine's, by daemon, with one call."""
     names = {name_on_host(daemon.started().ref): daemon.name for daemon in daemons}
     output = host.run(["sh", "-c", _LOOK, "sh", *names], env={"TOKEN_NAME": TOKEN_VARIABLE}).stdout
-    return {names[word]: held for word, held in parsed_footprints(output).items()}
+    return {names[word]: size for word, size in parsed_footprints(output).items()}
 
 
 def name_on_host(ref: Mapping[str, Any]) -> str:
@@ -125,11 +125,11 @@ def name_on_host(ref: Mapping[str, Any]) -> str:
     return f"pid:{ref['pid']}" if ref["pid"] else f"token:{ref['token']}"
 
 
-def parsed_footprints(said: str) -> dict[str, Footprint]:
+def parsed_footprints(output: str) -> dict[str, Footprint]:
     """Footprints by `pid:NUMBER` or `token:MARK`. Without a process that has memory, an entry is left out."""
     sums: dict[str, dict[str, int]] = {}
     name = ""
-    for line in said.splitlines():
+    for line in output.splitlines():
         if field := _FIELD.match(line):
             own = sums.setdefault(name, {"VmRSS": 0, "Threads": 0, "Files": 0})
             own[field[1]] += int(field[2])
@@ -214,17 +214,17 @@ def disk_use(client: RadosClient, daemons: Iterable[Daemon]) -> dict[str, int]:
 
 def size_of(daemon: Daemon, *paths: PurePosixPath) -> int | None:
     """Total bytes of files and folders on a daemon's host; None if one is missing."""
-    done = daemon.host.run(["du", "-sbc", *map(str, paths)], check=False)
-    return int(done.stdout.split()[-2]) if done.code == 0 else None
+    result = daemon.host.run(["du", "-sbc", *map(str, paths)], check=False)
+    return int(result.stdout.split()[-2]) if result.code == 0 else None
 
 
 def grown(before: Mapping[str, Held], now: Mapping[str, Held]) -> dict[str, dict[str, list[int]]]:
     """By daemon: resident bytes, threads and files at both moments. Only daemons that ran without a restart."""
-    pairs = {name: (before[name], held) for name, held in now.items() if name in before}
+    pairs = {name: (before[name], size) for name, size in now.items() if name in before}
     return {
-        name: {part: [getattr(was.footprint, part), getattr(held.footprint, part)] for part in _HELD}
-        for name, (was, held) in sorted(pairs.items())
-        if was.process == held.process
+        name: {part: [getattr(was.footprint, part), getattr(size.footprint, part)] for part in _HELD}
+        for name, (was, size) in sorted(pairs.items())
+        if was.process == size.process
     }
 
 

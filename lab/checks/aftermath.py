@@ -45,11 +45,11 @@ def aftermath(events: Sequence[Event]) -> Verdict | None:
 
     Also `unseen` ({blame, what, detail}): looking at the cluster failed; blame: `ceph`, or else the lab.
     """
-    seen = [event.data for event in events if event.kind == "aftermath"]
+    records = [event.data for event in events if event.kind == "aftermath"]
     unseen = [event.data for event in events if event.kind == "unseen"]
-    if not seen and not unseen:
+    if not records and not unseen:
         return None
-    return merge([*map(_unseen, unseen), *([_seen(seen)] if seen else [])])
+    return merge([*map(_unseen, unseen), *([_seen(records)] if records else [])])
 
 
 def _unseen(data: Mapping[str, Any]) -> Verdict:
@@ -58,9 +58,9 @@ def _unseen(data: Mapping[str, Any]) -> Verdict:
     return Verdict(outcome, reason, tuple(data["detail"].splitlines()))
 
 
-def _seen(seen: Sequence[Mapping[str, Any]]) -> Verdict:
+def _seen(records: Sequence[Mapping[str, Any]]) -> Verdict:
     wrong: list[str] = []
-    for data in seen:
+    for data in records:
         wrong += [f"crash record: {crash}" for crash in data["crashes"]]
         wrong += [f"{name} is dead although nobody stopped it" for name in data["dead"]]
         wrong += data.get("strangers", [])
@@ -76,7 +76,7 @@ def _seen(seen: Sequence[Mapping[str, Any]]) -> Verdict:
             wrong.append(f"the cluster did not become healthy again: {data['health']}")
     if not wrong:
         clean = "no crash, no dead daemon, no unexpected log line, and the cluster is healthy"
-        unread = tuple(f"not looked at: {sentence}" for data in seen for sentence in data.get("unread", []))
+        unread = tuple(f"not looked at: {sentence}" for data in records for sentence in data.get("unread", []))
         return Verdict(Outcome.PASS, clean, unread)
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
     return Verdict(Outcome.FAIL, f"afterwards: {wrong[0]}{more}", tuple(wrong))

@@ -25,13 +25,13 @@ def defect(events: Sequence[Event]) -> Verdict:
     lines = tuple(f"try {number}: {data['said']}" for number, data in enumerate(tries, 1))
     if known is None or not decided:
         return Verdict(Outcome.INCONCLUSIVE, "no try could tell whether the defect is present", lines)
-    seen = [data for data in decided if data["seen"]]
-    outcome, reason = _seen(known, seen, len(decided)) if seen else _unseen(known, len(decided))
+    sightings = [data for data in decided if data["seen"]]
+    outcome, reason = _seen(known, sightings, len(decided)) if sightings else _unseen(known, len(decided))
     return Verdict(outcome, reason, lines)
 
 
-def _seen(known: Mapping[str, Any], seen: Sequence[Mapping[str, Any]], tries: int) -> tuple[Outcome, str]:
-    counted = f"seen in {len(seen)} of {_tries(tries)} with Ceph {known['version']}: {seen[0]['said']}"
+def _seen(known: Mapping[str, Any], sightings: Sequence[Mapping[str, Any]], tries: int) -> tuple[Outcome, str]:
+    counted = f"seen in {len(sightings)} of {_tries(tries)} with Ceph {known['version']}: {sightings[0]['said']}"
     if known["expected"] == "gone":
         return Outcome.FAIL, f"returned: {counted}"
     return Outcome.PASS, f"still there{_news(known)}: {counted}"
@@ -42,10 +42,10 @@ def _unseen(known: Mapping[str, Any], tries: int) -> tuple[Outcome, str]:
     if missed >= GONE_BELOW:
         rate = f"{known['seen']} of {known['of']}"
         return Outcome.PASS, f"not seen in {_tries(tries)} with Ceph {known['version']}; it was seen in {rate} before"
-    gone = f"not seen in {_tries(tries)} with Ceph {known['version']}"
+    reason = f"not seen in {_tries(tries)} with Ceph {known['version']}"
     if known["expected"] == "there" and known["listed"]:
-        return Outcome.FAIL, f"gone, although this very version had it: {gone}"
-    return Outcome.PASS, f"gone{_news(known)}: {gone}"
+        return Outcome.FAIL, f"gone, although this very version had it: {reason}"
+    return Outcome.PASS, f"gone{_news(known)}: {reason}"
 
 
 def _tries(count: int) -> str:

@@ -29,16 +29,16 @@ def observations(events: Sequence[Event]) -> Verdict:
     Without any observation the verdict is inconclusive. The same holds for an empty answer if nothing was looked at
     (`of` is 0), or if `of` is not given.
     """
-    seen = [event.data for event in events if event.kind == "observation"]
-    if not seen:
+    observed = [event.data for event in events if event.kind == "observation"]
+    if not observed:
         return Verdict(Outcome.INCONCLUSIVE, "the scenario observed nothing")
-    wrong = tuple(f"{data['what']}: {difference(data['got'], data['wanted'])}" for data in seen if _wrong(data))
+    wrong = tuple(f"{data['what']}: {difference(data['got'], data['wanted'])}" for data in observed if _wrong(data))
     if wrong:
         return Verdict(Outcome.FAIL, _first_of(wrong), wrong)
-    unseen = tuple(f"{data['what']}: nothing was looked at" for data in seen if _unseen(data))
+    unseen = tuple(f"{data['what']}: nothing was looked at" for data in observed if _unseen(data))
     if unseen:
         return Verdict(Outcome.INCONCLUSIVE, _first_of(unseen), unseen)
-    return Verdict(Outcome.PASS, how_many(len(seen), "observation holds", "observations hold"))
+    return Verdict(Outcome.PASS, how_many(len(observed), "observation holds", "observations hold"))
 
 
 def difference(got: object, wanted: object) -> str:

@@ -78,15 +78,15 @@ def _parts(figure: Mapping[str, Any]) -> tuple[str, float, str]:
 
 
 def _judge(metric: str, value: float, unit: str, limit: Mapping[str, Any] | None) -> Verdict:
-    said = _said(metric, value, unit)
+    figure = _said(metric, value, unit)
     if not math.isfinite(value):
-        text = f"cannot tell, not a finite number: {said}"
+        text = f"cannot tell, not a finite number: {figure}"
         return Verdict(Outcome.INCONCLUSIVE, text, (text,))
     if limit is None:
-        return Verdict(Outcome.PASS, said, (f"{said} (no limit)",))
-    held = value <= limit["high"]
-    line = f"{said}, at most {limit['high']:g} {limit['unit']}".strip() + f": {limit['why']}"
-    return Verdict(Outcome.PASS if held else Outcome.FAIL, line, (line,))
+        return Verdict(Outcome.PASS, figure, (f"{figure} (no limit)",))
+    within = value <= limit["high"]
+    line = f"{figure}, at most {limit['high']:g} {limit['unit']}".strip() + f": {limit['why']}"
+    return Verdict(Outcome.PASS if within else Outcome.FAIL, line, (line,))
 
 
 def _said(metric: str, value: float, unit: str) -> str:

@@ -19,12 +19,12 @@ def witnessed(events: Sequence[Event]) -> Verdict:
 
 def witnesses(events: Sequence[Event]) -> Verdict:
     """Judge the witnesses alone."""
-    seen = [event.data for event in events if event.kind == "witness"]
-    if not seen:
+    records = [event.data for event in events if event.kind == "witness"]
+    if not records:
         return Verdict(Outcome.INCONCLUSIVE, "no witness shows that the load was real")
-    lines = tuple(f"{data['what']}: {data['got']:g}, at least {data['least']:g} wanted" for data in seen)
+    lines = tuple(f"{data['what']}: {data['got']:g}, at least {data['least']:g} wanted" for data in records)
     # Not `got < least`: that is false for NaN.
-    missing = [line for line, data in zip(lines, seen, strict=True) if not data["got"] >= data["least"]]
+    missing = [line for line, data in zip(lines, records, strict=True) if not data["got"] >= data["least"]]
     if missing:
         return Verdict(Outcome.INCONCLUSIVE, f"the load or the fault was not real: {missing[0]}", tuple(missing))
-    return Verdict(Outcome.PASS, how_many(len(seen), "witness of the load", "witnesses of the load"), lines)
+    return Verdict(Outcome.PASS, how_many(len(records), "witness of the load", "witnesses of the load"), lines)

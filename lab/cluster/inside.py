@@ -70,8 +70,8 @@ def watched(image: Image, programs: set[str]) -> dict[str, str]:
 
 def _sums(host: Host, sums: str) -> Iterator[tuple[str, str]]:
     for line in sums.splitlines():
-        held, _, path = line.partition("  ")
-        yield str(PurePosixPath(path).relative_to(host.root)), held
+        digest, _, path = line.partition("  ")
+        yield str(PurePosixPath(path).relative_to(host.root)), digest
 
 
 def differing(wanted: Mapping[str, str], present: Mapping[str, str]) -> Iterator[str]:

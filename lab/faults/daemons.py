@@ -169,11 +169,11 @@ class FlappingOsd(OneDaemon):
 
     def sign(self, cluster: Cluster) -> Sign:
         """How often it was marked down in the OSD map: each time sets a new `down_at`."""
-        seen: set[int] = set()
+        epochs: set[int] = set()
 
         def flaps() -> int:
-            seen.add(int(osd_entry(cluster, self.daemon)["down_at"]))
-            return len(seen) - 1
+            epochs.add(int(osd_entry(cluster, self.daemon)["down_at"]))
+            return len(epochs) - 1
 
         return look_for("times marked down in the OSD map", flaps, least=self.least_flaps, patience=cluster.patience)
 

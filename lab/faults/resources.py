@@ -53,10 +53,10 @@ class SlowDisk(OneNode):
         try:
             host.run(argv)
         finally:
-            took = SYSTEM.monotonic() - began
+            took_s = SYSTEM.monotonic() - began
             host.remove(probe)
         # The kernel passes the first requests of each time slice without delay.
-        return Sign(f"seconds for {_PROBE_WRITES} direct writes", took, least=_PROBE_WRITES / self.iops / 2)
+        return Sign(f"seconds for {_PROBE_WRITES} direct writes", took_s, least=_PROBE_WRITES / self.iops / 2)
 
 
 @dataclass(frozen=True)

@@ -89,9 +89,9 @@ def thrash(
     NotReached if the PGs are not all clean within RECOVERED_S after a step: the cluster did not recover.
     """
     over = Deadline.after(seconds)
-    done = 0
+    steps_done = 0
     for number, step in enumerate(steps):
-        if over.passed() and done >= least:
+        if over.passed() and steps_done >= least:
             break
         recorder.record(EVENT, step=number, phase="began", faults=str(step))
         with ExitStack() as stack:
@@ -102,5 +102,5 @@ def thrash(
         pools.wait_clean(cluster, RECOVERED_S)
         recorder.record(EVENT, step=number, phase="whole", faults=str(step))
         Deadline.after(step.rest_s).pause(step.rest_s)
-        done += 1
-    return done
+        steps_done += 1
+    return steps_done

@@ -89,7 +89,7 @@ def unpack(data: Mapping[str, Any]) -> Iterator[Operation]:
     if len({len(column) for column in columns}) != 1:
         raise SpecError("the columns of an operations event differ in length", str([len(column) for column in columns]))
     for index, row in enumerate(zip(*columns, strict=True)):
-        after, took, act, outcome, worker, key, version = row
+        after, took_s, act, outcome, worker, key, version = row
         now += after
         yield Operation(
             load=data["load"],
@@ -99,7 +99,7 @@ def unpack(data: Mapping[str, Any]) -> Iterator[Operation]:
             key=key,
             version=version,
             began_s=now / 1e6,
-            ended_s=None if took is None else (now + took) / 1e6,
+            ended_s=None if took_s is None else (now + took_s) / 1e6,
             outcome=Ended(outcome),
             note=data["notes"].get(str(index), ""),
             clock_error_s=data["clock_error_s"],

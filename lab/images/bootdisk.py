@@ -53,8 +53,10 @@ def make(tools: Tools, image: Image, kernel: Kernel, initramfs: Path, *, size_by
     Unavailable names the package of a missing tool; LabBroken an image or a kernel that does not fit.
     """
     esp = _boot_files(kernel, initramfs)
-    held = sum(len(content) if isinstance(content, bytes) else content.stat().st_size for content in esp.values())
-    pieces = _layout(_rounded(held + _ESP_SLACK), kernel.modules.stat().st_size, size_bytes)
+    content_bytes = sum(
+        len(content) if isinstance(content, bytes) else content.stat().st_size for content in esp.values()
+    )
+    pieces = _layout(_rounded(content_bytes + _ESP_SLACK), kernel.modules.stat().st_size, size_bytes)
     disk = scratch / "disk.raw"
     with disk.open("wb") as file:
         file.truncate(size_bytes)
@@ -63,10 +65,10 @@ def make(tools: Tools, image: Image, kernel: Kernel, initramfs: Path, *, size_by
     _fill_boot(tools, disk, boot, esp, scratch)
     _copy_into(disk, modules.begin, kernel.modules)
     write_root(tools, image, disk, scratch, offset=root.begin, size_bytes=root.size)
-    made = scratch / "disk.qcow2"
-    call(tools, scratch, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(disk), str(made))
+    boot_disk = scratch / "disk.qcow2"
+    call(tools, scratch, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(disk), str(boot_disk))
     disk.unlink()
-    return made
+    return boot_disk
 
 
 def _boot_files(kernel: Kernel, initramfs: Path) -> Mapping[str, Path | bytes]:
@@ -149,8 +151,8 @@ def _fill_boot(tools: Tools, disk: Path, piece: DiskPart, files: Mapping[str, Pa
 
 def _copy_into(disk: Path, begin: int, source: Path) -> None:
     """Copy a file to an offset of the disk. Chunks of zeros stay holes."""
-    with source.open("rb") as held, disk.open("r+b") as file:
-        for number, chunk in enumerate(iter(lambda: held.read(_CHUNK), b"")):
+    with source.open("rb") as partition, disk.open("r+b") as file:
+        for number, chunk in enumerate(iter(lambda: partition.read(_CHUNK), b"")):
             if any(chunk):
                 file.seek(begin + number * _CHUNK)
                 file.write(chunk)

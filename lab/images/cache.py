@@ -229,8 +229,8 @@ def claim(run: Run, images: Iterable[Image]) -> None:
         write_json(run.directory / _CLAIMS_FILE, {"keys": [image.key for image in ours]})
         claims = run.home.images / _CLAIMS
         claims.mkdir(exist_ok=True)
-        for gone in (path for path, folder in _claimed(claims) if not folder.is_dir()):
-            gone.unlink(missing_ok=True)
+        for abandoned in (path for path, folder in _claimed(claims) if not folder.is_dir()):
+            abandoned.unlink(missing_ok=True)
         name = hashlib.sha256(str(run.directory).encode()).hexdigest()[:16]
         write_json(claims / f"{name}.json", {"run": str(run.directory)}, mode=0o644)
 

@@ -65,9 +65,9 @@ def export_image(home: Home, cache: Cache, tools: Tools, image: Image, form: str
             needed = tree_bytes(image.root)
             require_space(home, int(needed * _PEAK[form]), f"exporting {image.release} for {image.arch} as {form}")
             progress(f"{image.release} for {image.arch}: exporting {needed / 1e6:.0f} MB as {form}")
-            made = _MAKERS[form](tools, image, scratch)
+            exported = _MAKERS[form](tools, image, scratch)
             folder.mkdir(exist_ok=True)
-            made.replace(target)
+            exported.replace(target)
     return target
 
 

@@ -148,15 +148,15 @@ class KernelStore:
         modules = _only(image.root, _MODULE_FOLDERS, image)
         base = scratch / "depmod/lib/modules"
         base.mkdir(parents=True)
-        held = base / modules.name
-        modules.rename(held)
+        packed = base / modules.name
+        modules.rename(packed)
         call(self._tools, scratch, "depmod", "--basedir", str(scratch / "depmod"), modules.name)
         disk = image.root.parent / "modules.ext4"
         with disk.open("wb") as file:
             file.truncate(int(build.tree_bytes(base) * 1.1) + _SLACK_BYTES)
         options = ("-q", "-F", "-t", "ext4", "-O", "^has_journal", "-L", _MODULES_LABEL)
         call(self._tools, scratch, "mke2fs", *options, "-d", str(base), str(disk))
-        held.rename(modules)
+        packed.rename(modules)
         for name in ("usr/share", "usr/lib/debug", "var"):
             shutil.rmtree(image.root / name, ignore_errors=True)
 
@@ -203,8 +203,8 @@ def build_tools(arch: Arch) -> tuple[str, ...]:
 
 def build_kernel(programs: Tools, recipe: KernelRecipe, root: Path, scratch: Path, progress: Progress) -> None:
     """Replace `root`, which holds the source, by the kernel, busybox and an empty folder of modules."""
-    source, made = scratch / "source", scratch / "made"
-    for folder in (source, made):
+    source, output = scratch / "source", scratch / "made"
+    for folder in (source, output):
         folder.mkdir()
     env = {BUILD_VARIABLE: str(scratch), "LC_ALL": "C", "TMPDIR": str(scratch)}
     progress(f"{recipe.title}: unpacking the source")
@@ -212,27 +212,27 @@ def build_kernel(programs: Tools, recipe: KernelRecipe, root: Path, scratch: Pat
     programs.run(unpack, timeout_s=_UNPACK_S, env=env)
     config = scratch / "wanted.config"
     config.write_text(recipe.config)
-    make = [require(programs, "make"), "-s", "-C", str(source), *_variables(recipe.arch, made)]
+    make = [require(programs, "make"), "-s", "-C", str(source), *_variables(recipe.arch, output)]
     # Settings that are not in the file are off, unless a setting in the file needs them.
     programs.run([*make, f"KCONFIG_ALLCONFIG={config}", "allnoconfig"], timeout_s=_CONFIGURE_S, env=env)
-    _refuse_untaken(recipe, (made / ".config").read_text())
+    _refuse_untaken(recipe, (output / ".config").read_text())
     jobs = len(os.sched_getaffinity(0))
     name, image = _NAMES[recipe.arch]
     progress(f"{recipe.title}: compiling, {jobs} files at a time")
     programs.run([*make, f"-j{jobs}", Path(image).name], timeout_s=_COMPILE_S, env=env)
-    version = _release((made / "include/config/kernel.release").read_text())
+    version = _release((output / "include/config/kernel.release").read_text())
     progress(f"{recipe.title}: built {version} for {name}")
-    _replace(root, made / image, version)
+    _replace(root, output / image, version)
 
 
 def _prefix(arch: Arch) -> str:
     return "" if arch is host_arch() else f"{arch.triplet}-"
 
 
-def _variables(arch: Arch, made: Path) -> list[str]:
+def _variables(arch: Arch, output: Path) -> list[str]:
     """Variables for every call of make. Builder, host and time do not get into the kernel."""
     return [
-        f"O={made}",
+        f"O={output}",
         f"ARCH={_NAMES[arch][0]}",
         f"CROSS_COMPILE={_prefix(arch)}",
         "KBUILD_BUILD_USER=cephlab",
@@ -248,9 +248,9 @@ def _archive(root: Path) -> Path:
     return archives[0]
 
 
-def _refuse_untaken(recipe: KernelRecipe, taken: str) -> None:
+def _refuse_untaken(recipe: KernelRecipe, config: str) -> None:
     """LabBroken for settings that the kernel does not know or whose dependencies are off."""
-    lines = frozenset(taken.splitlines())
+    lines = frozenset(config.splitlines())
     lost = [line for line in recipe.config.splitlines() if line.startswith("CONFIG_") and line not in lines]
     if lost:
         raise LabBroken(

@@ -49,8 +49,10 @@ class Lock:
     def of(self, recipe: Recipe) -> Mapping[str, Deb]:
         """The packages for a recipe; SpecError if the lock is not for its release or architecture."""
         if recipe.release != self.release or recipe.arch not in self.packages:
-            held = f"{self.release} for {', '.join(self.packages)}"
-            raise SpecError(f"{self.source} does not cover {recipe.title}", f"it is for {held}", "use another lock")
+            described = f"{self.release} for {', '.join(self.packages)}"
+            raise SpecError(
+                f"{self.source} does not cover {recipe.title}", f"it is for {described}", "use another lock"
+            )
         return self.packages[recipe.arch]
 
     def pins(self, recipe: Recipe) -> str:

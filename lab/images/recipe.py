@@ -135,9 +135,9 @@ class RecipeBook(_Part):
             if not _Word.fullmatch(name):
                 raise ValueError(f"{name!r} is not a valid name: use a-z, 0-9 and -")
         parts = [self.base, *self.role_sets.values()]
-        held = {name for part in parts for name in (*part.packages, *part.programs)}
+        known = {name for part in parts for name in (*part.packages, *part.programs)}
         for name, release in self.releases.items():
-            if strange := set(release.lacks) - held:
+            if strange := set(release.lacks) - known:
                 raise ValueError(f"lacks of {name}: {', '.join(sorted(strange))} is in no role set")
         return self
 

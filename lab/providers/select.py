@@ -77,7 +77,9 @@ def provider(name: str, providers: Mapping[str, Callable[[], Provider]] = PROVID
 def foreign_runs(name: str, providers: Mapping[str, Callable[[], Provider]] = PROVIDERS) -> bool:
     """Whether the named provider, or any provider for `auto`, can run nodes of the other architecture here."""
     candidates = [provider(candidate, providers) for candidate in (providers if name == AUTO else [name])]
-    return any(made.unavailable() is None and Capability.FOREIGN_ARCH in made.capabilities() for made in candidates)
+    return any(
+        possible.unavailable() is None and Capability.FOREIGN_ARCH in possible.capabilities() for possible in candidates
+    )
 
 
 def choose(
@@ -97,7 +99,7 @@ def choose(
             raise reason
         return Choice(chosen, f"{name} (chosen by name)")
     refused: list[str] = []
-    for candidate in sorted((make() for make in providers.values()), key=lambda made: made.cost):
+    for candidate in sorted((make() for make in providers.values()), key=lambda offered: offered.cost):
         obstacle = _obstacle(candidate, spec, needed)
         if obstacle is None:
             why = f"; not {', '.join(refused)}" if refused else ""

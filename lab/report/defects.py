@@ -132,9 +132,9 @@ def developer_report(archive: Archive, name: str) -> str:
     events = archive.of(f"{SUITE}.{name}")
     known = next((event.data for event in events if event.kind == "known_defect"), None)
     if known is None:
-        ran = sorted({e.scenario.partition(".")[2] for e in archive.events if e.kind == "known_defect"})
+        scenarios = sorted({e.scenario.partition(".")[2] for e in archive.events if e.kind == "known_defect"})
         what = f"{archive.directory} has no defect {name!r}"
-        raise SpecError(what, f"it has: {', '.join(ran) or 'none'}", did_you_mean(name, ran))
+        raise SpecError(what, f"it has: {', '.join(scenarios) or 'none'}", did_you_mean(name, scenarios))
     record = next((each for each in archive.records if each.scenario == f"{SUITE}.{name}"), None)
     tries = [event.data for event in events if event.kind == "defect_try"]
     lines = [f"# {known['title']}", "", known["text"].strip(), ""]

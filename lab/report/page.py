@@ -247,7 +247,7 @@ def limits_of(archive: Archive) -> list[str]:
         )
     # An archive may come from a version with other providers, or from a project with its own.
     used = [PROVIDERS[name]() for name in sorted({cluster["provider"] for cluster in clusters}) if name in PROVIDERS]
-    lines += [made.unsaid for made in used if isinstance(made, LeavesUnsaid)]
+    lines += [provider.unsaid for provider in used if isinstance(provider, LeavesUnsaid)]
     lines += _alone(archive)
     counts = counted(archive.records)
     lines += [
@@ -267,15 +267,15 @@ def limits_of(archive: Archive) -> list[str]:
 def _row(archive: Archive, record: Record, end_s: float) -> ScenarioRow:
     events = archive.of(record.scenario)
     facts = tuple(fact for event in events if (fact := _fact(event)) is not None)
-    held = tuple(fact for fact in facts if fact.ok)
+    sound = tuple(fact for fact in facts if fact.ok)
     allowed: Mapping[str, int] = next(
         (event.data.get("allowed", {}) for event in events if event.kind == "aftermath"), {}
     )
     return ScenarioRow(
         record=record,
         wrong=tuple(fact for fact in facts if not fact.ok),
-        held=held[:_SHOWN_FACTS],
-        more_facts=max(0, len(held) - _SHOWN_FACTS),
+        held=sound[:_SHOWN_FACTS],
+        more_facts=max(0, len(sound) - _SHOWN_FACTS),
         allowed=allowed,
         left=round(100 * record.began_s / end_s, 2),
         width=round(max(0.3, 100 * record.seconds / end_s), 2),
@@ -304,8 +304,8 @@ def _alone(archive: Archive) -> Iterator[str]:
             alone.setdefault(_archs_of(archive, record), []).append(record.scenario)
     for archs, names in sorted(alone.items()):
         if len(archs) == 1:
-            ran = how_many(len(names), "scenario that a lab runs", "scenarios that a lab runs")
-            yield f"{ran} on mixed architectures ran on {archs[0]} alone: {', '.join(names)}."
+            scenarios = how_many(len(names), "scenario that a lab runs", "scenarios that a lab runs")
+            yield f"{scenarios} on mixed architectures ran on {archs[0]} alone: {', '.join(names)}."
 
 
 def _fact(event: Event) -> Fact | None:

@@ -58,7 +58,7 @@ class Graph:
 
 def graph(panels: Sequence[Panel], marks: Sequence[Mark] = (), *, unit: str = "s", name: str = "chart") -> Graph:
     """Panels below each other over one x axis, in `unit`. name: for screen readers."""
-    drawn = [
+    parts = [
         {
             "title": panel.title,
             "series": [
@@ -68,7 +68,7 @@ def graph(panels: Sequence[Panel], marks: Sequence[Mark] = (), *, unit: str = "s
         }
         for panel in panels
     ]
-    data = {"unit": unit, "panels": drawn, "marks": [asdict(mark) for mark in marks]}
+    data = {"unit": unit, "panels": parts, "marks": [asdict(mark) for mark in marks]}
     return Graph(chart(panels, marks, unit=unit, name=name), data)
 
 

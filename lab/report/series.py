@@ -69,13 +69,13 @@ def line_chart(title: str, lines: Sequence[Line], *, axis: str, marks: Mapping[s
     """Lines over one axis, those of a panel together; the words below it name the marks."""
     panels: dict[str, list[Series]] = {}
     for line in lines:
-        drawn = panels.setdefault(line.panel, [])
-        drawn.append(Series(line.label, line.points, TONES[len(drawn) % len(TONES)]))
+        series_of_panel = panels.setdefault(line.panel, [])
+        series_of_panel.append(Series(line.label, line.points, TONES[len(series_of_panel) % len(TONES)]))
     places = dict(marks or {})
     shown = [Panel(name, tuple(series)) for name, series in panels.items()]
     words = [f"{number}: {label} ({at:g})" for number, (label, at) in enumerate(places.items(), 1)]
-    made = graph(shown, [Mark(at, label) for label, at in places.items()], unit=axis, name=title)
-    return Plot(title, made.svg, "; ".join(words), made.data)
+    chart = graph(shown, [Mark(at, label) for label, at in places.items()], unit=axis, name=title)
+    return Plot(title, chart.svg, "; ".join(words), chart.data)
 
 
 def _series(data: Mapping[str, Any]) -> Plot:
@@ -84,8 +84,8 @@ def _series(data: Mapping[str, Any]) -> Plot:
         for line in data["lines"]
     ]
     marks = {label: float(at) for label, at in data["marks"].items()}
-    made = line_chart(data["title"], lines, axis=data["axis"], marks=marks)
-    return replace(made, words="; ".join(words for words in (made.words, data["words"]) if words))
+    chart = line_chart(data["title"], lines, axis=data["axis"], marks=marks)
+    return replace(chart, words="; ".join(words for words in (chart.words, data["words"]) if words))
 
 
 def _looks(events: Sequence[Event]) -> Iterator[Plot]:

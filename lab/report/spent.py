@@ -37,7 +37,7 @@ def spent_in(events: Sequence[Event], seconds: float) -> dict[str, float]:
     account = next((dict(event.data["seconds"]) for event in events if event.kind == KIND), None)
     if account is None:
         return {}
-    within = sum(taken for what, taken in account.items() if not what.startswith(f"{BEFORE}: "))
+    within = sum(seconds_of for what, seconds_of in account.items() if not what.startswith(f"{BEFORE}: "))
     return {**account, REST: max(0.0, round(seconds - within, 3))}
 
 
@@ -49,6 +49,6 @@ def spent(archive: Archive) -> Iterator[Spent]:
         parts = spent_in(archive.of(record.scenario), record.seconds)
         seconds.update(parts)
         scenarios.update(parts.keys())
-    for what, taken in seconds.most_common():
-        if taken >= _LEAST_S:
-            yield Spent(what, taken, scenarios[what])
+    for what, seconds_of in seconds.most_common():
+        if seconds_of >= _LEAST_S:
+            yield Spent(what, seconds_of, scenarios[what])

@@ -112,8 +112,8 @@ def _answers(operations: Sequence[Operation]) -> Iterator[Answers]:
         for act, word in _WORDS.items():
             times = _answered([op for op in operations if op.client == client and op.act is act], 0.0)[:, 1]
             if times.size:
-                shown = (*np.percentile(times, _PERCENTILES), times.max())
-                yield Answers(f"{word} of {client}", int(times.size), tuple(map(float, shown)))
+                percentiles = (*np.percentile(times, _PERCENTILES), times.max())
+                yield Answers(f"{word} of {client}", int(times.size), tuple(map(float, percentiles)))
 
 
 def _rate(operations: Sequence[Operation], origin: float) -> Panel:

@@ -40,9 +40,9 @@ def unseen(events: Sequence[Event], wanted: Iterable[str]) -> list[str]:
     return [pattern for pattern in wanted if not any(re.fullmatch(pattern, name, re.DOTALL) for name in names)]
 
 
-def _of_function(run: Callable[..., object], depth: int, given: Patterns | None = None) -> tuple[str, ...]:
+def _of_function(run: Callable[..., object], depth: int, patterns: Patterns | None = None) -> tuple[str, ...]:
     """What a function always records. given: what is known of its arguments."""
-    known = dict(given or {})
+    known = dict(patterns or {})
     while isinstance(run, partial):
         bound = _bound(run.func, [_text_pattern(value) for value in run.args], _patterns_of(run.keywords))
         run, known = run.func, {**bound, **known}
@@ -71,7 +71,7 @@ def _is_source_of(tree: ast.FunctionDef, run: FunctionType) -> bool:
     """Whether a function was compiled from this source. Its file may have been edited after the import."""
     tree.decorator_list = []
     module = compile(ast.Module([tree], []), "", "exec")
-    return any(_names(made) == _names(run.__code__) for made in module.co_consts if isinstance(made, CodeType))
+    return any(_names(code) == _names(run.__code__) for code in module.co_consts if isinstance(code, CodeType))
 
 
 def _names(code: CodeType) -> tuple[object, ...]:

@@ -17,7 +17,7 @@ def self_signed(address: str) -> tuple[bytes, bytes]:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, address)])
     now = datetime.now(UTC)
-    made = (
+    certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -32,4 +32,4 @@ def self_signed(address: str) -> tuple[bytes, bytes]:
     secret = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return made.public_bytes(serialization.Encoding.PEM), secret
+    return certificate.public_bytes(serialization.Encoding.PEM), secret

@@ -214,8 +214,8 @@ def explain(error: ValidationError, model: Any) -> str:
     errors = error.errors()
     # Keys of all tables and lists in which something does not fit.
     above = {problem["loc"][:depth] for problem in errors for depth in range(len(problem["loc"]))}
-    shown = [problem for problem in errors if problem["type"] != "too_short" or problem["loc"] not in above]
-    return "\n".join(_line(problem, model) for problem in shown)
+    problems = [problem for problem in errors if problem["type"] != "too_short" or problem["loc"] not in above]
+    return "\n".join(_line(problem, model) for problem in problems)
 
 
 def _line(problem: ErrorDetails, model: Any) -> str:
@@ -227,21 +227,21 @@ def _line(problem: ErrorDetails, model: Any) -> str:
         return f"{key}: unknown key; {meant}" if meant else f"{key}: unknown key"
     if problem["type"] in ("missing", "missing_argument"):
         return f"{key}: missing"
-    given = problem["input"]
-    if isinstance(given, Mapping) and set(given) == {"value", "source"}:
-        given = given["value"]
-    if isinstance(given, Mapping) and problem["type"] == "tuple_type":
+    value = problem["input"]
+    if isinstance(value, Mapping) and set(value) == {"value", "source"}:
+        value = value["value"]
+    if isinstance(value, Mapping) and problem["type"] == "tuple_type":
         tables = ".".join(part for part in problem["loc"] if isinstance(part, str))
         return f"{key}: got a table, wanted: a list of tables, each under [[{tables}]]"
-    if isinstance(given, Mapping | list | tuple):
+    if isinstance(value, Mapping | list | tuple):
         if problem["msg"].startswith("Input should be "):
-            kind = "table" if isinstance(given, Mapping) else "list"
+            kind = "table" if isinstance(value, Mapping) else "list"
             wanted = f"got a {kind}, wanted: {wanted}"
         return f"{key}: {wanted}" if key else wanted
-    return f"{key}: got {_shown(given)}, wanted: {wanted}"
+    return f"{key}: got {_shown(value)}, wanted: {wanted}"
 
 
-def _shown(given: Any) -> str:
+def _shown(value: Any) -> str:
     """A value as an error shows it: a date as TOML writes it, and of a long text its beginning."""
-    text = str(given) if isinstance(given, date | time) else repr(given)
+    text = str(value) if isinstance(value, date | time) else repr(value)
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."

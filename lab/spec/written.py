@@ -30,23 +30,23 @@ def names_file(profile: str) -> bool:
     return "/" in profile or profile.endswith(".toml")
 
 
-def _size(given: Any) -> int:
-    if isinstance(given, str):
-        size = size_bytes(given)
+def _size(value: Any) -> int:
+    if isinstance(value, str):
+        size = size_bytes(value)
     else:
-        size = given if isinstance(given, int) and not isinstance(given, bool) else None
+        size = value if isinstance(value, int) and not isinstance(value, bool) else None
     if size is None:
         raise ValueError('bytes, as a number or with a unit such as "10GiB", below 8 EiB')
     return size
 
 
-def _option(given: Any) -> str:
-    if isinstance(given, bool):
-        return str(given).lower()
-    if isinstance(given, int | float):
-        return repr(given)
-    if isinstance(given, str):
-        return given
+def _option(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return value
     raise ValueError("text, a number, or true or false")
 
 

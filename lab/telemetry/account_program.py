@@ -98,10 +98,10 @@ def namespace_of(pid: int | str) -> str:
 
 def interface_of(address: str) -> str:
     """The interface that has an IPv4 address; empty if there is none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
         for _, name in socket.if_nameindex():
             try:
-                answer = fcntl.ioctl(asked.fileno(), _ADDRESS_OF, struct.pack("256s", name.encode()))
+                answer = fcntl.ioctl(link.fileno(), _ADDRESS_OF, struct.pack("256s", name.encode()))
             except OSError:
                 continue  # it has no IPv4 address
             if socket.inet_ntoa(answer[20:24]) == address:
@@ -163,10 +163,10 @@ def scheduled(request: dict[str, Any], proc: Path = PROC) -> dict[str, Any]:
     spent = {}
     for task in (proc / str(request["pid"]) / "task").iterdir():
         try:
-            name, ran = (task / "comm").read_text().strip(), (task / "schedstat").read_text()
+            name, times = (task / "comm").read_text().strip(), (task / "schedstat").read_text()
         except (FileNotFoundError, ProcessLookupError):
             continue  # a thread may end after it was listed
-        spent[task.name] = [name, int(ran.partition(" ")[0]) / 1e9]
+        spent[task.name] = [name, int(times.partition(" ")[0]) / 1e9]
     return spent
 
 
@@ -184,10 +184,10 @@ def adopt(request: dict[str, Any]) -> None:
 
 def ask_socket(request: dict[str, Any]) -> Any:
     """Ceph's own counters from its admin socket: send JSON and a zero byte, receive a length and the answer."""
-    with socket.socket(socket.AF_UNIX) as asked:
-        asked.connect(request["socket"])
-        asked.sendall(b'{"prefix": "perf dump"}' + bytes(1))
-        with asked.makefile("rb") as stream:
+    with socket.socket(socket.AF_UNIX) as link:
+        link.connect(request["socket"])
+        link.sendall(b'{"prefix": "perf dump"}' + bytes(1))
+        with link.makefile("rb") as stream:
             length = struct.unpack(">I", stream.read(4))[0]
             return json.loads(stream.read(length))
 

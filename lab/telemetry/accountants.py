@@ -170,10 +170,10 @@ class There:
         machine_s = self.machine_s() if self.machine_s else 0.0
         pids = sorted({pid for of_role in trees.values() for pid in of_role})
         address = self.teller.host.address if self.networked else ""
-        asked = self.now()
+        asked_s = self.now()
         answer = self.teller.ask("read", pids=pids, address=address)
         # Assume equal delay in both directions, as NTP does.
-        at_s = asked + max(0.0, self.now() - asked - answer["took_s"]) / 2
+        at_s = asked_s + max(0.0, self.now() - asked_s - answer["took_s"]) / 2
         units = KernelUnits(1 / answer["ticks_s"], answer["page_bytes"])
         usage = {role: _usage(answer, role_pids, units) for role, role_pids in trees.items()}
         account = Account(
@@ -188,7 +188,7 @@ class There:
         if self.machine_s is None:
             return account
         shares = self._share(usage, machine_s)
-        return replace(account, at_s=asked, usage=shares, machine_s=machine_s)
+        return replace(account, at_s=asked_s, usage=shares, machine_s=machine_s)
 
     def _share(self, usage: Mapping[Role, Usage], machine_s: float) -> dict[Role, Usage]:
         """The usage of each role, with its share of the CPU time of the machine since the last reading."""

@@ -130,16 +130,16 @@ class Bench:
         """End the load and sum up its looks. why: the reason for its end."""
         self.meter.unfollow()
         results = ended(running)
-        done = operations_of(
+        operations = operations_of(
             [client.progress() for client in running], [self.meter.ahead_s(client.host) for client in running]
         )
-        batches = tuple(self.batch(before, after, load, idle, done) for before, after in pairwise(looks))
+        batches = tuple(self.batch(before, after, load, idle, operations) for before, after in pairwise(looks))
         whole = spent(looks[0].reading, looks[-1].reading, in_memory=self.in_memory)
         return Loaded(
             batches=batches,
             whole=whole,
-            operations=done(*whole.times),
-            ceph_operations={role: done(*times) for role, times in whole.ceph_times.items()},
+            operations=operations(*whole.times),
+            ceph_operations={role: operations(*times) for role, times in whole.ceph_times.items()},
             requests=looks[-1].requests - looks[0].requests,
             results=results,
             stopped=why,
@@ -317,7 +317,7 @@ def one_pass(bench: Bench, load: Load) -> tuple[Look, Look, tuple[FioResult, ...
         after = bench.look()
         meter.unfollow()
         ended = tuple(client.finish() for client in running)
-    done = sum(result.operations for result in ended)
-    if done != objects:
-        raise LabBroken(f"{done} objects were read in a pass over {objects}")
+    operations = sum(result.operations for result in ended)
+    if operations != objects:
+        raise LabBroken(f"{operations} objects were read in a pass over {objects}")
     return before, after, ended

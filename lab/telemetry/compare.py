@@ -181,9 +181,9 @@ def _changes(before: Measurement, after: Measurement, *, judged: bool) -> Iterat
         # Replicas alone differ by more from start to start than primary and replicas together.
         same_to = SAME if roles == OSD_ROLES else FOUND
         rule = _Rule(counts, only_fails=roles != OSD_ROLES, least=FOUND if starts else STORED, same=same_to)
-        shown = [_cpu_costs(side.batches, roles, False) for side in (before, after)]
+        cpu_costs = [_cpu_costs(side.batches, roles, False) for side in (before, after)]
         words = f"CPU of {name}, relative to the client" if by_client else f"CPU of {name}"
-        yield from _change(words, shown, ratio, Resource.CPU_USER_S, rule)
+        yield from _change(words, cpu_costs, ratio, Resource.CPU_USER_S, rule)
     for role in WORKING:
         for resource, least in LEAST_AMOUNT.items():
             known = all(resource in side.demand.costs.get(role, {}) for side in (before, after))

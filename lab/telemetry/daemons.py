@@ -68,14 +68,14 @@ def require_read(cluster: Cluster, daemons: Iterable[Daemon]) -> None:
 
 
 def _read(cluster: Cluster, daemon: Daemon) -> DaemonReading:
-    held, spent_s, logged = footprint(daemon), _cpu_s(daemon), _log_bytes(cluster, daemon)
+    footprint_now, spent_s, logged = footprint(daemon), _cpu_s(daemon), _log_bytes(cluster, daemon)
     if daemon.kind == "mon":
-        return DaemonReading(held, spent_s, logged, store_bytes=_store_bytes(cluster, daemon))
+        return DaemonReading(footprint_now, spent_s, logged, store_bytes=_store_bytes(cluster, daemon))
     if daemon.kind != "osd":
-        return DaemonReading(held, spent_s, logged)
+        return DaemonReading(footprint_now, spent_s, logged)
     accounted = sum(pools_of(cluster.client.tell(daemon.name, "dump_mempools")).values())
     dumped = counters.of_osds(cluster, [int(daemon.id)])[int(daemon.id)]
-    return DaemonReading(held, spent_s, logged, accounted=accounted, counters=dumped)
+    return DaemonReading(footprint_now, spent_s, logged, accounted=accounted, counters=dumped)
 
 
 def _cpu_s(daemon: Daemon) -> float:
@@ -89,8 +89,8 @@ def _cpu_s(daemon: Daemon) -> float:
 
 def sizes(daemon: Daemon, paths: Sequence[PurePosixPath]) -> list[int]:
     """Sizes in bytes of files on the host of a daemon; missing files are left out."""
-    done = daemon.host.run(["stat", "-c", "%s", *map(str, paths)], timeout_s=_ASK_S, check=False)
-    return [int(word) for word in done.stdout.split()]
+    result = daemon.host.run(["stat", "-c", "%s", *map(str, paths)], timeout_s=_ASK_S, check=False)
+    return [int(word) for word in result.stdout.split()]
 
 
 def _log_bytes(cluster: Cluster, daemon: Daemon) -> int:
@@ -113,8 +113,8 @@ def _path_of(cluster: Cluster, daemon: Daemon, option: str) -> PurePosixPath:
 
 def _option(cluster: Cluster, daemon: Daemon, option: str) -> tuple[str, str]:
     """(the daemon that was asked, the value). Only OSDs and monitors are asked; paths of others differ in the name."""
-    asked = daemon.name if daemon.kind in ("osd", "mon") else next(n for n in cluster.daemons if n.startswith("mon."))
-    return asked, str(cluster.client.tell(asked, "config get", var=option)[option])
+    speaker = daemon.name if daemon.kind in ("osd", "mon") else next(n for n in cluster.daemons if n.startswith("mon."))
+    return speaker, str(cluster.client.tell(speaker, "config get", var=option)[option])
 
 
 def _store_bytes(cluster: Cluster, daemon: Daemon) -> int:
@@ -122,8 +122,8 @@ def _store_bytes(cluster: Cluster, daemon: Daemon) -> int:
     data = _path_of(cluster, daemon, "mon_data") if attached else MON.data(daemon.host, daemon.id)
     folder = data / "store.db"
     # Files of the store come and go: `du` then exits with 1 but still prints the sum of the others.
-    done = daemon.host.run(["du", "--summarize", "--bytes", str(folder)], timeout_s=_ASK_S, check=False)
-    words = done.stdout.split()
+    result = daemon.host.run(["du", "--summarize", "--bytes", str(folder)], timeout_s=_ASK_S, check=False)
+    words = result.stdout.split()
     if not words:
-        raise LabBroken(f"the store of {daemon.name} cannot be read", done.stderr[-500:])
+        raise LabBroken(f"the store of {daemon.name} cannot be read", result.stderr[-500:])
     return int(words[0])

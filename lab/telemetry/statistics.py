@@ -104,22 +104,22 @@ def linearity(low: Sequence[float], high: Sequence[float], *, low_load: str, hig
     is if a batch has no cost above 0: the cost at rest is subtracted.
     """
     low_mean, high_mean = interval(low).mean, interval(high).mean
-    shown = f"{low_mean * 1e6:.0f} us at {low_load}, {high_mean * 1e6:.0f} us at {high_load}"
+    words = f"{low_mean * 1e6:.0f} us at {low_load}, {high_mean * 1e6:.0f} us at {high_load}"
     if min(len(low), len(high)) < LEAST_OF_A_MEAN:
-        return f"cannot tell whether it is linear in load: {shown}, and a single batch has no spread"
+        return f"cannot tell whether it is linear in load: {words}, and a single batch has no spread"
     if min((*low, *high)) <= 0:
-        return f"cannot tell whether it is linear in load: {shown}, and a batch that costs nothing has no ratio"
+        return f"cannot tell whether it is linear in load: {words}, and a batch that costs nothing has no ratio"
     from scipy import stats  # takes a second to import, so other commands should not wait for it
 
     bounds = stats.ttest_ind(np.log(high), np.log(low), equal_var=False).confidence_interval(CONFIDENCE)
     least, most = math.exp(bounds.low) - 1, math.exp(bounds.high) - 1
     change, low_end, high_end = (percent(share, "+.0f") for share in (high_mean / low_mean - 1, least, most))
-    shown += f": {change} [{low_end} .. {high_end}]"
+    words += f": {change} [{low_end} .. {high_end}]"
     if least > -LINEAR and most < LINEAR:
-        return f"linear in load within {percent(LINEAR, '.0f')}: {shown}"
+        return f"linear in load within {percent(LINEAR, '.0f')}: {words}"
     if least > 0 or most < 0:
-        return f"not linear in load: {shown}"
-    return f"cannot tell whether it is linear in load: {shown}"
+        return f"not linear in load: {words}"
+    return f"cannot tell whether it is linear in load: {words}"
 
 
 _LEAST_POINTS = 4

@@ -20,9 +20,9 @@ def ask(url: str, fields: dict[str, Any]) -> Any:
 
 def ranges(base: str) -> None:
     """Answer the queries on the standard input: {queries, start, end, step} -> a list of results."""
-    asked = json.load(sys.stdin)
-    common = {key: asked[key] for key in ("start", "end", "step")}
-    results = [ask(f"{base}/query_range", {"query": each, **common})["result"] for each in asked["queries"]]
+    queries = json.load(sys.stdin)
+    common = {key: queries[key] for key in ("start", "end", "step")}
+    results = [ask(f"{base}/query_range", {"query": each, **common})["result"] for each in queries["queries"]]
     json.dump(results, sys.stdout)
 
 

@@ -54,8 +54,8 @@ def text(path: Path) -> str:
 def main(root: str) -> None:
     """Print the current readings of the tree below `root`."""
     counters, unread = rapl(Path(root))
-    told = {"at_s": time.time(), "sensors": sensors(Path(root)), "rapl": counters, "unread": unread}
-    json.dump(told, sys.stdout)
+    reading = {"at_s": time.time(), "sensors": sensors(Path(root)), "rapl": counters, "unread": unread}
+    json.dump(reading, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -157,8 +157,8 @@ def _judge_values(where: str, setting: Setting, contents: Mapping[str, bytes]) -
 def _wrong_text(wrong: Mapping[str, str], total: int) -> str:
     if total == 1:
         return next(iter(wrong.values()))
-    shown = ", ".join(f"{value} in {path}" for path, value in list(wrong.items())[:_SHOWN])
-    return f"{len(wrong)} of {total} differ: {shown}{', ...' if len(wrong) > _SHOWN else ''}"
+    examples = ", ".join(f"{value} in {path}" for path, value in list(wrong.items())[:_SHOWN])
+    return f"{len(wrong)} of {total} differ: {examples}{', ...' if len(wrong) > _SHOWN else ''}"
 
 
 def swap_areas(content: bytes) -> list[str]:

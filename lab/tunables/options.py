@@ -90,9 +90,9 @@ class CephOptions:
             return Finding(self.where, setting, State.MISSING, why="this release of Ceph has no such option")
         stored = known.get((setting.section, setting.key))
         values = {
-            name: str(shown[setting.key])
-            for name, shown in running.items()
-            if concerns(setting, name) and setting.key in shown
+            name: str(running_value[setting.key])
+            for name, running_value in running.items()
+            if concerns(setting, name) and setting.key in running_value
         }
         wrong = {name: value for name, value in values.items() if not same_option(value, setting.value)}
         if wrong:

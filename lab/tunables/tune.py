@@ -158,8 +158,8 @@ def _files(site: Site, tuning: str, drifted: Sequence[Setting]) -> dict[str, byt
     """The files that would be written, with their current content."""
     files: dict[str, bytes | None] = {}
     plain = [setting for setting in drifted if setting.kind not in (Kind.LIMITS, Kind.SWAP)]
-    for seen in site.read(plain).values():
-        files.update({path: content for path, content in seen.items() if isinstance(content, bytes)})
+    for contents in site.read(plain).values():
+        files.update({path: content for path, content in contents.items() if isinstance(content, bytes)})
     if any(setting.kind is Kind.LIMITS for setting in drifted):
         path = machines.limits_file(tuning)
         content = site.machine.read([path])[path].get(path)

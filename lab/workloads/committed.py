@@ -45,12 +45,12 @@ class LedgerFaults:
 
 def compare(begun: int, acknowledged: Sequence[int], tables: Sequence[Sequence[Sequence[str]]]) -> LedgerFaults:
     """Compare acknowledgements with the tables. begun: transactions sent; tables: rows (number, value) of each."""
-    held = [{int(number): value for number, value in rows} for rows in tables]
-    everywhere = set(held[0]).intersection(*held[1:])
-    anywhere = set(held[0]).union(*held[1:])
+    committed = [{int(number): value for number, value in rows} for rows in tables]
+    everywhere = set(committed[0]).intersection(*committed[1:])
+    anywhere = set(committed[0]).union(*committed[1:])
     made_up = [
         f"{number}: {value}"
-        for rows in held
+        for rows in committed
         for number, value in rows.items()
         if number >= begun or value != value_of(number)
     ]

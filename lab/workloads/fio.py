@@ -49,7 +49,7 @@ class FioJob:
         """fio's options, without the job name and the output file."""
         ceph = {"clientname": self.client.removeprefix("client."), "pool": self.pool}
         device = {"filename": self.target, "direct": "1"}
-        given: dict[str, str] = {
+        settings: dict[str, str] = {
             "ioengine": self.engine,
             **(ceph if self.engine in ("rbd", "rados") else device),
             "rw": self.pattern,
@@ -61,24 +61,24 @@ class FioJob:
             "group_reporting": "1",
         }
         if self.engine == "rbd":
-            given["rbdname"] = self.target
+            settings["rbdname"] = self.target
         if self.runtime_s:
-            given |= {"time_based": "1", "runtime": f"{self.runtime_s:g}"}
-        return {**given, **self.more}
+            settings |= {"time_based": "1", "runtime": f"{self.runtime_s:g}"}
+        return {**settings, **self.more}
 
     def argv(self, output: PurePosixPath) -> list[str]:
         """fio's command line."""
-        given = {"name": self.name, **self.settings(), "output-format": "json", "output": str(output)}
+        options = {"name": self.name, **self.settings(), "output-format": "json", "output": str(output)}
         if self.timed:
             # One line for each operation: averages would be only as fine as their interval.
-            given |= {"write_iops_log": str(output.with_name(LOG)), "per_job_logs": "0", "log_unix_epoch": "1"}
-        return ["fio", *(f"--{key}={value}" for key, value in given.items())]
+            options |= {"write_iops_log": str(output.with_name(LOG)), "per_job_logs": "0", "log_unix_epoch": "1"}
+        return ["fio", *(f"--{key}={value}" for key, value in options.items())]
 
     def file(self) -> str:
         """The job as a file for fio, without a log."""
         # Threads, because a process forked by fio would leave the session of its server and outlive it.
-        given = {**self.settings(), "thread": "1"}
-        return "\n".join([f"[{self.name}]", *(f"{key}={value}" for key, value in given.items())]) + "\n"
+        options = {**self.settings(), "thread": "1"}
+        return "\n".join([f"[{self.name}]", *(f"{key}={value}" for key, value in options.items())]) + "\n"
 
 
 @dataclass(frozen=True)
@@ -130,13 +130,13 @@ class FioResult:
     @property
     def latency_mean_s(self) -> float:
         """Mean latency of the operations of both directions together; 0 without any."""
-        both = sum(done.latency_mean_s * done.operations for done in (self.read, self.write))
+        both = sum(side.latency_mean_s * side.operations for side in (self.read, self.write))
         return both / self.operations if self.operations else 0.0
 
     @property
     def main(self) -> Done:
         """The direction with more operations."""
-        return max(self.read, self.write, key=lambda done: done.operations)
+        return max(self.read, self.write, key=lambda side: side.operations)
 
 
 @output_of("fio")

@@ -71,22 +71,22 @@ def windows(text: str, began_s: float, ended_s: float, window_s: float) -> tuple
     for line in text.splitlines():
         at_ms, counts = _parsed(line)
         counted[at_ms] = counts + counted[at_ms] if at_ms in counted else counts
-    made: list[Window] = []
+    series: list[Window] = []
     last_s = began_s
     for at_ms, counts in counted.items():
-        made += _empty(last_s, at_ms / 1000 - window_s, window_s)
-        last_s = made[-1].ended_s if made else began_s
-        made.append(_window(last_s, at_ms / 1000, counts))
+        series += _empty(last_s, at_ms / 1000 - window_s, window_s)
+        last_s = series[-1].ended_s if series else began_s
+        series.append(_window(last_s, at_ms / 1000, counts))
         last_s = at_ms / 1000
-    return (*made, *_empty(last_s, ended_s, window_s))
+    return (*series, *_empty(last_s, ended_s, window_s))
 
 
 def filled(known: Sequence[Window], began_s: float, ended_s: float, window_s: float) -> tuple[Window, ...]:
     """The windows of a job from began_s to ended_s, with empty windows in the gaps."""
-    made: list[Window] = []
+    series: list[Window] = []
     for window in known:
-        made += [*_empty(made[-1].ended_s if made else began_s, window.began_s, window_s), window]
-    return (*made, *_empty(made[-1].ended_s if made else began_s, ended_s, window_s))
+        series += [*_empty(series[-1].ended_s if series else began_s, window.began_s, window_s), window]
+    return (*series, *_empty(series[-1].ended_s if series else began_s, ended_s, window_s))
 
 
 _ROUNDING = 1e-6

@@ -73,9 +73,9 @@ def _by_client(jobs: Jobs, timeout_s: float) -> ClientReport:
             undo.enter_context(lead.reaching(host, sockets[place], base / f"s{place}"))
             lead.push(job.file().encode(), base / f"j{place}")
         output = base / "out.json"
-        done = lead.run(client_argv(len(jobs), output), cwd=base, timeout_s=timeout_s, check=False)
+        result = lead.run(client_argv(len(jobs), output), cwd=base, timeout_s=timeout_s, check=False)
         written = lead.read(output).decode(errors="replace") if lead.exists(output) else ""
-    return parse(done.stdout + done.stderr + written, len(jobs))
+    return parse(result.stdout + result.stderr + written, len(jobs))
 
 
 def client_argv(count: int, output: PurePosixPath) -> list[str]:
@@ -136,9 +136,9 @@ def parse(text: str, count: int) -> ClientReport:
         stats: Sequence[Mapping[str, Any]] = json.JSONDecoder().raw_decode(text[max(start, 0) :])[0]["client_stats"]
     except (json.JSONDecodeError, KeyError) as error:
         raise LabBroken("the fio client wrote no result", text[-_WORDS:]) from error
-    said = text[:start].strip()
-    words = said[-_WORDS:]
-    ended = {int(number) for match in _ENDED.finditer(said) for number in match.groups() if number is not None}
+    complaint = text[:start].strip()
+    words = complaint[-_WORDS:]
+    ended = {int(number) for match in _ENDED.finditer(complaint) for number in match.groups() if number is not None}
     results, everyone = {}, None
     for entry in stats:
         if entry["jobname"] == _EVERYONE:
@@ -191,7 +191,7 @@ def _side_by_side(jobs: Jobs, timeout_s: float) -> Together:
             return str(error)
 
     with Workers(max_workers=len(jobs), thread_name_prefix="fio") as workers:
-        done = dict(enumerate(workers.map(run_one, jobs)))
-    results = {place: ended for place, ended in done.items() if isinstance(ended, FioResult)}
-    failed = {place: ended for place, ended in done.items() if isinstance(ended, str)}
+        by_job = dict(enumerate(workers.map(run_one, jobs)))
+    results = {place: ended for place, ended in by_job.items() if isinstance(ended, FioResult)}
+    failed = {place: ended for place, ended in by_job.items() if isinstance(ended, str)}
     return Together(jobs, results, failed)

@@ -33,13 +33,13 @@ class BenchJob:
 
     def arguments(self) -> list[str]:
         """Arguments for the program `rados`."""
-        given = ["-p", self.pool, "bench", str(self.seconds), self.mode]
-        given += ["-t", str(self.threads), "--run-name", self.run]
+        arguments = ["-p", self.pool, "bench", str(self.seconds), self.mode]
+        arguments += ["-t", str(self.threads), "--run-name", self.run]
         if self.mode != "write":
-            return given
+            return arguments
         if self.most_bytes:
-            given += ["--max-objects", str(max(1, self.most_bytes // self.block_bytes))]
-        return [*given, "-b", str(self.block_bytes), "--no-cleanup"]
+            arguments += ["--max-objects", str(max(1, self.most_bytes // self.block_bytes))]
+        return [*arguments, "-b", str(self.block_bytes), "--no-cleanup"]
 
 
 @dataclass(frozen=True)
@@ -95,14 +95,14 @@ class RunningBench(RunningProgram):
         """Wait until it ends by itself, and read its summary; LabBroken if it printed none."""
         self.await_end(timeout_s, "rados bench")
         result = parse(self.host.read(self.log).decode(errors="replace"))
-        done = Done(
+        summary = Done(
             operations=result.operations,
             bytes=result.operations * result.block_bytes,
             seconds=result.seconds,
             iops=result.iops,
             latency_mean_s=result.latency_mean_s,
         )
-        return FioResult(NOTHING, done) if self.job.mode == "write" else FioResult(done, NOTHING)
+        return FioResult(NOTHING, summary) if self.job.mode == "write" else FioResult(summary, NOTHING)
 
     def progress(self) -> Progress:
         """Empty: rados bench keeps no log of single operations."""

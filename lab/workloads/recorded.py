@@ -157,7 +157,7 @@ class RecordedLoad:
     def by_worker(self) -> list[int]:
         """The same for each worker of each client: of one that is stuck the total says nothing."""
         ended = [Counter(map(int, _END.findall(client.host.read(client.log)))) for client in self._clients]
-        return [done[worker] for done in ended for worker in range(self.load.workers)]
+        return [counts[worker] for counts in ended for worker in range(self.load.workers)]
 
     def verify(self) -> None:
         """Read everything back on the node of every client, and record this as final reads."""

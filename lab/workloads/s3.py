@@ -67,14 +67,14 @@ def parse(text: bytes, job: S3Job) -> FioResult:
     if report["errors"]:
         raise CephTrouble(f"the gateway failed {how_many(report['errors'], 'request')} of the S3 load", report["words"])
     operations, seconds = int(report["operations"]), float(report["seconds"])
-    done = Done(
+    summary = Done(
         operations=operations,
         bytes=operations * job.object_bytes,
         seconds=seconds,
         iops=operations / seconds,
         latency_mean_s=float(report["waited_s"]) / max(1, operations),
     )
-    return FioResult(NOTHING, done) if job.operation in ("put", DELETE) else FioResult(done, NOTHING)
+    return FioResult(NOTHING, summary) if job.operation in ("put", DELETE) else FioResult(summary, NOTHING)
 
 
 def fill(host: Host, gateway: Gateway, job: S3Job, *, patience: float) -> None:

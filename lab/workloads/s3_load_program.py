@@ -178,12 +178,12 @@ class Load:
         """Put the object in parts of part_bytes; S3 requires at least 5 MiB for all parts but the last."""
         content, size, path = self.body(entry.key, entry.version), self.config["part_bytes"], entry.key.path
         upload = found(_UPLOAD, fine(line.send("POST", path, {"uploads": EMPTY})).body)
-        told = []
+        parts = []
         for number, first in enumerate(range(0, max(1, len(content)), size), 1):
             query = {"partNumber": str(number), "uploadId": upload}
             tag = fine(line.send("PUT", path, query, content[first : first + size])).headers.get("etag", EMPTY)
-            told.append(f"<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag></Part>")
-        whole = f"<CompleteMultipartUpload>{''.join(told)}</CompleteMultipartUpload>".encode()
+            parts.append(f"<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag></Part>")
+        whole = f"<CompleteMultipartUpload>{''.join(parts)}</CompleteMultipartUpload>".encode()
         fine(line.send("POST", path, {"uploadId": upload}, whole))
         return len(content)
 
@@ -325,9 +325,9 @@ def wait_for_moment(path: Path) -> None:
     """For a common start: wait for a file with the start time in seconds since the epoch, then until that time."""
     print(WAITS, flush=True)
     while not STOP.is_set():
-        told = path.read_text() if path.exists() else EMPTY
-        if told.endswith("\n"):
-            STOP.wait(max(0.0, float(told) - time.time()))
+        content = path.read_text() if path.exists() else EMPTY
+        if content.endswith("\n"):
+            STOP.wait(max(0.0, float(content) - time.time()))
             return
         STOP.wait(_BREATH_S)
 

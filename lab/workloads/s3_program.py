@@ -154,21 +154,21 @@ class Work:
             self.list_page(connection)
         elif len(connection.ask("GET", path)) != len(content):
             raise OSError(f"GET {path}: another size than was put")
-        took = time.monotonic() - began
+        took_s = time.monotonic() - began
         with self.lock:
             self.times.append(time.time())
             self.operations += 1
             if self.operations == 1:
                 print("the first request was answered", flush=True)
-            self.waited_s += took
+            self.waited_s += took_s
 
     def list_page(self, connection: S3Connection) -> None:
         """Read the first page of the bucket; OSError if its number of keys is wrong."""
         keys = self.config["page"]
         answer = connection.send("GET", f"/{self.config['bucket']}", {"list-type": "2", "max-keys": str(keys)})
-        given, wanted = answer.body.count(b"<Key>"), min(keys, self.config["objects"])
-        if answer.code or given != wanted:
-            raise OSError(f"LIST: {answer.status}, {given} keys, wanted {wanted}: {answer.body[:300]!r}")
+        keys_given, wanted = answer.body.count(b"<Key>"), min(keys, self.config["objects"])
+        if answer.code or keys_given != wanted:
+            raise OSError(f"LIST: {answer.status}, {keys_given} keys, wanted {wanted}: {answer.body[:300]!r}")
 
     def loop(self, number: int, content: bytes) -> None:
         """Send one request after another, until told to stop."""

@@ -86,10 +86,10 @@ def names_of(load: S3Load) -> list[str]:
 
 
 def _why_left(
-    made: tuple[Host, S3Load], *, hosts: Sequence[Host], entrances: Sequence[Entrance], timeout_s: float
+    filled: tuple[Host, S3Load], *, hosts: Sequence[Host], entrances: Sequence[Entrance], timeout_s: float
 ) -> list[str]:
     """Remove the buckets of one load; what went wrong on each machine if that fails on all, else nothing."""
-    own, load = made
+    own, load = filled
     others = [host for host in hosts if host is not own][:AGAIN]
     errors: list[str] = []
     for turn, host in enumerate((own, *others)):

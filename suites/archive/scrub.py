@@ -68,8 +68,8 @@ def run(stage: Stage) -> None:
     for _ in range(ROUNDS):
         for name in SETTINGS:
             for kind, known in rates.items():
-                done = beside(stage, turn_of(stage, load, kind), doors, name)
-                known[name].append(len(done.of(RUN, kind)) / done.seconds)
+                turns = beside(stage, turn_of(stage, load, kind), doors, name)
+                known[name].append(len(turns.of(RUN, kind)) / turns.seconds)
     for kind, known in rates.items():
         judge(stage.recorder, kind, known)
 

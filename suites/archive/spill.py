@@ -115,12 +115,12 @@ def run(stage: Stage, levels: Levels) -> None:
     each = max((after - before) / PROBES for before, after in zip(*used, strict=True))
     room = levels.held_bytes(USABLE * DB_BYTES)
     stage.recorder.figure("metadata of an object on the fullest OSD", each, "bytes", recorded_only())
-    met = until_spilt(stage, doors, load)
-    compare(stage.recorder, met, levels, room, each)
+    spilt = until_spilt(stage, doors, load)
+    compare(stage.recorder, spilt, levels, room, each)
     status = cluster.wait(lambda status: status.has(HEALTH), what=HEALTH, timeout_s=60)
     stage.recorder.observe(f"{HEALTH} once BlueFS uses slow disks", got=status.has(HEALTH), wanted=True)
-    put(stage, doors, load, met.by + 1, met.by + MORE)
-    read_cold(stage, doors, replace(load, objects=met.by + MORE, phases=(FINAL,)))
+    put(stage, doors, load, spilt.by + 1, spilt.by + MORE)
+    read_cold(stage, doors, replace(load, objects=spilt.by + MORE, phases=(FINAL,)))
     cluster.client.mon("config set", who="osd", name="bluestore_warn_on_bluefs_spillover", value="false")
 
 
@@ -158,35 +158,35 @@ def compacted(cluster: Cluster) -> list[float]:
     return [files_bytes(dump.decode()) for dump in dumps]
 
 
-def files_bytes(told: str) -> float:
+def files_bytes(answer: str) -> float:
     """The line `Sum` of RocksDB's table of levels, in bytes; LabBroken without one."""
-    match = _SUM.search(told)
+    match = _SUM.search(answer)
     if match is None:
-        raise LabBroken("RocksDB does not report its levels", told[:500])
+        raise LabBroken("RocksDB does not report its levels", answer[:500])
     return float(match[1]) * _UNITS[match[2]]
 
 
 def until_spilt(stage: Stage, doors: list[Gateway], load: S3Load) -> Met:
     """Put objects step by step; CephTrouble where none has spilled over at the end."""
-    done = 2 * PROBES
+    stored = 2 * PROBES
     for _ in range(MOST_STEPS):
-        put(stage, doors, load, done + 1, done + STEP)
+        put(stage, doors, load, stored + 1, stored + STEP)
         slow = bluefs(stage.cluster, "slow_used_bytes")
         stage.recorder.record(
-            "spill", objects=done + STEP, slow_bytes=slow, db_bytes=bluefs(stage.cluster, "db_used_bytes")
+            "spill", objects=stored + STEP, slow_bytes=slow, db_bytes=bluefs(stage.cluster, "db_used_bytes")
         )
         if any(slow):
-            return Met(done, done + STEP)
-        done += STEP
-    raise CephTrouble(f"no OSD has spilled over after {done} objects", f"bytes of BlueFS on slow disks: {slow}")
+            return Met(stored, stored + STEP)
+        stored += STEP
+    raise CephTrouble(f"no OSD has spilled over after {stored} objects", f"bytes of BlueFS on slow disks: {slow}")
 
 
-def compare(recorder: Recorder, met: Met, levels: Levels, room: float, each: float) -> None:
+def compare(recorder: Recorder, spilt: Met, levels: Levels, room: float, each: float) -> None:
     """Compare the measured count with the predicted one. room, each: bytes, of an OSD and of an object."""
     predicted = room / each
     recorder.figure(
         "objects when metadata spilled over / predicted",
-        (met.after + met.by) / 2 / predicted,
+        (spilt.after + spilt.by) / 2 / predicted,
         "",
         Bound(
             f"the prediction is trusted to a factor of {TRUSTED:g}",
@@ -198,7 +198,7 @@ def compare(recorder: Recorder, met: Met, levels: Levels, room: float, each: flo
             ),
             basis=Basis.CORRECTNESS,
         ),
-        interval=(met.after / predicted, met.by / predicted),
+        interval=(spilt.after / predicted, spilt.by / predicted),
     )
 
 

@@ -93,8 +93,8 @@ def benchmark(stage: Stage, host: Host, plugin: str, work: str) -> tuple[float, 
     argv += ["--size", str(EC_BYTES), "--iterations", str(EC_ROUNDS[stage.tier])]
     argv += ["--erasures", str(M)] if work == "decode" else []
     env = {"CEPH_CONF": str(conf.conf_path(host))}
-    ran = host.run(argv, env=env, timeout_s=_TIMEOUT_S * stage.cluster.patience)
-    return parse_benchmark(ran.stdout)
+    result = host.run(argv, env=env, timeout_s=_TIMEOUT_S * stage.cluster.patience)
+    return parse_benchmark(result.stdout)
 
 
 def parse_benchmark(text: str) -> tuple[float, int]:

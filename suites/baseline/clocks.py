@@ -40,16 +40,16 @@ for _ in sys.stdin:
 
 @dataclass(frozen=True)
 class ClockReading:
-    """One exchange, in seconds since the epoch. sent, heard: by this machine's clock; told: by the host's clock."""
+    """One exchange, in seconds since the epoch. sent, heard: by this machine's clock; remote_s: by the host's clock."""
 
     sent: float
-    told: float
+    remote_s: float
     heard: float
 
     @property
     def offset_s(self) -> float:
         """Offset of the host's clock from this machine's, to within `doubt_s`."""
-        return self.told - (self.sent + self.heard) / 2
+        return self.remote_s - (self.sent + self.heard) / 2
 
     @property
     def doubt_s(self) -> float:
@@ -118,8 +118,8 @@ def readings(host: Host, patience: float) -> list[ClockReading]:
 
 def exchange(channel: Channel, patience: float) -> ClockReading:
     sent = time.time()
-    told = float(channel.ask(b"?", timeout_s=30 * patience))
-    return ClockReading(sent, told, time.time())
+    remote_s = float(channel.ask(b"?", timeout_s=30 * patience))
+    return ClockReading(sent, remote_s, time.time())
 
 
 def quickest(exchanges: list[ClockReading]) -> ClockReading:

@@ -124,17 +124,17 @@ def run_sync(stage: Stage) -> None:
     """Run the paper's device test on every native node, and name the devices in its table with similar rates."""
     for host in native_hosts(stage):
         with scratch_file(host) as path:
-            done = measure(host, SYNC, path, stage.tier).write
-        stage.recorder.witness(f"{host.name}: {SYNC.title}", got=done.operations, least=LEAST_WRITES)
+            writes = measure(host, SYNC, path, stage.tier).write
+        stage.recorder.witness(f"{host.name}: {SYNC.title}", got=writes.operations, least=LEAST_WRITES)
         stage.recorder.figure(
-            f"{host.name}: writes in flight, IOPS times latency", done.iops * done.latency_mean_s, "", LITTLE
+            f"{host.name}: writes in flight, IOPS times latency", writes.iops * writes.latency_mean_s, "", LITTLE
         )
-        stage.recorder.record("disk_class", host=host.name, iops=done.iops, resembles=place(done.iops))
+        stage.recorder.record("disk_class", host=host.name, iops=writes.iops, resembles=place(writes.iops))
         limit = speed(stage, host, SYNC_WRITES)
-        bound = replace(limit, why=f"{limit.why}; the disk is {place(done.iops)}")
-        stage.recorder.figure(f"{host.name}: {SYNC.title}", done.iops, "1/s", bound)
+        bound = replace(limit, why=f"{limit.why}; the disk is {place(writes.iops)}")
+        stage.recorder.figure(f"{host.name}: {SYNC.title}", writes.iops, "1/s", bound)
         latency = speed(stage, host, SYNC_LATENCY)
-        stage.recorder.figure(f"{host.name}: their latency", done.latency_mean_s * 1e3, "ms", latency)
+        stage.recorder.figure(f"{host.name}: their latency", writes.latency_mean_s * 1e3, "ms", latency)
 
 
 def run_sequential(stage: Stage) -> None:
@@ -143,16 +143,16 @@ def run_sequential(stage: Stage) -> None:
         with scratch_file(host) as path:
             for job in LARGE:
                 result = measure(host, job, path, stage.tier)
-                done = result.write if job.pattern == "write" else result.read
-                stage.recorder.witness(f"{host.name}: {job.title}", got=done.operations, least=1)
+                side = result.write if job.pattern == "write" else result.read
+                stage.recorder.witness(f"{host.name}: {job.title}", got=side.operations, least=1)
                 limit = speed(stage, host, SEQUENTIAL[job.pattern])
-                stage.recorder.figure(f"{host.name}: {job.title}", done.bytes_per_s / MIB, "MiB/s", limit)
+                stage.recorder.figure(f"{host.name}: {job.title}", side.bytes_per_s / MIB, "MiB/s", limit)
 
 
 def measure(host: Host, job: Job, path: PurePosixPath, tier: Tier) -> FioResult:
     """Run one job. Unavailable if the file's file system has no direct I/O."""
     try:
-        ran = host.run(job.argv(path, tier), timeout_s=job.seconds[tier] + _SLACK_S)
+        result = host.run(job.argv(path, tier), timeout_s=job.seconds[tier] + _SLACK_S)
     except CommandFailed as error:
         if "direct" in error.detail and "Invalid argument" in error.detail:
             raise Unavailable(
@@ -161,7 +161,7 @@ def measure(host: Host, job: Job, path: PurePosixPath, tier: Tier) -> FioResult:
                 "put CEPHLAB_HOME on a disk; a RAM disk measures nothing",
             ) from error
         raise
-    return parse(ran.stdout_bytes)
+    return parse(result.stdout_bytes)
 
 
 @contextmanager

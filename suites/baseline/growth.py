@@ -198,13 +198,13 @@ def judge(recorder: Recorder, name: str, first: Held, last: Held) -> None:
     count = last.operations - first.operations
     limit = NOISE_BYTES + count * OPERATION_BYTES
     grown = (last.memory.beyond - first.memory.beyond) / MIB
-    shown = (f"{count} operations; resident {had.resident / MIB:.1f} MiB, then {kept.resident / MIB:.1f}",)
+    facts = (f"{count} operations; resident {had.resident / MIB:.1f} MiB, then {kept.resident / MIB:.1f}",)
     why = f"{NOISE_BYTES // MIB} MiB for the allocator and {OPERATION_BYTES >> 10} KiB for each operation"
     recorder.figure(
         f"{name}: memory kept of the load",
         grown,
         "MiB",
-        Bound(why, most=limit / MIB, derivation=shown, basis=Basis.CORRECTNESS),
+        Bound(why, most=limit / MIB, derivation=facts, basis=Basis.CORRECTNESS),
     )
     for what, more, most in (
         ("threads", kept.threads - had.threads, MOST_THREADS),

@@ -188,8 +188,8 @@ def stream(cluster: Cluster, client: Port, server: Port, seconds: int, *, revers
     with serving(cluster, server):
         argv = ["iperf3", "--client", server.address, "--port", str(PORT), "--bind", client.address]
         argv += ["--time", str(seconds), "--json", *(["--reverse"] if reverse else [])]
-        ran = client.host.run(argv, timeout_s=seconds + _START_S * cluster.patience, check=False)
-    return parse_flow(ran.stdout, f"between {client.host.name} and {server.host.name}")
+        result = client.host.run(argv, timeout_s=seconds + _START_S * cluster.patience, check=False)
+    return parse_flow(result.stdout, f"between {client.host.name} and {server.host.name}")
 
 
 @contextmanager

@@ -20,8 +20,8 @@ def run(stage: Stage) -> None:
     for name in sorted(name for name, daemon in cluster.daemons.items() if daemon.kind in KINDS):
         settings = cluster.client.tell(name, "config diff")["diff"]
         stage.recorder.observe(f"settings of {name} from elsewhere", got=strays(settings), wanted={}, of=len(settings))
-        told = sum("file" in entry for entry in settings.values())
-        stage.recorder.observe(f"settings of {name} not as in its file", got=ignored(settings), wanted={}, of=told)
+        from_file = sum("file" in entry for entry in settings.values())
+        stage.recorder.observe(f"settings of {name} not as in its file", got=ignored(settings), wanted={}, of=from_file)
     note_weights(stage.recorder, weights_of(cluster), sizes_of(cluster))
 
 

@@ -68,8 +68,8 @@ def run(stage: Stage, pattern: str) -> None:
     if len(counts) > 1:
         limit = gains.of_growth(stage, shapes[0], shapes[-1], SHARED_CORES)
         note_growth(stage.recorder, pattern, counts[-1], (rates[-1], rates[0]), limit, bias)
-    drawn = rate_and_latency("measured", counts, [rate.mean for rate in rates], latencies)
-    lines = [*drawn, *expected.lines(counts)]
+    chart = rate_and_latency("measured", counts, [rate.mean for rate in rates], latencies)
+    lines = [*chart, *expected.lines(counts)]
     title = f"{pattern} of 4 KiB at depth {DEPTH} each, against number of clients, each on its own node"
     record_series(stage.recorder, title, lines, axis="clients", marks={}, words=expected.words)
 
@@ -117,7 +117,7 @@ def note_gain(
 
     runs: number of clients -> their results of all turns; bias: which way the rate of all may be off.
     """
-    rates = {number: total_of(done, len(done) // number) for number, done in runs.items()}
+    rates = {number: total_of(results, len(results) // number) for number, results in runs.items()}
     note_growth(recorder, "randread", count, (rates[count], rates[1]), limit, bias)
 
 
@@ -136,9 +136,9 @@ def note_growth(
 
 def total_of(results: Sequence[FioResult], turns: int) -> Interval:
     """The mean rate of a turn, from the results of several turns."""
-    done = [run.main for run in results]
-    samples = min(run.iops_samples for run in done) * turns
-    rate, _ = total([(run.iops / turns, run.iops_stddev / turns, run.latency_mean_s) for run in done], samples)
+    mains = [run.main for run in results]
+    samples = min(run.iops_samples for run in mains) * turns
+    rate, _ = total([(run.iops / turns, run.iops_stddev / turns, run.latency_mean_s) for run in mains], samples)
     return rate
 
 
@@ -150,9 +150,9 @@ def together(
     bias: Bias = UNBIASED,
 ) -> tuple[Interval, Interval]:
     """Record the total rate and the mean latency of all clients. Returns both."""
-    done = [result.main for result in results]
-    samples = min(run.iops_samples for run in done)
-    rate, latency = total([(run.iops, run.iops_stddev, run.latency_mean_s) for run in done], samples)
+    mains = [result.main for result in results]
+    samples = min(run.iops_samples for run in mains)
+    rate, latency = total([(run.iops, run.iops_stddev, run.latency_mean_s) for run in mains], samples)
     note_both(recorder, what, rate, latency, bounds, bias)
     return rate, latency
 

@@ -106,8 +106,8 @@ def against_earlier(stage: Stage, measurement: Measurement) -> None:
     if compared is None:
         note_cpu(recorder, measurement, NOTHING_EARLIER)
         return
-    shown = "; ".join(filter(None, (compared.words, compared.untold if compared.changes else compared.why_none)))
-    note_cpu(recorder, measurement, shown)
+    words = "; ".join(filter(None, (compared.words, compared.untold if compared.changes else compared.why_none)))
+    note_cpu(recorder, measurement, words)
     for change in compared.judged:
         recorder.record("change", **facts(change), hours=compared.hours, earlier=list(compared.runs))
 

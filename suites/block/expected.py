@@ -83,7 +83,8 @@ def expect(stage: Stage, shapes: Sequence[Shape]) -> Expected:
         predictions,
         words,
         tuple(
-            (throughput_limit(made, made.trust.factor), latency_limit(made, made.trust.factor)) for made in predictions
+            (throughput_limit(prediction, prediction.trust.factor), latency_limit(prediction, prediction.trust.factor))
+            for prediction in predictions
         ),
     )
 

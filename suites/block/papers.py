@@ -210,7 +210,7 @@ def laid_out(stage: Stage, setting: FioSetting) -> Iterator[list[BlockImage]]:
     pgs = pg_num(stage, setting.kind, setting.pgs)
     with ExitStack() as undo:
         try:
-            made = written(
+            topology = written(
                 stage,
                 scale.volumes(setting.volumes),
                 setting.image_bytes(scale),
@@ -218,7 +218,7 @@ def laid_out(stage: Stage, setting: FioSetting) -> Iterator[list[BlockImage]]:
                 kind=setting.kind,
                 pg_num=pgs,
             )
-            images = undo.enter_context(made)
+            images = undo.enter_context(topology)
         except CephCommandFailed as refused:
             raise Unavailable(
                 f"the cluster refuses a pool with {setting.kind.size} copies and {pgs} PGs, as published",
@@ -308,8 +308,8 @@ def note_all(
     bias: Bias,
 ) -> None:
     """Record the rate of all volumes, with the limit for that load. bias: which way the rate may be off."""
-    sides = [(done.iops, done.iops_stddev) for result in results for done in (result.read, result.write)]
-    samples = min((done.iops_samples for result in results for done in (result.main,)), default=0)
+    sides = [(side.iops, side.iops_stddev) for result in results for side in (result.read, result.write)]
+    samples = min((side.iops_samples for result in results for side in (result.main,)), default=0)
     rate = interval_of(sum(iops for iops, _ in sides), math.sqrt(sum(stddev**2 for _, stddev in sides)), samples)
     bound = replace(bound, why=f"{setting.source}; {setting.words(scale_of(stage))}; {bound.why}")
     note_bound(stage.recorder, f"{name}: all volumes", bias.rate(rate), "operations/s", bias.told(bound))

@@ -197,9 +197,9 @@ def note_run(
 
     bounds: for its throughput and its mean latency; bias: which way both may be off.
     """
-    done, mean_s = result.main, result.latency_mean_s
+    main, mean_s = result.main, result.latency_mean_s
     recorder.witness(f"operations of {what}", got=result.operations, least=LEAST_OPERATIONS)
-    spread = interval_of(result.iops, done.iops_stddev, done.iops_samples)
+    spread = interval_of(result.iops, main.iops_stddev, main.iops_samples)
     note_both(recorder, what, spread, beside(spread, mean_s), bounds, bias)
     in_queue = result.iops * mean_s
     ending = in_queue / result.operations if result.operations else 0.0  # the mean latency as a share of the run

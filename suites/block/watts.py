@@ -66,8 +66,8 @@ def run(stage: Stage) -> None:
     meter = meter_of(cluster, named_bmcs())
     require_watts(meter)
     with written(stage, CLIENTS) as images:
-        made = [job(stage, target, "randwrite", BLOCK_BYTES, DEPTH, ramp_time=f"{RAMP_S:g}") for target in images]
-        lasting = [replace(each, runtime_s=LOAD_S[stage.tier]) for each in made]
+        fio_jobs = [job(stage, target, "randwrite", BLOCK_BYTES, DEPTH, ramp_time=f"{RAMP_S:g}") for target in images]
+        lasting = [replace(each, runtime_s=LOAD_S[stage.tier]) for each in fio_jobs]
         jobs = [(client_node(cluster, number), each) for number, each in enumerate(lasting)]
         judged = limits_of(stage) != Limits()
         with meter.looking(), watched(stage, jobs, judged=judged) as watch:
@@ -82,7 +82,7 @@ def run(stage: Stage) -> None:
     stage.recorder.record("watts", energies=[energy_value(energy) for energy in energies], unread=unread)
     draw(stage.recorder, meter.readings, began_s, loaded_s)
     archs = {name: host.arch.value for name, host in meter.hosts.items()}
-    work = {arch: (after[arch] - done) / seconds for arch, done in before.items()}
+    work = {arch: (after[arch] - operations) / seconds for arch, operations in before.items()}
     bias = watch.bias("writes")
     note(stage.recorder, Taken(energies, bias.rate(rate_of(results)), work, archs, bias), limits_of(stage))
 
@@ -99,11 +99,11 @@ def require_watts(meter: WattMeter) -> None:
 
 def operations_of(cluster: Cluster) -> dict[str, float]:
     """Architecture -> operations that its OSDs have done, including those of replicas."""
-    done: dict[str, float] = {}
+    operations: dict[str, float] = {}
     for osd, counted in counters.of_osds(cluster, cluster.osd_ids()).items():
         arch = cluster.daemon(f"osd.{osd}").host.arch.value
-        done[arch] = done.get(arch, 0.0) + counted.get("osd.op", 0.0) + counted.get("osd.subop", 0.0)
-    return done
+        operations[arch] = operations.get(arch, 0.0) + counted.get("osd.op", 0.0) + counted.get("osd.subop", 0.0)
+    return operations
 
 
 def rate_of(results: Sequence[FioResult]) -> Interval:
@@ -165,7 +165,7 @@ def note_one(recorder: Recorder, each: Energy) -> None:
 
 def note_whole(recorder: Recorder, taken: Taken, plug: Sequence[Energy], limits: Limits) -> None:
     """Record the watts of all machines at the plug by one source, their work per watt, and that by architecture."""
-    done, source = work_per_watt(taken.rate, plug), plug[0].source
+    efficiency, source = work_per_watt(taken.rate, plug), plug[0].source
     bound = _NOTED
     if limits.watts is not None:
         why = "the profile's power requirement"
@@ -176,7 +176,9 @@ def note_whole(recorder: Recorder, taken: Taken, plug: Sequence[Energy], limits:
     if limits.per_watt is not None:
         why = "the profile's requirement for work per watt"
         bound = taken.bias.told(Bound(why, least=limits.per_watt, basis=Basis.PROFILE))
-    recorder.figure(f"work per watt by {source}", done.value, "ops/J", bound, interval=(done.low, done.high))
+    recorder.figure(
+        f"work per watt by {source}", efficiency.value, "ops/J", bound, interval=(efficiency.low, efficiency.high)
+    )
     of_arch: dict[str, list[Energy]] = {}
     for energy in plug:
         of_arch.setdefault(taken.archs[energy.node], []).append(energy)
@@ -193,8 +195,8 @@ def draw(recorder: Recorder, readings: Sequence[Reading], began_s: float, loaded
     for reading in readings:
         panel = f"{reading.scope} by {reading.source}, W"
         lines.setdefault((panel, reading.node), []).append((reading.at_s - began_s, reading.watts))
-    shown = [Line(panel, node, tuple(points)) for (panel, node), points in lines.items()]
-    record_series(recorder, "watts over time", shown, axis="s", marks={"idle": 0.0, "load": loaded_s - began_s})
+    chart_lines = [Line(panel, node, tuple(points)) for (panel, node), points in lines.items()]
+    record_series(recorder, "watts over time", chart_lines, axis="s", marks={"idle": 0.0, "load": loaded_s - began_s})
 
 
 SCENARIOS = (

@@ -62,7 +62,7 @@ class Layers:
     pair: PoolPair | None = None
     room_bytes: int = 0
     before: Mapping[str, float] = field(default_factory=dict)
-    made: int = 0
+    caches_made: int = 0
 
     def plain(self) -> None:
         """Use the base pool without a cache; a cache is flushed and removed, even if the image is open."""
@@ -77,8 +77,8 @@ class Layers:
     def tiered(self, settings: TierSettings | None = None, *, pg_num: int = _CACHE_PGS) -> None:
         """Put a new, empty cache pool over the base pool, even if the image is open."""
         self.plain()
-        self.made += 1
-        pair = PoolPair(BASE, f"{BASE}-cache{self.made}")
+        self.caches_made += 1
+        pair = PoolPair(BASE, f"{BASE}-cache{self.caches_made}")
         tiers.make_pool(self.cluster, pair.cache, tiers.FAST_ROOT, size=_COPIES, pg_num=pg_num)
         self.pair = pair
         pools.wait_clean(self.cluster)
@@ -110,17 +110,17 @@ class Layers:
         if self.pair is None:
             return
         sums = tiers.pool_statistics(self.cluster, self.pair.cache, settled=False)
-        held = {name: sums.get(f"num_{name}", 0) for name in ("objects", "objects_dirty", "bytes")}
-        done = tiers.since(self.cluster, self.before)
-        moved = {"promoted": done["tier_promote"], "flushed": tiers.flushes(done), "evicted": done["tier_evict"]}
-        dirty: dict[str, float] = {"dirty": held["objects_dirty"]}
-        hits = {"hits": tiers.hit_share(done)}
-        drawn = {
+        contents = {name: sums.get(f"num_{name}", 0) for name in ("objects", "objects_dirty", "bytes")}
+        counts = tiers.since(self.cluster, self.before)
+        moved = {"promoted": counts["tier_promote"], "flushed": tiers.flushes(counts), "evicted": counts["tier_evict"]}
+        dirty: dict[str, float] = {"dirty": contents["objects_dirty"]}
+        hits = {"hits": tiers.hit_share(counts)}
+        looks = {
             "objects since the tier was made": moved,
             "dirty objects": dirty,
             "hit ratio since the tier was made": hits,
         }
-        record_look(self.recorder, "tier", label, drawn, counters=done, **held)
+        record_look(self.recorder, "tier", label, looks, counters=counts, **contents)
 
     def measured(self, stage: Stage, label: str, wanted: Oltp) -> SysbenchResult:
         """As `oltp.measured`, but records the tier's counters too."""

@@ -34,11 +34,13 @@ def flush(stage: Stage) -> None:
         dirty = tiers.pool_statistics(cluster, pair.cache)["num_objects_dirty"]
         recorder.witness("dirty objects before the flush", got=dirty, least=count)
         before = tiers.tier_counters(cluster)
-        took = flush_all(stage, pair)
-        done = stand.counted(stage, before, "cache-flush-evict-all")
-        recorder.observe("objects evicted", got=done["tier_evict"], wanted=count)
-        recorder.witness("flushes", got=tiers.flushes(done), least=count)
-        recorder.figure("objects flushed and evicted a second", count / took, "1/s", Bound(NO_LIMIT, basis=Basis.NOTED))
+        took_s = flush_all(stage, pair)
+        counts = stand.counted(stage, before, "cache-flush-evict-all")
+        recorder.observe("objects evicted", got=counts["tier_evict"], wanted=count)
+        recorder.witness("flushes", got=tiers.flushes(counts), least=count)
+        recorder.figure(
+            "objects flushed and evicted a second", count / took_s, "1/s", Bound(NO_LIMIT, basis=Basis.NOTED)
+        )
         tiers.remove_overlay(cluster, pair)
         stand.observe_contents(stage, pair.base, objects, "from the base", everywhere=True)
 
@@ -49,12 +51,12 @@ def flush_all(stage: Stage, pair: PoolPair) -> float:
     objects = tiers.pool_statistics(stage.cluster, pair.cache)["num_objects"]
     began = SYSTEM.monotonic()
     error = tiers.flush_evict(stage.cluster, pair)
-    took = SYSTEM.monotonic() - began
+    took_s = SYSTEM.monotonic() - began
     recorder.observe("errors of cache-flush-evict-all", got=error or "none", wanted="none")
     left = stand.cached(stage.cluster, pair)
     recorder.observe("objects left in the cache", got=left, wanted=[], of=objects)
-    recorder.figure("time of cache-flush-evict-all", took, "s", Bound(NO_LIMIT, basis=Basis.NOTED))
-    return took
+    recorder.figure("time of cache-flush-evict-all", took_s, "s", Bound(NO_LIMIT, basis=Basis.NOTED))
+    return took_s
 
 
 def hit_sets(stage: Stage) -> None:

@@ -56,9 +56,9 @@ def step(stage: Stage, name: str) -> Iterator[None]:
     began = SYSTEM.monotonic()
     stage.recorder.step(name, Phase.BEGAN)
     yield
-    took = round(SYSTEM.monotonic() - began, 3)
-    stage.recorder.step(name, Phase.ENDED, took)
-    stage.recorder.figure(f"step_s[{name}]", took, "s", RECORDED)
+    took_s = round(SYSTEM.monotonic() - began, 3)
+    stage.recorder.step(name, Phase.ENDED, took_s)
+    stage.recorder.figure(f"step_s[{name}]", took_s, "s", RECORDED)
 
 
 def loads(stage: Stage, pool: str) -> list[RecordedLoad]:
@@ -90,9 +90,9 @@ def under_load(stage: Stage, leave: Leave) -> None:
             dirty = tiers.pool_statistics(cluster, pair.cache)["num_objects_dirty"]
             recorder.witness("dirty objects before the tier is removed", got=dirty, least=LEAST_DIRTY)
             leave(stage, pair)
-            done = [load.completed() for load in running]
+            completed = [load.completed() for load in running]
             SYSTEM.sleep(AFTER_S)
-            for load, before in zip(running, done, strict=True):
+            for load, before in zip(running, completed, strict=True):
                 after = load.completed() - before
                 recorder.witness(f"operations of {load.load.name} without the tier", got=after, least=LEAST_AFTER)
         for load in running:

@@ -31,12 +31,12 @@ def misses(stage: Stage) -> None:
             last = turn == ROUNDS - 1
             stand.observe_contents(stage, pair.base, objects, f"through the tier, round {turn + 1}", everywhere=last)
         size = shrunk(stage, pair, target)
-        done = stand.counted(stage, before, "writing and reading")
+        counts = stand.counted(stage, before, "writing and reading")
         recorder.observe("the cache shrinks to its target", got=size <= target * OVER, wanted=True, bytes=size)
         least = len(objects) // 2
-        recorder.witness("evictions", got=done["tier_evict"], least=least)
-        recorder.witness("promotions", got=done["tier_promote"], least=least)
-        recorder.witness("flushes", got=tiers.flushes(done), least=len(objects) // SHARE)
+        recorder.witness("evictions", got=counts["tier_evict"], least=least)
+        recorder.witness("promotions", got=counts["tier_promote"], least=least)
+        recorder.witness("flushes", got=tiers.flushes(counts), least=len(objects) // SHARE)
         few = len(stand.cached(cluster, pair)) < len(objects)
         recorder.observe("the cache holds fewer objects than the base", got=few, wanted=True)
 

@@ -95,8 +95,8 @@ def leave(stage: Stage, layers: Layers) -> None:
     tiers.set_mode(cluster, pair, "proxy")
     flush_all(stage, pair)
     layers.look("after the flush")
-    done = counted(stage, layers.before, "transactions and the flush")
-    witness_moves(recorder, done)
+    counts = counted(stage, layers.before, "transactions and the flush")
+    witness_moves(recorder, counts)
     tiers.remove_overlay(cluster, pair)
     layers.drop()
 
@@ -126,8 +126,8 @@ def crowded_misses(stage: Stage) -> None:
                 stand, stage, threads=settings.THREADS, runtime_s=CROWDED_RUNS * SECONDS[stage.tier], rows=rows
             )
             settings.note_rate(recorder, label, steady(layers.measured(stage, label, wanted)))
-            done = counted(stage, before, label)
-        witness_moves(recorder, done, " under the load")
+            counts = counted(stage, before, label)
+        witness_moves(recorder, counts, " under the load")
         layers.plain()
         layers.slow.impose(slow=False)
         recorder.observe("CHECK TABLE without the tier", got=stand.check_table(CHECK_S), wanted="OK")

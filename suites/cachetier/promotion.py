@@ -66,9 +66,9 @@ def _access(
             access(name)
         there = set(names) & set(stand.wait_cached(cluster, pair, promoted))
         recorder.observe(f"objects in the cache after {what}", got=sorted(there), wanted=promoted, of=len(names))
-        done = stand.counted(stage, before, what)
-        recorder.observe(f"promotions by {what}", got=done["tier_promote"], wanted=len(promoted))
-        proxied = done["tier_proxy_read"] + done["tier_proxy_write"]
+        counts = stand.counted(stage, before, what)
+        recorder.observe(f"promotions by {what}", got=counts["tier_promote"], wanted=len(promoted))
+        proxied = counts["tier_proxy_read"] + counts["tier_proxy_write"]
         if not promoted:
             recorder.witness(f"operations proxied to the base by {what}", got=proxied, least=len(names))
 
@@ -88,9 +88,9 @@ def whiteout(stage: Stage) -> None:
         changed = dict(zip(overwritten, stand.contents(stage, len(overwritten)).values(), strict=True))
         for name, data in changed.items():
             client.write_full(pair.base, name, data)
-        done = stand.counted(stage, before, "removal and overwriting")
-        recorder.observe("whiteouts", got=done["tier_whiteout"], wanted=len(removed))
-        recorder.observe("objects that became dirty", got=done["tier_dirty"], wanted=len(objects))
+        counts = stand.counted(stage, before, "removal and overwriting")
+        recorder.observe("whiteouts", got=counts["tier_whiteout"], wanted=len(removed))
+        recorder.observe("objects that became dirty", got=counts["tier_dirty"], wanted=len(objects))
         left = _existing(stage, pair, removed)
         recorder.observe("removed objects that can still be read", got=left, wanted=[], of=len(removed))
         stand.observe_contents(stage, pair.base, changed, "through the tier")

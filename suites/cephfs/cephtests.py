@@ -25,10 +25,10 @@ def run(stage: Stage, client: Arch) -> None:
     observe_client(stage, client)
     server = served_by(cluster, client.other)
     before = requests(cluster, server)
-    ran = run_program(cluster, host, LIBCEPHFS, core=False)
-    record_run(stage.recorder, ran, known_on(host, cluster.provider_name))
+    outcome = run_program(cluster, host, LIBCEPHFS, core=False)
+    record_run(stage.recorder, outcome, known_on(host, cluster.provider_name))
     handled = requests(cluster, server) - before
-    stage.recorder.witness(f"requests to the {client.other} metadata server", got=handled, least=len(ran.cases))
+    stage.recorder.witness(f"requests to the {client.other} metadata server", got=handled, least=len(outcome.cases))
 
 
 SCENARIOS = tuple(

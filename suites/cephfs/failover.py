@@ -79,13 +79,13 @@ def kill_active(stage: Stage, load: RecordedLoad, victim: str) -> str:
     """Kill the active server, wait until the standby serves, restart the dead one; returns the new active server."""
     cluster = stage.cluster
     with inflict(KillDaemon(victim), cluster, stage.recorder):
-        [taken] = wait_active(cluster, but=victim)
+        [successor] = wait_active(cluster, but=victim)
         goes_on(load)
-    arch = cluster.host_of(taken).arch
+    arch = cluster.host_of(successor).arch
     what = f"architecture that serves after {victim} of {cluster.host_of(victim).arch}"
     stage.recorder.observe(what, got=arch.value, wanted=cluster.host_of(victim).arch.other.value)
     cluster.wait_healthy()
-    return taken
+    return successor
 
 
 def failover(stage: Stage) -> None:

@@ -57,8 +57,8 @@ def thrashed(stage: Stage) -> None:
     with load.running():
         under_way(load)
         steps = plan(layout_of(cluster), stage.rng, menu)
-        done = thrash(cluster, recorder, steps, seconds=seconds, least=soak.LEAST_STEPS)
-        recorder.witness("steps of the schedule", got=done, least=soak.LEAST_STEPS)
+        steps_done = thrash(cluster, recorder, steps, seconds=seconds, least=soak.LEAST_STEPS)
+        recorder.witness("steps of the schedule", got=steps_done, least=soak.LEAST_STEPS)
         wait_active(cluster)
         cluster.wait_healthy()
         goes_on(load)

@@ -289,8 +289,8 @@ def lock(held: Held, owner: Hashable, kind: str, first: int, end: int) -> None:
     It replaces what the owner has of that range.
     """
     others = [other for holder, locks in held.items() if holder != owner for other in locks]
-    met = [other for other, begin, until in others if begin < end and first < until]
-    if kind != NONE and any(EXCLUSIVE in (kind, other) for other in met):
+    overlapping = [other for other, begin, until in others if begin < end and first < until]
+    if kind != NONE and any(EXCLUSIVE in (kind, other) for other in overlapping):
         raise Refused("EAGAIN")
     kept = []
     for other, begin, until in held.get(owner, []):

@@ -51,22 +51,22 @@ def deleted(stage: Stage, side: Line) -> set[str]:
     before = set(client.list_objects(DATA_POOL))
     side.begin(f"purged{stage.rng.randrange(1 << 31)}")
     side.ask("write", {"path": "f", "seed": 1, "size": 9000, "offset": OBJECT - 4500})
-    made = set(client.list_objects(DATA_POOL)) - before
-    stage.recorder.witness("objects of a file to delete", got=len(made), least=2)
+    created = set(client.list_objects(DATA_POOL)) - before
+    stage.recorder.witness("objects of a file to delete", got=len(created), least=2)
     side.ask("unlink", {"path": "f"})
-    return made
+    return created
 
 
-def purged(stage: Stage, made: set[str]) -> None:
+def purged(stage: Stage, created: set[str]) -> None:
     """Wait until the objects of a deleted file are gone: they take space, and no directory leads to them."""
     left = clock.wait(
-        lambda: sorted(made & set(stage.cluster.client.list_objects(DATA_POOL))),
+        lambda: sorted(created & set(stage.cluster.client.list_objects(DATA_POOL))),
         lambda names: not names,
         what="the removal of a deleted file's objects",
         timeout_s=PURGE_S * stage.cluster.patience,
         interval_s=0.2,
     )
-    stage.recorder.observe("objects of a deleted file", got=left, wanted=[], of=len(made))
+    stage.recorder.observe("objects of a deleted file", got=left, wanted=[], of=len(created))
 
 
 def mended(stage: Stage, mds: Arch) -> None:
@@ -75,7 +75,7 @@ def mended(stage: Stage, mds: Arch) -> None:
     served_by(cluster, mds)
     with lines("cephfs", clients(cluster, {"name": cluster.client_name}), cluster.patience) as sides:
         side = sides[mds.other.value]
-        made = deleted(stage, side)
+        created = deleted(stage, side)
         before = set(cluster.client.list_objects(DATA_POOL))
         side.begin(f"damaged{stage.rng.randrange(1 << 31)}")
         side.ask("write", {"path": "f", "seed": 1, "size": 5000, "offset": 0})
@@ -90,7 +90,7 @@ def mended(stage: Stage, mds: Arch) -> None:
     scrubbed(stage)
     attributes = cluster.tool(cluster.client.host.name, "rados", "-p", DATA_POOL, "listxattr", name).split()
     stage.recorder.observe("the file has its backtrace again", got="parent" in attributes, wanted=True)
-    purged(stage, made)
+    purged(stage, created)
 
 
 SCENARIOS = tuple(

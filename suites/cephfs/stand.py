@@ -42,9 +42,9 @@ def served_by(cluster: Cluster, arch: Arch) -> str:
     [name] = wait_active(cluster)
     if cluster.host_of(name).arch is not arch:
         cluster.stop_or_kill(name)
-        [taken] = wait_active(cluster, but=name)
+        [successor] = wait_active(cluster, but=name)
         cluster.start(name)
-        name = taken
+        name = successor
     cluster.wait_healthy()
     return name
 

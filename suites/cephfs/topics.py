@@ -51,9 +51,9 @@ def contents(first: str, second: str, rng: Random) -> Iterator[Step]:
 
 def names(first: str, second: str, rng: Random) -> Iterator[Step]:
     """Names of 1 to 255 bytes, of any bytes that a name may have; one byte more is refused."""
-    drawn = [name for name in edges.texts(rng, NAMES, NAME_BYTES, but="/\0") if name not in (".", "..")]
-    drawn += ["x" * NAME_BYTES, "é" * (NAME_BYTES // 2), "文" * (NAME_BYTES // 3)]
-    for number, name in enumerate(dict.fromkeys(drawn)):
+    texts = [name for name in edges.texts(rng, NAMES, NAME_BYTES, but="/\0") if name not in (".", "..")]
+    texts += ["x" * NAME_BYTES, "é" * (NAME_BYTES // 2), "文" * (NAME_BYTES // 3)]
+    for number, name in enumerate(dict.fromkeys(texts)):
         side, other = (first, second) if number % 2 else (second, first)
         yield writes(side, name, number)
         yield does(other, "mkdir", f"d{number}")

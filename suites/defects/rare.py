@@ -28,8 +28,8 @@ def try_often(stage: Stage, defect: Defect, once: Try) -> None:
     meet(stage, defect)
     text = os.environ.get(TRIES_VARIABLE)
     for _ in range(1 if text is None and defect.seen == defect.of else tries(text)):
-        seen, said = once(stage)
-        tried(stage, seen=seen, said=said)
+        seen, evidence = once(stage)
+        tried(stage, seen=seen, evidence=evidence)
 
 
 def tries(text: str | None) -> int:

@@ -59,10 +59,10 @@ def show(stage: Stage, defect: Defect) -> None:
     last = (ended.stdout.strip().splitlines() or [""])[-1]
     match = _SAID.match(last)
     if ended.code == 0 and match:
-        tried(stage, seen=match[1] == "seen", said=match[2])
+        tried(stage, seen=match[1] == "seen", evidence=match[2])
     else:
         why = (ended.stderr.strip().splitlines() or ["it printed no error"])[-1]
-        tried(stage, seen=None, said=f"{program.name} ended with status {ended.code}: {why}")
+        tried(stage, seen=None, evidence=f"{program.name} ended with status {ended.code}: {why}")
 
 
 def program_of(defect: Defect) -> str:
@@ -84,9 +84,9 @@ def meet(stage: Stage, defect: Defect) -> None:
     stage.recorder.record("known_defect", **described, **known)
 
 
-def tried(stage: Stage, *, seen: bool | None, said: str) -> None:
+def tried(stage: Stage, *, seen: bool | None, evidence: str) -> None:
     """Record one try. seen: None if it could not tell."""
-    stage.recorder.record("defect_try", seen=seen, said=said)
+    stage.recorder.record("defect_try", seen=seen, said=evidence)
 
 
 def goal_of(defect: Defect) -> str:

@@ -26,17 +26,17 @@ def note_findings(stage: Stage) -> None:
     """Record each finding of which this scenario ran both sides; with a limit where these machines can show it."""
     group, at_home = runs(stage.recorder.events()), profile_of_disks(stage) is not None
     for finding in load_findings(PAPER).findings:
-        held = held_in(finding, group)
-        if held is None:
+        holds = held_in(finding, group)
+        if holds is None:
             continue
-        bound = judged_by(finding, held, at_home=at_home)
-        if finding.by_run and bound.judges and held.cold:
+        bound = judged_by(finding, holds, at_home=at_home)
+        if finding.by_run and bound.judges and holds.cold:
             what = f"caches as warm as each other, before the opposite counts: {finding.name}"
             stage.recorder.witness(what, got=0, least=1)
             bound = Bound(f"{bound.why}: not judged, more misses of one cache explain it", basis=Basis.NOTED)
         unit = TIMES if finding.beside else UNITS[finding.metric]
-        ends = (held.measured.low, min(held.measured.high, _MOST))
-        stage.recorder.figure(finding.name, held.measured.mean, unit, bound, interval=ends)
+        ends = (holds.measured.low, min(holds.measured.high, _MOST))
+        stage.recorder.figure(finding.name, holds.measured.mean, unit, bound, interval=ends)
 
 
 def judged_by(finding: PaperFinding, held: Held, *, at_home: bool) -> Bound:

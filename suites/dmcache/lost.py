@@ -52,8 +52,8 @@ def lose_cache(stage: Stage, mode: DmCacheMode) -> None:
 
 def _read(stand: Stand) -> str:
     argv = ["dd", f"if={stand.device}", "of=/dev/null", "bs=1M", "iflag=direct"]
-    done = stand.host.run(argv, check=False, timeout_s=_READ_S)
-    return "an I/O error" if done.code and "Input/output error" in done.stderr else f"status {done.code}"
+    result = stand.host.run(argv, check=False, timeout_s=_READ_S)
+    return "an I/O error" if result.code and "Input/output error" in result.stderr else f"status {result.code}"
 
 
 def _signs(stand: Stand, ledger: Ledger) -> list[str]:

@@ -56,11 +56,11 @@ def look_at(recorder: Recorder, label: str, status: CacheStatus | WritecacheStat
     """Record a cache's counters; promotions and evictions that its kind does not count are drawn as 0."""
     facts = asdict(status)
     moved = {"promoted": facts.get("promotions", 0), "evicted": facts.get("demotions", 0)}
-    drawn: dict[str, dict[str, float]] = {"blocks since the cache was made": moved}
-    drawn["dirty blocks"] = {"dirty": status.dirty}
+    looks: dict[str, dict[str, float]] = {"blocks since the cache was made": moved}
+    looks["dirty blocks"] = {"dirty": status.dirty}
     if isinstance(status, CacheStatus):
-        drawn["hits since the cache was made, share of requests"] = {"hits": status.hit_ratio}
-    record_look(recorder, "cache", label, drawn, **facts)
+        looks["hits since the cache was made, share of requests"] = {"hits": status.hit_ratio}
+    record_look(recorder, "cache", label, looks, **facts)
 
 
 def measured(

@@ -37,9 +37,9 @@ def rate_of(turns: Sequence[Sequence[GuestRun]]) -> Interval:
 
 def _turn(runs: Sequence[GuestRun]) -> Interval:
     """The rate of all guests in one turn. The variance of a sum is the sum of the variances."""
-    done = [run.result.main for run in runs]
-    spread = math.sqrt(sum(result.iops_stddev**2 for result in done))
-    return interval_of(sum(result.iops for result in done), spread, min(result.iops_samples for result in done))
+    mains = [run.result.main for run in runs]
+    spread = math.sqrt(sum(result.iops_stddev**2 for result in mains))
+    return interval_of(sum(result.iops for result in mains), spread, min(result.iops_samples for result in mains))
 
 
 def note_writeback(

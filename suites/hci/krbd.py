@@ -175,11 +175,11 @@ def turn_of(looks: Sequence[MachineLook], counted: Callable[[MachineLook, Machin
     """Costs and rates of the batches, without idle CPU. A batch with too few operations is left out."""
     operations, costs, rates = 0.0, [], []
     for before, after in itertools.pairwise(looks):
-        done, took = counted(before, after), after.at_s - before.at_s
-        if done >= LEAST_IN_BATCH:
-            operations += done
-            costs.append((after.cpu_s - before.cpu_s - idle * took) / done)
-            rates.append(done / took)
+        moved, took_s = counted(before, after), after.at_s - before.at_s
+        if moved >= LEAST_IN_BATCH:
+            operations += moved
+            costs.append((after.cpu_s - before.cpu_s - idle * took_s) / moved)
+            rates.append(moved / took_s)
     return Turn(operations, costs, rates)
 
 
@@ -191,7 +191,7 @@ def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], 
     cluster, recorder = stage.cluster, stage.recorder
     costs: dict[str, list[float]] = {name: [] for name in CLIENTS}
     rates: dict[str, list[float]] = {name: [] for name in CLIENTS}
-    done = dict.fromkeys(CLIENTS, 0.0)
+    operations = dict.fromkeys(CLIENTS, 0.0)
     with mapped(cluster) as (image, device):
         pair = make(cluster, image, device)
         idle = pair.at_rest()
@@ -203,14 +203,14 @@ def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], 
         while rounds < LEAST_ROUNDS or not (deadline.passed() or narrow(costs) or (brief and clear(costs))):
             for name in CLIENTS:
                 turn = pair.turn(name, idle)
-                done[name] += turn.operations
+                operations[name] += turn.operations
                 costs[name] += turn.costs
                 rates[name] += turn.rates
             rounds += 1
     if min(map(len, costs.values())) < 2:
-        raise LabBroken("too few requests were answered", f"operations: {done}", "try again on a quieter machine")
+        raise LabBroken("too few requests were answered", f"operations: {operations}", "try again on a quieter machine")
     for name in CLIENTS:
-        recorder.witness(f"operations of {name}", got=done[name], least=LEAST_OPERATIONS)
+        recorder.witness(f"operations of {name}", got=operations[name], least=LEAST_OPERATIONS)
         cost = interval(costs[name])
         what = f"CPU of the machine for one operation, {name}"
         bound = Bound("recorded only: it depends on the kind of machine", basis=Basis.NOTED)

@@ -51,14 +51,14 @@ def spent(guest: HostedGuest) -> QemuSpent:
         raise _unread(pid, str(error)) from error
 
 
-def spent_by(pid: int, told: Mapping[str, tuple[str, float]]) -> QemuSpent:
+def spent_by(pid: int, thread_times: Mapping[str, tuple[str, float]]) -> QemuSpent:
     """The CPU time of a process by kind of thread. told: the answer of `account_program.scheduled`."""
-    if str(pid) not in told:
+    if str(pid) not in thread_times:
         raise _unread(pid, "it has no main thread")
     threads: dict[str, float] = defaultdict(float)
-    for name, seconds in told.values():
+    for name, seconds in thread_times.values():
         threads[thread_kind(name)] += seconds
-    return QemuSpent(dict(threads), thread_kind(told[str(pid)][0]))
+    return QemuSpent(dict(threads), thread_kind(thread_times[str(pid)][0]))
 
 
 def _unread(pid: int, why: str) -> LabBroken:
@@ -119,9 +119,9 @@ def per_operation(looks: Sequence[DiskLook], idle: float) -> tuple[float, ...]:
     costs = []
     start = looks[0]
     for now in looks[1:]:
-        done = now.asked.since(start.asked).operations
-        if done >= LEAST_IN_BATCH:
-            costs.append((now.disk_s - start.disk_s - idle * (now.at_s - start.at_s)) / done)
+        operations = now.asked.since(start.asked).operations
+        if operations >= LEAST_IN_BATCH:
+            costs.append((now.disk_s - start.disk_s - idle * (now.at_s - start.at_s)) / operations)
             start = now
     return tuple(costs)
 
@@ -140,8 +140,8 @@ def run_all(
         results = [fio.parse(job.result().stdout.encode()) for job in jobs]
     after = [guest.requests(number) for guest in guests]
     return [
-        GuestRun(result, last.since(first), per_operation(seen, rest) if len(seen) > 1 else ())
-        for result, first, last, seen, rest in zip(results, before, after, looks, idle, strict=True)
+        GuestRun(result, last.since(first), per_operation(its_looks, rest) if len(its_looks) > 1 else ())
+        for result, first, last, its_looks, rest in zip(results, before, after, looks, idle, strict=True)
     ]
 
 
@@ -154,10 +154,10 @@ def _watched(
     def step() -> bool:
         now = [look(guest, number) for guest in guests]
         ended = any(job.done() for job in jobs)
-        at_work = all(seen.asked.since(first).operations for seen, first in zip(now, before, strict=True))
+        at_work = all(latest_look.asked.since(first).operations for latest_look, first in zip(now, before, strict=True))
         if at_work and not ended:
-            for seen, latest in zip(looks, now, strict=True):
-                seen.append(latest)
+            for latest_look, latest in zip(looks, now, strict=True):
+                latest_look.append(latest)
         return all(job.done() for job in jobs)
 
     clock.wait(step, bool, what="the end of fio in the guests", timeout_s=_FOREVER_S, interval_s=BATCH_S)

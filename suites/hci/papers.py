@@ -206,10 +206,10 @@ def note_reached(stage: Stage, label: str, share: float, *, alone: bool) -> None
     stage.recorder.figure(f"bytes to the cluster for one written, {label}", share, "", bound)
 
 
-def draw(stage: Stage, title: str, drawn: Points, axis: str) -> None:
+def draw(stage: Stage, title: str, points: Points, axis: str) -> None:
     """Draw a line for each cache mode in each panel: at each place the mean of its turns."""
     lines = []
-    for cache, places in drawn.items():
+    for cache, places in points.items():
         runs = {float(place): list(chain(*turns)) for place, turns in places.items()}
         rate = tuple((float(place), claims.rate_of(turns).mean) for place, turns in places.items())
         latency = tuple((place, fmean(run.result.main.latency_mean_s for run in each)) for place, each in runs.items())

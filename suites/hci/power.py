@@ -133,7 +133,7 @@ HOLDS_BACK = {
 }
 
 
-def cut_power(stage: Stage, cache: CacheMode, told: CacheMode | None = None) -> None:
+def cut_power(stage: Stage, cache: CacheMode, claimed: CacheMode | None = None) -> None:
     """Cut the power of a writing guest, and look for the guaranteed blocks.
 
     told: the cache mode that decides what is guaranteed, if it is not `cache`.
@@ -154,7 +154,7 @@ def cut_power(stage: Stage, cache: CacheMode, told: CacheMode | None = None) -> 
                 latest = ledger.begun + MOST_AT_ONCE
                 _wait(lambda: ledger.written >= latest + WAITING, f"{WAITING} more blocks", within_s)
                 guest.cut_power()
-        promised = ledger.written if (told or cache) is CacheMode.NONE else ledger.flushed
+        promised = ledger.written if (claimed or cache) is CacheMode.NONE else ledger.flushed
         recorder.record("ledger", begun=ledger.begun, written=ledger.written, flushed=ledger.flushed, promised=promised)
         wrong = compare(read_back(stage, image), ledger.seed, ledger.begun, promised)
     recorder.record("read-back", by=reader, unacknowledged=wrong.unacknowledged)
@@ -164,8 +164,8 @@ def cut_power(stage: Stage, cache: CacheMode, told: CacheMode | None = None) -> 
     )
     recorder.witness("blocks guaranteed at the power cut", got=promised, least=FLUSHED[0])
     if cache is CacheMode.WRITEBACK:
-        gone = ledger.begun - promised - wrong.unacknowledged
-        recorder.witness("unflushed blocks that were lost with the cache", got=gone, least=1)
+        lost = ledger.begun - promised - wrong.unacknowledged
+        recorder.witness("unflushed blocks that were lost with the cache", got=lost, least=1)
 
 
 def _wait(reached: Callable[[], bool], what: str, within_s: float) -> None:
@@ -214,15 +214,15 @@ def both_sides(stage: Stage, cache: CacheMode) -> None:
     reader = reader_of(cluster)
     theirs = stage.rng.randbytes(IMAGE_BYTES)
     with images(cluster, 1, kind=TWO_COPIES, size_bytes=IMAGE_BYTES, written=False) as (image,):
-        given = BlockImage(image.pool, "given", IMAGE_BYTES)
+        shared = BlockImage(image.pool, "given", IMAGE_BYTES)
         with exported(stage) as path:
             cluster.hosts[reader].push(theirs, path)
-            cluster.tool(reader, "rbd", "import", "--no-progress", str(path), given.spec)
-        with hypervisor(cluster).guests([[disk(image, cache, **HOLDS_BACK), disk(given, cache)]]) as (guest,):
+            cluster.tool(reader, "rbd", "import", "--no-progress", str(path), shared.spec)
+        with hypervisor(cluster).guests([[disk(image, cache, **HOLDS_BACK), disk(shared, cache)]]) as (guest,):
             ledger = BlockLedger(guest, device(0), IMAGE_BYTES, stage.rng)
             while ledger.written < FLUSHED[0]:
                 ledger.step(stage.rng.randint(1, 6), flush=False)
-            seen = guest.run(["sha256sum", device(1)], timeout_s=WITHIN_S * cluster.patience).stdout.split()[0]
+            digest = guest.run(["sha256sum", device(1)], timeout_s=WITHIN_S * cluster.patience).stdout.split()[0]
         # QEMU was told to end and closed the disk, so unflushed writes must be there as well.
         wrong = compare(read_back(stage, image), ledger.seed, ledger.begun, ledger.written)
     recorder.observe(
@@ -235,7 +235,7 @@ def both_sides(stage: Stage, cache: CacheMode) -> None:
         "blocks with content that was never written", got=list(wrong.made_up[:_SHOWN]), wanted=[], of=ledger.written
     )
     wanted = hashlib.sha256(theirs).hexdigest()
-    recorder.observe("sha256 of the other client's image, read by the guest", got=seen, wanted=wanted)
+    recorder.observe("sha256 of the other client's image, read by the guest", got=digest, wanted=wanted)
     recorder.witness("blocks that the guest wrote", got=ledger.written, least=FLUSHED[0])
 
 

@@ -89,10 +89,10 @@ def held(home: Home, host: Host, path: Path) -> PurePosixPath:
     if not host.exists(target):
         packed = target.with_name("packed") / "disk.tar"  # what an error leaves has another place than the target
         with Cache(home).scratch(f"sent-{host.name}") as scratch:
-            made = scratch / packed.name
-            words = ["tar", "--create", "--sparse", f"--file={made}", f"--directory={path.parent}", path.name]
+            unpacked = scratch / packed.name
+            words = ["tar", "--create", "--sparse", f"--file={unpacked}", f"--directory={path.parent}", path.name]
             process.run(words, timeout_s=_SENT_S)
-            host.push(made, packed)
+            host.push(unpacked, packed)
         words = ["tar", "--extract", "--no-same-owner", f"--file={packed}", f"--directory={packed.parent}"]
         host.run(words, timeout_s=_SENT_S)
         host.run(["mv", str(packed.with_name(path.name)), str(target)])
@@ -169,10 +169,10 @@ def require_qemu(cluster: Cluster) -> None:
         return
     host = cluster.hosts[guest_node(cluster)]
     host.run((program(host.arch), "--version"))
-    told = host.run(("qemu-img", "info", "--image-opts", "driver=rbd"), check=False).stderr
-    if _UNKNOWN in told:
+    complaint = host.run(("qemu-img", "info", "--image-opts", "driver=rbd"), check=False).stderr
+    if _UNKNOWN in complaint:
         what = f"the QEMU on {host.name} of the attached cluster has no rbd driver"
-        raise Unavailable(what, told.strip(), f"install it on {host.name}: in Debian it is in qemu-block-extra")
+        raise Unavailable(what, complaint.strip(), f"install it on {host.name}: in Debian it is in qemu-block-extra")
 
 
 def copies_on(cluster: Cluster) -> PoolKind:
@@ -189,10 +189,10 @@ def copies_on(cluster: Cluster) -> PoolKind:
     return REPLICATED if machines >= REPLICATED.size else TWO_COPIES
 
 
-def words_on(cluster: Cluster, *told: str) -> str:
+def words_on(cluster: Cluster, *words: str) -> str:
     """The words of a drawing: what is told, and that it includes replication if there is more than one copy."""
     size = copies_on(cluster).size
-    return ", ".join((*told, f"with replication to {size} copies") if size > 1 else told)
+    return ", ".join((*words, f"with replication to {size} copies") if size > 1 else words)
 
 
 @dataclass(frozen=True)

@@ -99,11 +99,13 @@ def rate(cluster: Cluster, image: BlockImage, load: BenchLoad, cache: CacheMode)
     """Operations per second of one run, by its own clock: opening the image does not count."""
     host = cluster.hosts[guest_node(cluster)]
     argv = load.argv(cache, through_librbd(cluster, image))
-    said = host.run(argv, env=drivers(host.root, host.arch), timeout_s=_RUN_S * cluster.patience).stdout
-    took = _TOOK.search(said)
-    if took is None or not float(took[1]):
-        raise LabBroken("qemu-img did not say how long it took", said[-400:], "check the version of QEMU in the image")
-    return load.operations / float(took[1])
+    output = host.run(argv, env=drivers(host.root, host.arch), timeout_s=_RUN_S * cluster.patience).stdout
+    duration = _TOOK.search(output)
+    if duration is None or not float(duration[1]):
+        raise LabBroken(
+            "qemu-img did not say how long it took", output[-400:], "check the version of QEMU in the image"
+        )
+    return load.operations / float(duration[1])
 
 
 def note_ratio(stage: Stage, load: BenchLoad, rates: Mapping[CacheMode, Sequence[float]], *, why_not: str) -> None:

@@ -59,8 +59,8 @@ def model(stage: Stage, client: Arch) -> None:
     argv += ["--size", "400000", "--min-stride-size", "40000", "--max-stride-size", "80000"]
     for operation, weight in WEIGHTS.items():
         argv += ["--op", operation, str(weight)]
-    done = len(_DONE.findall(run_model(stage, client, MODEL, lambda pool: ["--pool", pool, *argv])))
-    stage.recorder.witness("completed operations", got=done, least=MODEL_OPERATIONS * 0.9)
+    rounds = len(_DONE.findall(run_model(stage, client, MODEL, lambda pool: ["--pool", pool, *argv])))
+    stage.recorder.witness("completed operations", got=rounds, least=MODEL_OPERATIONS * 0.9)
 
 
 def fsx(stage: Stage, client: Arch) -> None:

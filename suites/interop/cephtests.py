@@ -248,12 +248,12 @@ def run(stage: Stage, programs: Sequence[UpstreamProgram], client: Arch, *, core
         counted_operations(stage, client.other, wanted=any(program.objects for program in programs)),
         Workers(AT_ONCE, thread_name_prefix="gtest") as workers,
     ):
-        for program, ran in zip(
+        for program, outcome in zip(
             programs, workers.map(partial(run_program, cluster, host, core=core), programs), strict=True
         ):
-            record_run(stage.recorder, ran, known_on(host, cluster.provider_name))
+            record_run(stage.recorder, outcome, known_on(host, cluster.provider_name))
             if not program.objects:
-                passed = sum(case.result is CaseResult.PASS for case in ran.cases)
+                passed = sum(case.result is CaseResult.PASS for case in outcome.cases)
                 stage.recorder.witness(f"cases of {program.name} that passed", got=passed, least=1)
 
 
@@ -268,19 +268,21 @@ def run_program(cluster: Cluster, host: Host, program: UpstreamProgram, *, core:
     return run_gtest(host, call, list_cases(lister, program.name, env=environment(lister), select=select))
 
 
-def record_run(recorder: Recorder, ran: GtestRun, known: Sequence[Known]) -> None:
+def record_run(recorder: Recorder, outcome: GtestRun, known: Sequence[Known]) -> None:
     """Record how a program ended, and each of its cases. known: the known failures where it ran."""
-    for case in ran.cases:
+    for case in outcome.cases:
         recorder.record(
             "gtest_case",
-            program=ran.program,
+            program=outcome.program,
             case=case.name,
             result=case.result.value,
             seconds=case.seconds,
             message=case.message,
-            known=reason_for(known, ran.program, case.name),
+            known=reason_for(known, outcome.program, case.name),
         )
-    recorder.record("gtest_program", program=ran.program, code=ran.code, ending=ran.ending, tail=ran.tail)
+    recorder.record(
+        "gtest_program", program=outcome.program, code=outcome.code, ending=outcome.ending, tail=outcome.tail
+    )
 
 
 def environment(host: Host) -> dict[str, str]:

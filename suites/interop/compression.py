@@ -134,9 +134,9 @@ def read_by_other(stage: Stage, mirror: Mirror, writer: Arch) -> Counter[str]:
 
 def counters(cluster: Cluster) -> dict[int, Counter[str]]:
     """BlueStore's counters of every OSD since it started."""
-    shown = {"compressed_bytes": "compressed", "decompressions": "decompress_lat", "verifications": "csum_lat"}
+    names = {"compressed_bytes": "compressed", "decompressions": "decompress_lat", "verifications": "csum_lat"}
     dumps = of_osds(cluster).items()
-    return {osd: Counter({name: int(dump[f"bluestore.{key}"]) for name, key in shown.items()}) for osd, dump in dumps}
+    return {osd: Counter({name: int(dump[f"bluestore.{key}"]) for name, key in names.items()}) for osd, dump in dumps}
 
 
 def wordy(rng: Random, size: int) -> bytes:

@@ -60,8 +60,8 @@ ALPHABETS = (PLAIN, AWKWARD, FOREIGN, PLAIN + AWKWARD + FOREIGN)
 
 def text(rng: Random, size: int, alphabet: str) -> str:
     """Text of exactly `size` bytes in UTF-8."""
-    made = "".join(rng.choices(alphabet, k=size)).encode()[:size].decode(errors="ignore")
-    return made + "".join(rng.choices(PLAIN, k=size - len(made.encode())))
+    drawn = "".join(rng.choices(alphabet, k=size)).encode()[:size].decode(errors="ignore")
+    return drawn + "".join(rng.choices(PLAIN, k=size - len(drawn.encode())))
 
 
 def texts(rng: Random, count: int, most: int, *, but: str = "") -> list[str]:
@@ -71,20 +71,20 @@ def texts(rng: Random, count: int, most: int, *, but: str = "") -> list[str]:
     """
     alphabets = ["".join(letter for letter in alphabet if letter not in but) for alphabet in ALPHABETS]
     lengths = [length for length in LENGTHS if length < most] + [most]
-    drawn: dict[str, None] = {}
+    chosen: dict[str, None] = {}
     turn = rng.randrange(len(alphabets))
     for number in range(100 * count):
-        if len(drawn) == count:
+        if len(chosen) == count:
             break
         size = lengths[number] if number < len(lengths) else rng.randint(1, min(most, rng.choice(lengths)))
-        drawn[text(rng, size, alphabets[(turn + number) % len(alphabets)])] = None
-    return list(drawn)
+        chosen[text(rng, size, alphabets[(turn + number) % len(alphabets)])] = None
+    return list(chosen)
 
 
 def namespaces(rng: Random, count: int) -> list[str]:
     """Distinct names of namespaces, never the name that means all namespaces."""
-    drawn = texts(rng, count + 1, NAMESPACE_BYTES)
-    return [name for name in drawn if name != ALL_NAMESPACES][:count]
+    names = texts(rng, count + 1, NAMESPACE_BYTES)
+    return [name for name in names if name != ALL_NAMESPACES][:count]
 
 
 def binary_keys(rng: Random, count: int) -> list[bytes]:
@@ -109,5 +109,5 @@ def as_text(key: bytes) -> str:
 
 def sizes(rng: Random, count: int) -> list[int]:
     """Every edge in random order, then random sizes up to the largest edge."""
-    drawn = rng.sample(SIZES, k=len(SIZES))
-    return [drawn[number] if number < len(drawn) else rng.randrange(max(SIZES) + 1) for number in range(count)]
+    shuffled = rng.sample(SIZES, k=len(SIZES))
+    return [shuffled[number] if number < len(shuffled) else rng.randrange(max(SIZES) + 1) for number in range(count)]

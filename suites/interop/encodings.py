@@ -40,22 +40,22 @@ def run(stage: Stage, kind: MapKind) -> None:
     live = stage.cluster.client.command("mon", kind.live)
     crush = crush_text(TREE, RULES, stage.rng).encode()
     with sides(stage.cluster, "encodings") as between:
-        made = each(between, kind.make)
-        base = next(iter(made.values()))
+        encoded = each(between, kind.make)
+        base = next(iter(encoded.values()))
         changed = each(between, lambda side: kind.change(side, base, crush))
 
         def show(side: ArchSide) -> tuple[str, str, str]:
             there = side.arch.other
-            return kind.show(side, made[there]), kind.show(side, changed[there]), kind.show(side, live)
+            return kind.show(side, encoded[there]), kind.show(side, changed[there]), kind.show(side, live)
 
-        shown = each(between, show)
-    for index, (what, maps) in enumerate((("a new map", made), ("the same map after the same change", changed))):
-        pinned = {arch: kind.pinned(maps[arch], shown[arch.other][index]) for arch in between}
+        printed = each(between, show)
+    for index, (what, maps) in enumerate((("a new map", encoded), ("the same map after the same change", changed))):
+        pinned = {arch: kind.pinned(maps[arch], printed[arch.other][index]) for arch in between}
         agree(stage.recorder, f"bytes of {what} ({kind.name}) without times", pinned)
     for index, which in ((1, "changed by the other architecture"), (2, "of the cluster")):
-        texts = {arch: text[index].encode() for arch, text in shown.items()}
+        texts = {arch: text[index].encode() for arch, text in printed.items()}
         agree(stage.recorder, f"printed {kind.name} map {which}", texts)
-    stage.recorder.observe(f"architectures that made the {kind.name} map", got=sorted(made), wanted=sorted(Arch))
+    stage.recorder.observe(f"architectures that made the {kind.name} map", got=sorted(encoded), wanted=sorted(Arch))
 
 
 def make_monmap(side: ArchSide) -> bytes:

@@ -72,7 +72,7 @@ def run(stage: Stage) -> None:
         with stopped(cluster, [journey.giver for journey in journeys]):
             travelled = travel(journeys, between)
         for journey in journeys:
-            in_pg = {name: given for (pgid, name), given in wanted.items() if pgid == journey.pgid}
+            in_pg = {name: wanted_object for (pgid, name), wanted_object in wanted.items() if pgid == journey.pgid}
             note(stage.recorder, journey, travelled[journey.giver.name], in_pg)
 
 
@@ -164,8 +164,8 @@ def note(recorder: Recorder, journey: Journey, exports: Travelled, wanted: Mappi
     )
     for when, answers in (("in the export", exports.sent), ("after the import", exports.kept)):
         contents = {name: exported.data for name, exported in answers.items()}
-        given = {name: wanted[name].data for name in names}
-        recorder.observe(f"content {when}, {direction}", got=contents, wanted=given)
+        written = {name: wanted[name].data for name in names}
+        recorder.observe(f"content {when}, {direction}", got=contents, wanted=written)
         odd = [name for name in names if name not in answers or answers[name].omap != wanted[name].omap]
         recorder.observe(f"objects with a wrong omap {when}, {direction}", got=odd, wanted=[], of=len(names))
     recorder.observe(f"objects listed after the import, {direction}", got=exports.listed, wanted=names)

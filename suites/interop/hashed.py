@@ -127,11 +127,11 @@ def note_looked_up(stage: Stage, pool: str, names: Sequence[str]) -> None:
         absent = list(workers.map(lambda lookup: missing(*lookup), lookups))
     for arch in Arch:
         of_arch = [
-            (said(name), gone)
-            for (osd, name), gone in zip(lookups, absent, strict=True)
+            (said(name), is_absent)
+            for (osd, name), is_absent in zip(lookups, absent, strict=True)
             if arch_of(cluster, osd) is arch
         ]
-        lost = [name for name, gone in of_arch if gone]
+        lost = [name for name, is_absent in of_arch if is_absent]
         stage.recorder.observe(f"names that OSDs of {arch} do not find", got=lost[:_SHOWN], wanted=[], of=len(of_arch))
     stage.recorder.witness("names looked up on OSDs", got=len(lookups), least=len(names))
 

@@ -27,9 +27,9 @@ def loaded(stage: Stage, load_s: float | None = None) -> None:
     load_s: seconds of load, instead of the tier's.
     """
     cluster, seconds = stage.cluster, LOAD_S[stage.tier] if load_s is None else load_s
-    with ExitStack() as made:
+    with ExitStack() as stack:
         # Each client has its own pool, because the first object in the pool shows that its client has started to write.
-        own = {arch: made.enter_context(pools.pool(cluster, f"load-{arch}", pg_num=PG_NUM)) for arch in Arch}
+        own = {arch: stack.enter_context(pools.pool(cluster, f"load-{arch}", pg_num=PG_NUM)) for arch in Arch}
         loads = [FioVerify(cluster, stage.recorder, witness(stage, own[arch], arch)) for arch in Arch]
         for load in loads:
             load.prepare()

@@ -117,7 +117,7 @@ def difference(got: bytes | bytearray, wanted: bytes | bytearray) -> str:
     """`equal`, or where and how two contents first differ."""
     if got == wanted:
         return "equal"
-    for offset, (seen, other) in enumerate(zip(got, wanted, strict=False)):
-        if seen != other:
-            return f"byte {offset} is {seen:#04x}, wanted {other:#04x}"
+    for offset, (byte, other) in enumerate(zip(got, wanted, strict=False)):
+        if byte != other:
+            return f"byte {offset} is {byte:#04x}, wanted {other:#04x}"
     return f"{len(got)} bytes, wanted {len(wanted)}"

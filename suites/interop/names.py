@@ -122,18 +122,18 @@ def fill_omaps(stage: Stage, mirror: Mirror) -> dict[str, dict[bytes, bytes]]:
     """Write objects with various numbers of omap keys, one of them over a page, and one with a value of each size."""
     rng = stage.rng
     counts = [edges.OMAP_PAGE + 1, *rng.sample(edges.COUNTS, k=2)]
-    made = {f"omap-{count}": {key: rng.randbytes(8) for key in edges.binary_keys(rng, count)} for count in counts}
+    omaps = {f"omap-{count}": {key: rng.randbytes(8) for key in edges.binary_keys(rng, count)} for count in counts}
     values = edges.sizes(rng, len(edges.SIZES))
-    made["omap-values"] = {
+    omaps["omap-values"] = {
         key: rng.randbytes(size) for key, size in zip(edges.binary_keys(rng, len(values)), values, strict=True)
     }
-    for name, pairs in made.items():
+    for name, pairs in omaps.items():
         shuffled = rng.sample(sorted(pairs), k=len(pairs))
         # Not through the mirror, because its reader decodes keys as UTF-8.
         mirror.client.within(namespace="omap").set_omap(
             mirror.pool, name, {edges.as_text(key): pairs[key] for key in shuffled}
         )
-    return made
+    return omaps
 
 
 def read_omap(stage: Stage, reader: RadosClient, pool: str, name: str, pairs: dict[bytes, bytes]) -> None:

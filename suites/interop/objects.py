@@ -60,14 +60,14 @@ def clones(cluster: Cluster, pool: str) -> int:
 
 def observe_trimmed(stage: Stage, pool: str) -> None:
     """Wait until the clones are gone: nothing lists them without a snapshot, but they take space."""
-    held = clock.wait(
+    kept = clock.wait(
         lambda: clones(stage.cluster, pool),
         lambda count: count == 0,
         what="the removal of the clones of dropped snapshots",
         timeout_s=TRIM_S * stage.cluster.patience,
         interval_s=0.2,
     )
-    stage.recorder.observe("clones of objects after all snapshots are dropped", got=held, wanted=0)
+    stage.recorder.observe("clones of objects after all snapshots are dropped", got=kept, wanted=0)
 
 
 def fixed_steps(mirror: Mirror, rng: Random, kind: PoolKind) -> None:

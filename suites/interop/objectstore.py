@@ -55,16 +55,16 @@ def run(stage: Stage, arch: Arch, part: str) -> None:
     preload = OSD.preload(host)
     machine = host.run(["uname", "-m"], timeout_s=LIMIT_S * cluster.patience).stdout.strip()
     stage.recorder.observe("architecture of the host's programs", got=machine, wanted=arch.value)
-    ran = [_run_case(host, case, preload, LIMIT_S * cluster.patience) for case in wanted]
-    finished = [case for run in ran for case in run.cases if case.result in (CaseResult.PASS, CaseResult.FAIL)]
+    runs = [_run_case(host, case, preload, LIMIT_S * cluster.patience) for case in wanted]
+    finished = [case for run in runs for case in run.cases if case.result in (CaseResult.PASS, CaseResult.FAIL)]
     stage.recorder.witness("cases that ran to their end", got=len(finished), least=len(wanted))
-    whole = replace(telling(ran), cases=tuple(case for run in ran for case in run.cases))
+    whole = replace(telling(runs), cases=tuple(case for run in runs for case in run.cases))
     record_run(stage.recorder, whole, known_on(host, cluster.provider_name))
 
 
-def telling(ran: Sequence[GtestRun]) -> GtestRun:
+def telling(runs: Sequence[GtestRun]) -> GtestRun:
     """The run whose output is kept: preferably one that crashed or hung, then one that failed, whose cases say why."""
-    return max(ran, key=lambda run: (run.code is None or run.code < 0, run.code != 0))
+    return max(runs, key=lambda run: (run.code is None or run.code < 0, run.code != 0))
 
 
 def _run_case(host: Host, case: str, preload: Sequence[PurePosixPath], timeout_s: float) -> GtestRun:

@@ -99,10 +99,12 @@ def watch_memory(stage: Stage, page_bytes: int) -> None:
     with pools.pool(cluster, "small", PAIRS, pg_num=PG_NUM) as pool:
         moments = {"before": look(cluster)}
         for half in HALVES:
-            done = _operations(cluster)
+            operations = _operations(cluster)
             load(cluster, pool, half)
             moments[half] = look(cluster)
-            witness(recorder, half, {osd: now - done[osd] for osd, now in _operations(cluster).items()}, page_bytes)
+            witness(
+                recorder, half, {osd: now - operations[osd] for osd, now in _operations(cluster).items()}, page_bytes
+            )
         SYSTEM.sleep(REST_S)
         moments["rested"] = look(cluster)
         for osd in cluster.osd_ids():
@@ -132,9 +134,9 @@ def _operations(cluster: Cluster) -> dict[int, int]:
     return {osd: int(dump["osd.op"] + dump["osd.subop"]) for osd, dump in counters.of_osds(cluster).items()}
 
 
-def witness(recorder: Recorder, half: str, done: Mapping[int, int], page_bytes: int) -> None:
+def witness(recorder: Recorder, half: str, operations: Mapping[int, int], page_bytes: int) -> None:
     """Witness that there were enough operations for a page lost with each to exceed GROWTH_BYTES."""
-    for osd, number in done.items():
+    for osd, number in operations.items():
         recorder.witness(f"operations of osd.{osd} in the {half} half", got=number, least=GROWTH_BYTES // page_bytes)
 
 

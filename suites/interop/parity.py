@@ -75,9 +75,9 @@ class Written:
 def run(stage: Stage, codes: Sequence[ErasureCode]) -> None:
     """Write through primaries of both architectures; check the store that holds parity; read without a data shard."""
     cluster = stage.cluster
-    with ExitStack() as made, sides(cluster, "parity") as between:
+    with ExitStack() as stack, sides(cluster, "parity") as between:
         for code in codes:
-            made.enter_context(pools.pool(cluster, pool_of(code), kind_of(code), pg_num=PG_NUM))
+            stack.enter_context(pools.pool(cluster, pool_of(code), kind_of(code), pg_num=PG_NUM))
         placed = {pool_of(code): pools.pgs_of(cluster, pool_of(code)) for code in codes}
         spot = choose(placed, codes[0].k, order_of(cluster))
         mirrors = {pool: Mirror(cluster.client, pool) for pool in placed}

@@ -134,9 +134,9 @@ def luks(stage: Stage, writer: Arch, kind: str) -> None:
         # The whole of it: the content follows a header of up to 16 MiB, which is different in any case.
         places = [(offset, MIB) for offset in range(0, LUKS_BYTES, MIB)]
         raw = b"".join(read_by.rbd_look(pool, "image", places)["pieces"])
-        plain, shown = sectors(data), sectors(raw)
+        plain, encrypted = sectors(data), sectors(raw)
         title = f"sectors that {kind} shows without the passphrase"
-        stage.recorder.observe(title, got=len(plain & shown), wanted=0, of=len(plain))
+        stage.recorder.observe(title, got=len(plain & encrypted), wanted=0, of=len(plain))
         filled = len(raw) - raw.count(0)
         stage.recorder.witness(f"bytes of the {kind} image that are not zero", got=filled, least=LUKS_DATA_BYTES // 2)
 

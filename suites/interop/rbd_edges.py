@@ -39,11 +39,11 @@ def run(stage: Stage, writer: Arch) -> None:
     observe_client(stage, writer)
     made_by = cluster.client_for(writer)
     with pools.pool(cluster, "edges", pg_num=PG_NUM) as pool:
-        made = [make(stage.rng, made_by, pool, wanted) for wanted in draw(stage.rng)]
+        images = [make(stage.rng, made_by, pool, wanted) for wanted in draw(stage.rng)]
         for reader in (cluster.client_for(writer.other), made_by):
-            names = sorted(wanted.name for wanted in made)
+            names = sorted(wanted.name for wanted in images)
             stage.recorder.observe(f"images listed by {reader.host.arch}", got=reader.rbd_list(pool), wanted=names)
-            for wanted in made:
+            for wanted in images:
                 look(stage, reader, pool, wanted)
 
 
@@ -51,11 +51,11 @@ def draw(rng: Random) -> list[Wanted]:
     """Images with random names and all sizes. Names have no / and @, which separate pool, image and snapshot."""
     names = rng.sample(texts(rng, 4 * IMAGES, IMAGE_NAME_BYTES, but="/@"), k=IMAGES)
     names[0] = texts(rng, 4 * IMAGES, IMAGE_NAME_BYTES, but="/@")[-1]
-    drawn = []
+    images = []
     for number, name in enumerate(dict.fromkeys(names)):
         order = rng.choice(ORDERS)
-        drawn.append(Wanted(name, image_sizes(order)[number % len(image_sizes(order))], order))
-    return drawn
+        images.append(Wanted(name, image_sizes(order)[number % len(image_sizes(order))], order))
+    return images
 
 
 def image_sizes(order: int) -> list[int]:

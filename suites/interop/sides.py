@@ -77,12 +77,12 @@ def each(between: Mapping[Arch, ArchSide], work: Callable[[ArchSide], T]) -> dic
         return {arch: future.result() for arch, future in futures.items()}
 
 
-def agree(recorder: Recorder, what: str, made: Mapping[Arch, bytes]) -> None:
+def agree(recorder: Recorder, what: str, outputs: Mapping[Arch, bytes]) -> None:
     """Observe that every architecture made the same bytes as the first one, and not just none."""
-    first, *rest = made
+    first, *rest = outputs
     for arch in rest:
-        size = len(made[first])
-        recorder.observe(f"{what}: {arch} against {first}", got=sha(made[arch]), wanted=sha(made[first]), of=size)
+        size = len(outputs[first])
+        recorder.observe(f"{what}: {arch} against {first}", got=sha(outputs[arch]), wanted=sha(outputs[first]), of=size)
 
 
 def sha(content: bytes | bytearray) -> str:

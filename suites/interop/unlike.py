@@ -58,13 +58,13 @@ def run(stage: Stage) -> None:
     weights, sizes = weights_of(stage.cluster), sizes_of(stage.cluster)
     note_weights(stage.recorder, weights, sizes)
     with pools.pool(stage.cluster, "unlike", pg_num=PG_NUM) as pool:
-        held = dict.fromkeys(weights, 0)
+        bytes_of = dict.fromkeys(weights, 0)
         for pg in pools.pgs_of(stage.cluster, pool):
             for osd in pg.acting:
-                held[osd] += 1
+                bytes_of[osd] += 1
     machines = machine_of_osds(stage.cluster)
     first = {osd: size for osd, size in sizes.items() if machines[osd] == "n0"}
-    note_placement(stage.recorder, held, first)
+    note_placement(stage.recorder, bytes_of, first)
     loaded(stage, LOAD_S)
 
 
@@ -93,11 +93,11 @@ def note_weights(recorder: Recorder, weights: Mapping[int, float], sizes: Mappin
         recorder.figure(f"weight of osd.{osd} over its disk", weights.get(osd, 0.0) * TIB / size, "", bound)
 
 
-def note_placement(recorder: Recorder, held: Mapping[int, int], sizes: Mapping[int, int]) -> None:
+def note_placement(recorder: Recorder, bytes_of: Mapping[int, int], sizes: Mapping[int, int]) -> None:
     """Judge that the largest disk of a node holds more PGs than its two smallest. sizes: of that node's OSDs."""
     ranked = sorted(sizes, key=lambda osd: sizes[osd])
-    share = held[ranked[-1]] / max(1, sum(held[osd] for osd in ranked[:2]))
-    counts = ", ".join(f"{sizes[osd] / GIB:.0f} GiB {held[osd]} PGs" for osd in ranked)
+    share = bytes_of[ranked[-1]] / max(1, sum(bytes_of[osd] for osd in ranked[:2]))
+    counts = ", ".join(f"{sizes[osd] / GIB:.0f} GiB {bytes_of[osd]} PGs" for osd in ranked)
     bound = Bound(f"CRUSH places by weight: {counts}", least=1.0, basis=Basis.CORRECTNESS)
     recorder.figure("PGs of the largest disk over those of the two smallest beside it", share, "", bound)
 

@@ -55,7 +55,7 @@ def scaled(load: ObjectLoad, scale: Scale, seed: int) -> Scaled:
     }
     rampup_s = scale.seconds(load.rampup_s) if load.rampup_s else 0.0
     runtime_s = scale.seconds(load.runtime_s) if load.runtime_s else 0.0
-    made = S3Load(
+    s3_load = S3Load(
         mix={str(kind): share for kind, share in load.mix.items()} or {"get": 1.0},
         sizes=sizes,
         bucket=f"{load.name}-",
@@ -74,7 +74,7 @@ def scaled(load: ObjectLoad, scale: Scale, seed: int) -> Scaled:
         f"{workers} of {load.workers} workers, up to {max(most for _, most, _ in sizes)} of {largest} bytes, "
         f"{runtime_s:g} of {load.runtime_s:g} s"
     )
-    return Scaled(made, rampup_s, scale.seconds(load.pause_s) if load.pause_s else 0.0, words)
+    return Scaled(s3_load, rampup_s, scale.seconds(load.pause_s) if load.pause_s else 0.0, words)
 
 
 def shrunk(ranges: Sequence[tuple[int, int, float]], most: int, fewer: int) -> tuple[tuple[int, int, float], ...]:
@@ -115,16 +115,16 @@ def longer(part: Scaled, count: int, published_s: float) -> Scaled | None:
 
 def note(recorder: Recorder, load: ObjectLoad, result: S3Result, why: str, rampup_s: float) -> None:
     """Record the rates of each operation after the ramp, and that there were enough operations."""
-    done = counted(result, rampup_s)
-    recorder.witness(f"operations of {load.name} after its ramp", got=len(done), least=LEAST_OPERATIONS)
+    operations = counted(result, rampup_s)
+    recorder.witness(f"operations of {load.name} after its ramp", got=len(operations), least=LEAST_OPERATIONS)
     bound = Bound(f"recorded only: it depends on the machines; {why}", basis=Basis.NOTED)
-    seconds = max(each.ended_s for each in done) - min(each.began_s for each in done) if done else 1.0
-    for kind in sorted({each.kind for each in done}):
-        own = [each for each in done if each.kind == kind]
+    seconds = max(each.ended_s for each in operations) - min(each.began_s for each in operations) if operations else 1.0
+    for kind in sorted({each.kind for each in operations}):
+        own = [each for each in operations if each.kind == kind]
         recorder.figure(f"{load.name}: {kind}", len(own) / seconds, "operations/s", bound)
         only = replace(result, operations=tuple(replace(each, phase=RUN) for each in own))
         recorder.figure(f"{load.name}: p90 of {kind}", only.percentile_s(90), "s", bound)
-    recorder.figure(f"{load.name}: bytes of bodies", sum(each.bytes for each in done) / seconds, "B/s", bound)
+    recorder.figure(f"{load.name}: bytes of bodies", sum(each.bytes for each in operations) / seconds, "B/s", bound)
 
 
 def counted(result: S3Result, rampup_s: float) -> list[S3Operation]:

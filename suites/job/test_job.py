@@ -12,8 +12,8 @@ from cephlab.suites.job.scenarios import scenarios_of
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A job that was asked for runs in every tier."""
-    given = metafunc.config.stash[OPTIONS].job
-    scenarios = SCENARIOS if given is None else scenarios_of(load_job(given), asked=True)
+    path = metafunc.config.stash[OPTIONS].job
+    scenarios = SCENARIOS if path is None else scenarios_of(load_job(path), asked=True)
     metafunc.parametrize("scenario", scenarios, ids=[scenario.name for scenario in scenarios])
 
 

@@ -102,8 +102,8 @@ class Reserved:
     def look(self) -> None:
         try:
             for osd in self.cluster.osd_ids():
-                held = self.cluster.client.tell(f"osd.{osd}", "dump_recovery_reservations")
-                self.most = max(self.most, *(len(held[side]["in_progress"]) for side in RESERVATIONS))
+                reservations = self.cluster.client.tell(f"osd.{osd}", "dump_recovery_reservations")
+                self.most = max(self.most, *(len(reservations[side]["in_progress"]) for side in RESERVATIONS))
         except LabError as error:
             self.trouble = error
 
@@ -128,10 +128,10 @@ def note_leg(recorder: Recorder, leg: Leg, slowest: Leg, fastest: Leg) -> None:
     surely = min(slowest.low / slowest.backfills * leg.backfills, fastest.low)
     law = f"{slowest.rate:.3g} B/s with {slowest.backfills}, at most {fastest.rate:.3g} B/s with {fastest.backfills}"
     why = f"predicted {rate:.3g} B/s ({law}), at least {surely:.3g}; trusted to a factor of {factor:g}"
-    given = leg in (slowest, fastest)
+    calibrates = leg in (slowest, fastest)
     bound = (
         Bound("not judged: the prediction uses this number itself", basis=Basis.NOTED)
-        if given
+        if calibrates
         else Bound(why, least=round(surely / factor), basis=Basis.SHAPE)
     )
     interval = (round(leg.low), round(max(move.rate for move in leg.moves)))

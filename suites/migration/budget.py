@@ -78,8 +78,8 @@ def by_profile(hardware: Hardware, moved_share: float, find: Callable[[str], Pro
     profile, wanted = hardware.profile, hardware.recovery
     factor = supported_factor((), (FigureKind.RECOVERY,), find)
     if wanted is None:
-        made = recovery_of_largest(profile, FILL * max(machine.weight for machine in profile.nodes))
-        whole_s, limit, steps = made.seconds, made.limit, made.derivation.lines()
+        recovery = recovery_of_largest(profile, FILL * max(machine.weight for machine in profile.nodes))
+        whole_s, limit, steps = recovery.seconds, recovery.limit, recovery.derivation.lines()
         source, most = f"the model's own figure, because {profile.name} has no recovery requirement", None
     else:
         trust = Trust(recovery=factor, objects=1.0)

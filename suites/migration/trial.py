@@ -109,8 +109,8 @@ class Migration:
     def recovered(self, what: str) -> None:
         """Wait for health. Record the time since the disturbance, and the data that had to move."""
         self.cluster.wait_healthy(HEALTHY_S)
-        took = SYSTEM.monotonic() - self.disturbed_s
-        self.recorder.figure(f"healthy_s[{what}]", round(took, 3), "s", RECORDED)
+        took_s = SYSTEM.monotonic() - self.disturbed_s
+        self.recorder.figure(f"healthy_s[{what}]", round(took_s, 3), "s", RECORDED)
         after = placement(self.cluster, STILL, self.kind)
         self.legs.append(movement.least_movement(self.before, after))
         self.before = after
@@ -216,11 +216,11 @@ def note_movement(running: Trial) -> None:
     copies = sum(leg.copies for leg in running.legs)
     recovered = recovered_bytes(cluster, STILL) - running.recovered_before
     moved = running.moved_bytes = movement.moved_bytes(recovered, running.legs, running.kind.k)
-    held = sum(pg.size_bytes for pg in running.before)
-    recorder.record("movement", moved_bytes=moved, held_bytes=held, legs=[asdict(leg) for leg in running.legs])
+    stored_bytes = sum(pg.size_bytes for pg in running.before)
+    recorder.record("movement", moved_bytes=moved, held_bytes=stored_bytes, legs=[asdict(leg) for leg in running.legs])
     why = (
-        f"{TOLERANCE:g} times {least:.0f} of {held} bytes: by the maps before and after each leg, {copies} copies or "
-        f"shards move to new places"
+        f"{TOLERANCE:g} times {least:.0f} of {stored_bytes} bytes: by the maps before and after each leg, "
+        f"{copies} copies or shards move to new places"
     )
     recorder.figure("moved_bytes", moved, "B", Bound(why, most=least * TOLERANCE, basis=Basis.CORRECTNESS))
     # A counter that shows nothing would keep the limit whatever moved. If nothing had to move, it must at least show
@@ -242,9 +242,9 @@ def note_scale(running: Trial, procedure: str) -> None:
         return
     own = running.stage.cluster.run.home.profiles
     moved_share = running.moved_bytes / running.replaced_bytes
-    made = by_profile(hardware, moved_share, lambda name: find_profile(name, own))
-    metric, interval = f"recovery_s[{hardware.profile.name}]", (round(made.low, 1), round(made.high, 1))
-    recorder.figure(metric, round(made.seconds, 1), "s", made.bound, interval=interval)
+    scaled = by_profile(hardware, moved_share, lambda name: find_profile(name, own))
+    metric, interval = f"recovery_s[{hardware.profile.name}]", (round(scaled.low, 1), round(scaled.high, 1))
+    recorder.figure(metric, round(scaled.seconds, 1), "s", scaled.bound, interval=interval)
 
 
 def osd_uuids(cluster: Cluster) -> dict[int, str]:

@@ -16,12 +16,12 @@ def strangers(stage: Stage) -> None:
     with served(stage, from_first(host_arch())) as pair:
         stranger = Initiator(cluster, INITIATOR, known_as=host_nqn("stranger"))
         refused_by_both(stage, pair, stranger, "on an unlisted host", who="an unlisted host")
-        seen = [offered(stranger, gateway) for gateway in pair.gateways]
+        offers = [offered(stranger, gateway) for gateway in pair.gateways]
         recorder.observe(
             "subsystems that an unlisted host discovers",
-            got=[subsystem for of_gateway in seen for subsystem in of_gateway],
+            got=[subsystem for of_gateway in offers for subsystem in of_gateway],
             wanted=[],
-            of=len(seen),
+            of=len(offers),
         )
         known = Initiator(cluster, INITIATOR)
         for gateway in pair.gateways:

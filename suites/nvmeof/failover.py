@@ -91,7 +91,7 @@ def more(load: RecordedLoad, count: int) -> None:
     before = load.completed()
     clock.wait(
         load.completed,
-        lambda done: done >= before + count,
+        lambda completed: completed >= before + count,
         what=f"{count} operations on {load.load.device}",
         timeout_s=OPERATIONS_S * load.cluster.patience,
     )
@@ -101,10 +101,10 @@ def take_over(recorder: Recorder, pair: Pair) -> float:
     """Let the other gateway serve; returns when it did, in seconds of the history."""
     failed = pair.serving
     pair.take_over()
-    done = recorder.record("took_over", gateway=pair.serving.name, from_gateway=failed.name)
+    event = recorder.record("took_over", gateway=pair.serving.name, from_gateway=failed.name)
     refused = fenced(pair.cluster, failed.clients())
     recorder.observe(f"blocklisted Ceph clients of {failed.name}", got=refused, wanted=list(failed.clients()))
-    return done.at_s
+    return event.at_s
 
 
 def noticed_in_time(recorder: Recorder, connecting: Connecting, took_over_s: float) -> None:
@@ -129,8 +129,8 @@ def held_writes(recorder: Recorder) -> None:
     """Witness that the gateway held writes when it was cut off or paused: without them, no write had to be fenced."""
     broken_s = phase_s(recorder.events(), "broken")
     writes = [op for op in operations_of(recorder.events()) if op.act is Act.WRITE and op.began_s < broken_s]
-    held = [op for op in writes if op.ended_s is None or op.ended_s > broken_s]
-    recorder.witness("writes that the gateway held when it was cut off or paused", got=len(held), least=1)
+    waiting = [op for op in writes if op.ended_s is None or op.ended_s > broken_s]
+    recorder.witness("writes that the gateway held when it was cut off or paused", got=len(waiting), least=1)
 
 
 def phase_s(events: Sequence[Event], phase: str) -> float:
@@ -140,8 +140,8 @@ def phase_s(events: Sequence[Event], phase: str) -> float:
 
 def longest_before_s(events: Sequence[Event], moment_s: float) -> float:
     """The longest latency of the operations that had ended by then, in seconds."""
-    done = [op for op in operations_of(events) if op.outcome is Ended.OK and op.ended_s is not None]
-    return max(op.ended_s - op.began_s for op in done if op.ended_s is not None and op.ended_s < moment_s)
+    answered = [op for op in operations_of(events) if op.outcome is Ended.OK and op.ended_s is not None]
+    return max(op.ended_s - op.began_s for op in answered if op.ended_s is not None and op.ended_s < moment_s)
 
 
 def _scenario(fault: type[KillNode | IsolateNode | PauseMachine], first: Arch, tier: Tier) -> Scenario:

@@ -57,7 +57,7 @@ def beside_krbd(stage: Stage, gateway: Arch) -> None:
     """Write through the gateway, krbd and librbd alternately on the initiator, until the ratio of costs is known."""
     costs: dict[str, list[float]] = {KRBD: [], LIBRBD: [], NVMEOF: []}
     waits: dict[str, list[float]] = {name: [] for name in costs}
-    done = dict.fromkeys(costs, 0.0)
+    operations = dict.fromkeys(costs, 0.0)
     with standing(stage, from_first(gateway)) as stand, mapped(stage, stand) as device:
         host = stand.initiator.host
         loads = {KRBD: load(host, device), LIBRBD: by_library(stage, host), NVMEOF: load(host, stand.device)}
@@ -66,16 +66,16 @@ def beside_krbd(stage: Stage, gateway: Arch) -> None:
         idle = pair.at_rest()
         budget, last = (clock.Deadline.after(each * stage.cluster.patience) for each in (BUDGET_S, LONGEST_S))
         rounds = 0
-        while rounds < LEAST_ROUNDS or not enough(done, costs, budget, last):
+        while rounds < LEAST_ROUNDS or not enough(operations, costs, budget, last):
             for name in loads:
                 turn = pair.turn(name, idle)
-                done[name] += turn.operations
+                operations[name] += turn.operations
                 costs[name] += turn.costs
                 waits[name].append(fio.parse(host.read(output(host, name))).latency_mean_s)
             rounds += 1
     if min(map(len, costs.values())) < 2:
-        raise LabBroken("too few writes were answered", f"writes: {done}", "try again on a quieter machine")
-    for name, count in done.items():
+        raise LabBroken("too few writes were answered", f"writes: {operations}", "try again on a quieter machine")
+    for name, count in operations.items():
         stage.recorder.witness(f"writes by {name}", got=count, least=LEAST_OPERATIONS)
     judge(stage.recorder, "CPU of initiator and gateway for one write", costs, Bound(WHY, 1.0, basis=Basis.SHAPE))
     judge(stage.recorder, "wait for one write", waits, SHARED)
@@ -92,15 +92,15 @@ def judge(recorder: Recorder, what: str, costs: dict[str, list[float]], bound: B
         recorder.figure(f"{what}, {name}", side.mean, "s", emulated, interval=(side.low, side.high))
     for name in sorted(costs.keys() - {NVMEOF}):
         ratio = ratio_of_means(costs[NVMEOF], costs[name])
-        held = bound if name == KRBD else OTHER_KIND
-        recorder.figure(f"{what}, {NVMEOF} over {name}", ratio.mean, "", held, interval=ratio.ends)
+        limit = bound if name == KRBD else OTHER_KIND
+        recorder.figure(f"{what}, {NVMEOF} over {name}", ratio.mean, "", limit, interval=ratio.ends)
 
 
 def enough(
-    done: Mapping[str, float], costs: dict[str, list[float]], budget: clock.Deadline, last: clock.Deadline
+    operations: Mapping[str, float], costs: dict[str, list[float]], budget: clock.Deadline, last: clock.Deadline
 ) -> bool:
     """Whether the ratio is known or the budget is spent. With too few writes so far, only `last` ends the rounds."""
-    if min(done.values()) < LEAST_OPERATIONS:
+    if min(operations.values()) < LEAST_OPERATIONS:
         return last.passed()
     return budget.passed() or narrow(costs)
 

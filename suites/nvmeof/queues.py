@@ -171,8 +171,8 @@ class Bench:
         self.devices = initiator.devices(self.shown.volume, self.shown.namespaces)
         self.queues = queues
         _, paths = initiator.look(self.shown.volume)
-        made = [path.queues for path in paths]
-        self.stage.recorder.observe("I/O queues that the kernel made", got=made, wanted=[queues])
+        queue_counts = [path.queues for path in paths]
+        self.stage.recorder.observe("I/O queues that the kernel made", got=queue_counts, wanted=[queues])
 
     def job(self, setting: Setting) -> FioJob:
         """fio with a thread on each CPU of the initiator, because each CPU uses one queue."""
@@ -200,24 +200,24 @@ def bench(stage: Stage, axis: Axis, pattern: str) -> Iterator[Bench]:
     """One gateway and one initiator; at the end, the gateway's CPUs are online again and the initiator disconnects."""
     count = max(setting.namespaces for setting in axis.settings.values())
     with shown(stage, GATEWAY, [INITIATOR], count, IMAGE_BYTES) as behind:
-        made = Bench(stage, behind, pattern)
+        stand = Bench(stage, behind, pattern)
         try:
-            yield made
+            yield stand
         finally:
             Initiator(stage.cluster, INITIATOR).disconnect(behind.volume)
-            if made.cores != CPUS:
-                made.switch_cpus(CPUS)
+            if stand.cores != CPUS:
+                stand.switch_cpus(CPUS)
 
 
 def swept(stage: Stage, axis: Axis, pattern: str) -> None:
     """Run rounds of all settings, every second round in reverse, until the ratios are known or the budget is spent."""
     turns: dict[int, list[Turn]] = {value: [] for value in axis.values}
-    with bench(stage, axis, pattern) as made:
+    with bench(stage, axis, pattern) as stand:
         budget = clock.Deadline.after(BUDGET_S * stage.cluster.patience)
         for number in range(MOST_ROUNDS):
             order = list(axis.settings.items())
             for value, setting in reversed(order) if number % 2 else order:
-                turns[value].append(made.turn(setting))
+                turns[value].append(stand.turn(setting))
             if number + 1 >= LEAST_ROUNDS and (budget.passed() or narrow(axis, rates_of(turns))):
                 break
     rates = rates_of(turns)

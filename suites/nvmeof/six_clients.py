@@ -92,9 +92,9 @@ class Client:
         output = host.directory / "fio-images"
         host.remove(output)
         timeout_s = (RAMP_S + RUN_S + _END_S) * self.initiator.cluster.patience
-        done = host.run(argv(self.devices, pattern, output), timeout_s=timeout_s, check=False)
+        result = host.run(argv(self.devices, pattern, output), timeout_s=timeout_s, check=False)
         if not host.exists(output):
-            raise LabBroken(f"fio left no result on {self.name}", done.stdout + done.stderr)
+            raise LabBroken(f"fio left no result on {self.name}", result.stdout + result.stderr)
         return fio.parse_each(host.read(output))
 
 
@@ -206,10 +206,12 @@ def rate_of(turn: Turn, client: str) -> float:
 
 def own_data(recorder: Recorder, cluster: Cluster, images: Sequence[str]) -> None:
     """Observe that every image holds its own name, which its client wrote, and that no image holds another's name."""
-    held = {image: names_in(cluster.client.rbd_look(POOL, image, [(0, IMAGE_BYTES)])["pieces"][0]) for image in images}
-    own = [image for image, names in held.items() if image in names]
+    contents = {
+        image: names_in(cluster.client.rbd_look(POOL, image, [(0, IMAGE_BYTES)])["pieces"][0]) for image in images
+    }
+    own = [image for image, names in contents.items() if image in names]
     recorder.observe("images that hold what their client wrote", got=own, wanted=list(images))
-    foreign = [image for image, names in held.items() if names - {image}]
+    foreign = [image for image, names in contents.items() if names - {image}]
     recorder.observe("images that hold data of another image", got=foreign, wanted=[], of=len(images))
 
 

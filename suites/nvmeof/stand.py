@@ -109,12 +109,12 @@ def paired(cluster: Cluster, nodes: Nodes, *, fenced: bool = True, **volume: Any
     An attached cluster has its own gateways, and its monitors fence them.
     """
     hosts = tuple(host_nqn(name) for name in dict.fromkeys((initiator_on(cluster), *nodes)))
-    shown = Volume(POOL, IMAGE, hosts, **volume)
+    exported = Volume(POOL, IMAGE, hosts, **volume)
     if isinstance(cluster, AttachedCluster):
         entered_as_root(cluster.hosts[initiator_on(cluster)])
-        return pair_of(cluster, shown)
+        return pair_of(cluster, exported)
     serving, waiting = (KernelGateway(cluster, *each) for each in zip(nodes, CONTROLLERS, strict=True))
-    return Pair(cluster, shown, serving, waiting, fenced)
+    return Pair(cluster, exported, serving, waiting, fenced)
 
 
 @contextmanager

@@ -38,17 +38,17 @@ def by_key(stage: Stage) -> None:
             nodes[INITIATOR].give(wrong, pair.volume, asking.nqn)
             refused_by_both(stage, pair, asking, "over TLS with a wrong key")
             nodes[INITIATOR].give(right, pair.volume, asking.nqn)
-            seen = tapped(stage, pair, asking, ENCRYPTED)
-            stage.recorder.observe(f"data marks seen on the wires {ENCRYPTED}", got=seen, wanted=0)
+            marks = tapped(stage, pair, asking, ENCRYPTED)
+            stage.recorder.observe(f"data marks seen on the wires {ENCRYPTED}", got=marks, wanted=0)
         with served(stage, from_first(host_arch())) as pair:
-            seen = tapped(stage, pair, Initiator(cluster, INITIATOR), PLAIN)
-            stage.recorder.witness(f"data marks seen on the wires {PLAIN}", got=seen, least=4)
+            marks = tapped(stage, pair, Initiator(cluster, INITIATOR), PLAIN)
+            stage.recorder.witness(f"data marks seen on the wires {PLAIN}", got=marks, least=4)
     look_for_keys(stage, nodes.values(), (right, wrong))
 
 
 def tapped(stage: Stage, pair: Pair, asking: Initiator, how: str) -> int:
     """Pass data both ways through each gateway, over wires that look for its mark; returns how often they saw it."""
-    mark, seen = stage.rng.randbytes(MARK_BYTES), 0
+    mark, marks = stage.rng.randbytes(MARK_BYTES), 0
     with wired(pair, asking, marker=mark.hex()) as (stand, wires):
         for wire in wires:
             both_ways(stage, stand, f"{how}, {wire.gateway.arch}", address=wire.address, mark=mark)
@@ -56,8 +56,8 @@ def tapped(stage: Stage, pair: Pair, asking: Initiator, how: str) -> int:
             for way, counted in wire.counted().items():
                 passed = f"bytes {way} {how}, {wire.gateway.arch}"
                 stage.recorder.witness(passed, got=counted["passed"], least=len(mark))
-                seen += counted["found"]
-    return seen
+                marks += counted["found"]
+    return marks
 
 
 def look_for_keys(stage: Stage, nodes: Iterable[TlsNode], keys: Iterable[str]) -> None:

@@ -140,11 +140,11 @@ def counted(way: Flipper | Seeker) -> dict[str, int]:
 def serve(wanted: dict[str, Any]) -> None:
     """Accept connections for ever."""
     kind, ways = ways_of(wanted)
-    told, lock = Path(wanted["told"]), threading.Lock()
+    counters, lock = Path(wanted["told"]), threading.Lock()
 
     def tell() -> None:
         with lock:
-            told.write_text(json.dumps({way: counted(each) for way, each in ways.items()}))
+            counters.write_text(json.dumps({way: counted(each) for way, each in ways.items()}))
 
     with socket.create_server(tuple(wanted["listen"])) as listening:
         tell()

@@ -40,14 +40,14 @@ def both_serve(stage: Stage, through: Arch) -> None:
     before = {row.gateway: row.sessions for row in statistics(front)}
     load = S3Load(mix=MIX, bucket=f"by-{through.debian}", workers=8, runtime_s=4.0, seed=stage.rng.randrange(1 << 31))
     result = loaded(stage, "the load", near(cluster), [front], load)
-    given = {row.gateway: row.sessions - before[row.gateway] for row in statistics(front)}
-    spread(stage.recorder, given, len(result.operations), [door.name for door in gateways(cluster).values()])
+    sessions = {row.gateway: row.sessions - before[row.gateway] for row in statistics(front)}
+    spread(stage.recorder, sessions, len(result.operations), [door.name for door in gateways(cluster).values()])
 
 
-def spread(recorder: Recorder, given: Mapping[str, int], asked: int, there: Sequence[str]) -> None:
+def spread(recorder: Recorder, sessions: Mapping[str, int], asked: int, there: Sequence[str]) -> None:
     """Observe that no gateway is left out. given: gateway -> number of requests, without health checks; there: all."""
-    recorder.record("balanced", requests=dict(given))
-    idle = sorted(name for name in there if given.get(name, 0) < LEAST_EACH)
+    recorder.record("balanced", requests=dict(sessions))
+    idle = sorted(name for name in there if sessions.get(name, 0) < LEAST_EACH)
     recorder.observe(f"gateways with fewer than {LEAST_EACH} of {asked} requests", got=idle, wanted=[], of=len(there))
 
 

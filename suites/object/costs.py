@@ -66,8 +66,8 @@ def daemons(cluster: Cluster, door: Gateway) -> dict[Role, list[Daemon]]:
 
 def idle_shares(cluster: Cluster, door: Gateway) -> dict[Role, float]:
     """CPU seconds per second of each role without load."""
-    taken, took_s, _ = spent(cluster, daemons(cluster, door), lambda: Deadline.after(IDLE_S).pause(IDLE_S))
-    return {role: taken[role] / took_s for role in ROLES}
+    cpu, took_s, _ = spent(cluster, daemons(cluster, door), lambda: Deadline.after(IDLE_S).pause(IDLE_S))
+    return {role: cpu[role] / took_s for role in ROLES}
 
 
 def costs(
@@ -89,9 +89,9 @@ def costs(
         )
         loaded(stage, f"filling for {name}", near(stage.cluster), [door], load)
         players = daemons(stage.cluster, door)
-        taken, took_s, done = spent(stage.cluster, players, partial(asked, stage, door, load, name))
+        cpu, took_s, result = spent(stage.cluster, players, partial(asked, stage, door, load, name))
         for role in ROLES:
-            by_role[role].append(max(0.0, taken[role] - idle[role] * took_s) / len(done.operations))
+            by_role[role].append(max(0.0, cpu[role] - idle[role] * took_s) / len(result.operations))
     return by_role
 
 

@@ -159,8 +159,8 @@ def balancer_hangs(stage: Stage) -> None:
 
 def beside_one_that_hangs(recorder: Recorder, operations: list[S3Operation], victim: int, stopped_s: float) -> None:
     """Observe that only requests to the hung balancer waited until it continued."""
-    held = [op for op in operations if op.endpoint == victim and waited_long(op)]
-    recorder.witness("requests that waited for the hung balancer", got=len(held), least=LEAST_AFTER)
+    delayed = [op for op in operations if op.endpoint == victim and waited_long(op)]
+    recorder.witness("requests that waited for the hung balancer", got=len(delayed), least=LEAST_AFTER)
     others = [op for op in operations if op.endpoint != victim]
     passed_by(recorder, others, stopped_s, stopped_s + HOLD_S)
 

@@ -91,8 +91,8 @@ def delayed(stage: Stage) -> None:
                 result = loaded(
                     stage, f"GETs {name} {NO_DELAY}", near(stage.cluster), [door], replace(load, phases=(RUN,))
                 )
-                done = result.of(RUN)
-                times[name].append(sum(op.response_s for op in done) / len(done))
+                operations = result.of(RUN)
+                times[name].append(sum(op.response_s for op in operations) / len(operations))
     for name, means in times.items():
         stage.recorder.figure(
             f"GET of 4 KiB, one at a time, {name} {NO_DELAY}",
@@ -115,8 +115,8 @@ def delayed(stage: Stage) -> None:
 def pair(cluster: Cluster) -> Iterator[dict[str, Gateway]]:
     """Two gateways of one native machine: one as the lab starts it, one without the option."""
     first = gateways(cluster)[host_arch()]
-    made = own(cluster)
-    daemon = add_service(made, first.host.name, f"{RGW.kind}.b")
+    ours = own(cluster)
+    daemon = add_service(ours, first.host.name, f"{RGW.kind}.b")
     port = RGW.listens(daemon.id)
     try:
         daemon.stop(patience=cluster.patience)
@@ -132,7 +132,7 @@ def pair(cluster: Cluster) -> Iterator[dict[str, Gateway]]:
         )
         yield {"with": first, "without": replace(first, daemon=daemon, port=port)}
     finally:
-        remove_service(made, daemon.name)
+        remove_service(ours, daemon.name)
 
 
 SCENARIOS = (

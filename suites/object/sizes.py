@@ -49,10 +49,10 @@ def run(stage: Stage, operation: str) -> None:
             phases=(FILL, RUN),
         )
         result = loaded(stage, f"{operation} of {size_bytes} bytes", near(stage.cluster), [front], load)
-        done = result.of(RUN, operation)
-        stage.recorder.witness(f"{operation} of {size_bytes} bytes in the run", got=len(done), least=PARTS)
-        bandwidths.append(stretches(done))
-        rates.append(len(done) / result.seconds)
+        operations = result.of(RUN, operation)
+        stage.recorder.witness(f"{operation} of {size_bytes} bytes in the run", got=len(operations), least=PARTS)
+        bandwidths.append(stretches(operations))
+        rates.append(len(operations) / result.seconds)
         bound, _ = expected.bounds(number)
         stage.recorder.figure(f"{operation} a second of {size_bytes} bytes", rates[-1], "ops/s", bound)
         p90s.append(result.percentile_s(90))
@@ -86,12 +86,12 @@ def run(stage: Stage, operation: str) -> None:
     record_series(stage.recorder, title, lines, axis="bytes", marks={}, words=expected.words)
 
 
-def stretches(done: list[S3Operation]) -> list[float]:
+def stretches(operations: list[S3Operation]) -> list[float]:
     """Bytes per second in each of PARTS equal parts of a run; an operation's bytes are spread over its duration."""
-    first, last = min(op.began_s for op in done), max(op.ended_s for op in done)
+    first, last = min(op.began_s for op in operations), max(op.ended_s for op in operations)
     step = (last - first) / PARTS
     edges = [(first + number * step, first + (number + 1) * step) for number in range(PARTS)]
-    return [sum(op.bytes * share(op, *edge) for op in done) / step for edge in edges]
+    return [sum(op.bytes * share(op, *edge) for op in operations) / step for edge in edges]
 
 
 def share(operation: S3Operation, begin_s: float, end_s: float) -> float:

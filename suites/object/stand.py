@@ -148,11 +148,11 @@ def spent(
     meter = Meter(cluster, daemons)
     try:
         before, began_s = meter.read().usage, SYSTEM.monotonic()
-        done = work()
+        result = work()
         took_s, after = SYSTEM.monotonic() - began_s, meter.read().usage
     finally:
         meter.close()
-    return {role: after[role].since(before[role]).cpu_s for role in daemons}, took_s, done
+    return {role: after[role].since(before[role]).cpu_s for role in daemons}, took_s, result
 
 
 def trusted(recorder: Recorder, what: str, result: S3Result) -> None:

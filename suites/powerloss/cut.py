@@ -41,7 +41,7 @@ def check_stores(stage: Stage, cluster: Cluster) -> None:
     for osd in cluster.osd_ids():
         checked = fsck(cluster.daemon(f"osd.{osd}"), deep=True, patience=cluster.patience)
         what = f"fsck of {checked.osd} after the power was cut"
-        stage.recorder.observe(what, got=checked.clean or checked.said, wanted=True)
+        stage.recorder.observe(what, got=checked.clean or checked.output, wanted=True)
 
 
 def scenario(pool: str, kind: PoolKind, machines: str, topology: Topology, tier: Tier = Tier.FULL) -> Scenario:

@@ -98,7 +98,7 @@ def replay(stage: Stage, osd: Daemon, log: Replay, keep: Callable[[Survey], int]
         at = point
         checked = fsck(osd, deep=point == last, patience=stage.cluster.patience)
         if not checked.clean:
-            torn.append(f"entry {point} of {survey.entries}: {checked.said}")
+            torn.append(f"entry {point} of {survey.entries}: {checked.output}")
     recorder.witness("points at which the store was checked", got=len(checkpoints), least=POINTS[stage.tier])
     recorder.observe("points at which the store was not clean", got=torn, wanted=[], of=len(checkpoints))
 

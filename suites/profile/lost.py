@@ -83,9 +83,9 @@ def unfit_there(cluster: Cluster, profile: Profile, nodes: Sequence[Node], left:
     if left < shards_of(guard):
         machines = how_many(left, "machine that would be left", "machines that would be left")
         return f"{guard} on the {machines}: CRUSH's default rule leaves PGs undersized there"
-    held = sum(int(pool["stats"]["stored"]) for pool in cluster.client.mon("df")["pools"])
-    if held > MOST_HELD * sum(map(_disks_bytes, nodes)):
-        return f"the cluster holds {show(held, Measure.BYTES)} of other data, which would be copied too"
+    stored_bytes = sum(int(pool["stats"]["stored"]) for pool in cluster.client.mon("df")["pools"])
+    if stored_bytes > MOST_HELD * sum(map(_disks_bytes, nodes)):
+        return f"the cluster holds {show(stored_bytes, Measure.BYTES)} of other data, which would be copied too"
     return ""
 
 
@@ -96,9 +96,9 @@ def _disks_bytes(node: Node) -> int:
 def sampled(stage: Stage, profile: Profile, guard: Protection, osds: Sequence[int]) -> Sample:
     """Write a sample, lose these OSDs, and watch the others copy it. Afterwards everything is as before."""
     cluster, names = stage.cluster, [str(osd) for osd in osds]
-    count, shards, shown = len(cluster.load_nodes()), shards_of(guard), guard.k or 1
-    wanted = SAMPLE_BYTES[stage.tier] * len(cluster.osd_ids()) * shown // (shards * count)
-    size_bytes = scale(profile).image_bytes(wanted, count, copies=shards / shown)
+    count, shards, k = len(cluster.load_nodes()), shards_of(guard), guard.k or 1
+    wanted = SAMPLE_BYTES[stage.tier] * len(cluster.osd_ids()) * k // (shards * count)
+    size_bytes = scale(profile).image_bytes(wanted, count, copies=shards / k)
     # They are in already. An OSD that an attached cluster's list does not allow is refused before anything is written.
     cluster.client.mon("osd in", ids=names)
     with ExitStack() as undo:
@@ -115,10 +115,12 @@ def sampled(stage: Stage, profile: Profile, guard: Protection, osds: Sequence[in
         cluster.client.mon("osd out", ids=names)
         points, whole = followed(cluster, pool, RECOVERED_S[stage.tier])
         to_copy = least_movement(before, where(cluster, pool, guard.k)).counted_bytes
-    held = held_bytes(before, set(names))
-    stage.recorder.record("recovered", points=points, counted_before=counted, to_copy=to_copy, held=held, whole=whole)
+    on_lost = held_bytes(before, set(names))
+    stage.recorder.record(
+        "recovered", points=points, counted_before=counted, to_copy=to_copy, held=on_lost, whole=whole
+    )
     shares = [(0.0, 0.0), *((at_s, (bytes_ - counted) / to_copy) for at_s, bytes_ in points)] if to_copy else []
-    return Sample(shares, held, whole)
+    return Sample(shares, on_lost, whole)
 
 
 def _started(cluster: Cluster, name: str) -> None:

@@ -79,14 +79,14 @@ class Measured:
     p99: Interval | None
     plug: tuple[Energy, ...] = ()
     unplugged: str = ""
-    said: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()
     bias: Bias = UNBIASED
 
     def biased(self, bias: Bias) -> Self:
         """The same figures, open on the side on which they cannot decide, and why."""
         p99 = bias.latency(self.p99) if self.p99 else None
         rate, mean = bias.rate(self.rate), bias.latency(self.mean)
-        return replace(self, rate=rate, mean=mean, p99=p99, said=(*self.said, *bias.said), bias=bias)
+        return replace(self, rate=rate, mean=mean, p99=p99, sentences=(*self.sentences, *bias.sentences), bias=bias)
 
     def lack(self, metric: str) -> str:
         """Why there is no figure to compare with a prediction of that metric."""
@@ -101,8 +101,8 @@ class Measured:
         rate = self.rate
         if kind is Measure.WORK:
             # The watts of a profile are a model: they must not decide about something measured.
-            done = work_per_watt(rate, self.plug) if self.plug else None
-            return replace(rate, mean=done.value, low=done.low, high=done.high) if done else None
+            work = work_per_watt(rate, self.plug) if self.plug else None
+            return replace(rate, mean=work.value, low=work.low, high=work.high) if work else None
         assert isinstance(requirement, LoadRequirement)
         unit = {Measure.RATE: requirement.bs, Measure.OPS: 1.0}[kind]
         return replace(rate, mean=rate.mean * unit, low=rate.low * unit, high=rate.high * unit)
@@ -112,11 +112,11 @@ class Measured:
 class Seen:
     """The one figure of a requirement other than a load, in its unit; None where `why_not` says why there is none.
 
-    said: sentences on what the figure rests on.
+    sentences: on what the figure rests on.
     """
 
     interval: Interval | None
-    said: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()
     why_not: str = ""
 
     def lack(self, _metric: str) -> str:
@@ -141,7 +141,7 @@ def measure(stage: Stage, requirement: LoadRequirement, load: FioLoad, profile: 
             began_s = time.time()
             results = run_jobs(stage.cluster, jobs)
             window = began_s + RAMP_S, time.time()
-    errors = sum(done.errors for result in results for done in (result.read, result.write))
+    errors = sum(side.errors for result in results for side in (result.read, result.write))
     stage.recorder.observe("errors of fio", got=errors, wanted=0)
     fewest = min(result.operations for result in results)
     stage.recorder.witness("operations of the slowest load generator", got=fewest, least=LEAST_OPERATIONS)
@@ -169,9 +169,9 @@ def unplugged(meter: WattMeter, energies: Sequence[Energy]) -> str:
 
 
 def _job(stage: Stage, target: BlockImage, requirement: LoadRequirement, load: FioLoad) -> FioJob:
-    made = job(stage, target, load.pattern, requirement.bs, requirement.depth, **load.more)
-    more = {**made.more, "ramp_time": f"{RAMP_S:g}"}
-    return replace(made, runtime_s=SECONDS[stage.tier], options=UNCACHED, more=more)
+    fio_job = job(stage, target, load.pattern, requirement.bs, requirement.depth, **load.more)
+    more = {**fio_job.more, "ramp_time": f"{RAMP_S:g}"}
+    return replace(fio_job, runtime_s=SECONDS[stage.tier], options=UNCACHED, more=more)
 
 
 def data_pool(cluster: Cluster, protection: Protection) -> AbstractContextManager[str]:
@@ -211,11 +211,11 @@ def summed(results: Sequence[FioResult]) -> Measured:
     runs, samples = [], []
     percentiles: list[float] = []
     for result in results:
-        sides = [done for done in (result.read, result.write) if done.operations]
-        spread = math.sqrt(sum(done.iops_stddev**2 for done in sides))
+        sides = [side for side in (result.read, result.write) if side.operations]
+        spread = math.sqrt(sum(side.iops_stddev**2 for side in sides))
         runs.append((result.iops, spread, result.latency_mean_s))
-        samples += [done.iops_samples for done in sides]
-        percentiles += [done.latency_p99_s for done in sides if done.latency_p99_s is not None]
+        samples += [side.iops_samples for side in sides]
+        percentiles += [side.latency_p99_s for side in sides if side.latency_p99_s is not None]
     rate, mean = total(runs, min(samples, default=0))
     p99 = None
     if percentiles:

@@ -82,8 +82,8 @@ def clients_of(stage: Stage, profile: Profile, requirement: LoadRequirement) -> 
         for first in range(0, requirement.depth, WORKERS)
     ]
     copies, count = shards_of(guard) / (guard.k or 1), len(processes)
-    held = scale(profile).image_bytes(IMAGE_BYTES, count, copies)
-    objects = max(2 * WORKERS, min(MOST_OBJECTS[stage.tier], held // size))
+    image_bytes = scale(profile).image_bytes(IMAGE_BYTES, count, copies)
+    objects = max(2 * WORKERS, min(MOST_OBJECTS[stage.tier], image_bytes // size))
     mix = requirement.mix or {requirement.op: 1.0}
     more: dict[str, object] = {}
     if requirement.op == "list":
@@ -98,7 +98,7 @@ def clients_of(stage: Stage, profile: Profile, requirement: LoadRequirement) -> 
         over["put"] = Over(objects=((objects + 1, objects + new, 1.0),), in_order=True)
         more = {"operations": int(new / mix["put"]), "over": over}
         objects += new
-    made = S3Load(
+    load = S3Load(
         mix=mix,
         sizes=constant(size),
         objects=objects,
@@ -109,7 +109,7 @@ def clients_of(stage: Stage, profile: Profile, requirement: LoadRequirement) -> 
         **more,  # type: ignore[arg-type]
     )
     return [
-        Client(host, replace(made, bucket=f"{BUCKET}{number}-", workers=workers, seed=stage.rng.randrange(1 << 31)))
+        Client(host, replace(load, bucket=f"{BUCKET}{number}-", workers=workers, seed=stage.rng.randrange(1 << 31)))
         for number, (host, workers) in enumerate(processes)
     ]
 
@@ -131,12 +131,12 @@ def measure_objects(stage: Stage, requirement: LoadRequirement, profile: Profile
         with meter.looking():
             fleet = together(cluster, clients, doors, RUN)
         trust(stage, fleet)
-        done = summed(fleet)
-        stage.recorder.witness("operations in the measured time", got=done.operations, least=LEAST_OPERATIONS)
+        total = summed(fleet)
+        stage.recorder.witness("operations in the measured time", got=total.operations, least=LEAST_OPERATIONS)
         ahead_s = now_s(clients[0].host) - time.time()
-        plug, unplugged = at_the_plugs(stage.recorder, meter, (done.first_s - ahead_s, done.last_s - ahead_s))
+        plug, unplugged = at_the_plugs(stage.recorder, meter, (total.first_s - ahead_s, total.last_s - ahead_s))
         bias = bias_of(stage, requirement, clients, fleet, put_bytes)
-    return Measured(done.rate, done.mean, done.p99, plug, unplugged, said(clients, doors, pool)).biased(bias)
+    return Measured(total.rate, total.mean, total.p99, plug, unplugged, sentences_of(clients, doors, pool)).biased(bias)
 
 
 def together(cluster: Cluster, clients: Sequence[Client], doors: Sequence[Entrance], phase: str) -> Fleet:
@@ -186,7 +186,7 @@ def grown(cluster: Cluster, before: Mapping[str, float], put_bytes: float) -> st
     """The pool that holds the objects: the only one that grew by enough; empty if there is none, or another one."""
     deadline = Deadline.after(SEEN_S * cluster.patience)
     while True:
-        growth = {pool: held - before.get(pool, 0.0) for pool, held in stored(cluster).items()}
+        growth = {pool: stored_bytes - before.get(pool, 0.0) for pool, stored_bytes in stored(cluster).items()}
         grew = [pool for pool, bytes_ in growth.items() if bytes_ >= max(1.0, put_bytes * LEAST_GROWTH)]
         if grew or deadline.passed():
             return grew[0] if len(grew) == 1 else ""
@@ -207,11 +207,11 @@ def trust(stage: Stage, fleet: Fleet) -> None:
     if fleet.lost:
         raise broken("was lost", fleet.lost, "see the machine of the client")
     whole = fleet.whole
-    done = {name: sum(each.operations for each in result.windows) for name, result in fleet.results.items()}
+    operations = {name: sum(each.operations for each in result.windows) for name, result in fleet.results.items()}
     busy = {name: round(result.busy, 3) for name, result in fleet.results.items()}
-    stage.recorder.record("s3_clients", operations=done, client_busy=busy)
-    stage.recorder.observe("wrong answers", got=list(whole.wrong), wanted=[], of=sum(done.values()))
-    stage.recorder.observe("errors", got=whole.errors, wanted={}, of=sum(done.values()))
+    stage.recorder.record("s3_clients", operations=operations, client_busy=busy)
+    stage.recorder.observe("wrong answers", got=list(whole.wrong), wanted=[], of=sum(operations.values()))
+    stage.recorder.observe("errors", got=whole.errors, wanted={}, of=sum(operations.values()))
 
 
 @dataclass(frozen=True)
@@ -300,7 +300,7 @@ def bias_of(
     return Bias(at_limit(hosts, spent, cpus, busy), *from_memory(stage.cluster, reads, requirement.hit_ratio))
 
 
-def said(clients: Sequence[Client], doors: Sequence[Entrance], pool: str) -> tuple[str, ...]:
+def sentences_of(clients: Sequence[Client], doors: Sequence[Entrance], pool: str) -> tuple[str, ...]:
     """What the figures rest on."""
     machines = len({client.host.name for client in clients})
     return (

@@ -36,18 +36,18 @@ def under_load(stage: Stage, profile: Profile) -> Seen:
     return seen_at_the_plug(measure(stage, requirement, FioLoad("randwrite", {}), profile), requirement)
 
 
-def seen_at_the_plug(done: Measured, load: LoadRequirement) -> Seen:
+def seen_at_the_plug(measured: Measured, load: LoadRequirement) -> Seen:
     """The sum of all machines' watts; none where one was not measured, whatever the profile declares."""
-    if not done.plug:
-        return Seen(None, why_not=done.unplugged)
+    if not measured.plug:
+        return Seen(None, why_not=measured.unplugged)
     sentences = (
-        f"Power of {how_many(len(done.plug), 'machine')} with daemons was measured by {done.plug[0].source}, under "
-        f"{done.rate.mean:,.0f} writes of 4 KiB a second from {load.clients} fio processes with {load.depth} in "
-        f"flight each, {load.protection}; another load may take more.",
+        f"Power of {how_many(len(measured.plug), 'machine')} with daemons was measured by {measured.plug[0].source}, "
+        f"under {measured.rate.mean:,.0f} writes of 4 KiB a second from {load.clients} fio processes with {load.depth} "
+        f"in flight each, {load.protection}; another load may take more.",
         f"Its interval is {percent(SAME_SHARE, '.0f')} either way, as much as two sources of one machine may differ.",
-        *done.bias.said_of_watts,
+        *measured.bias.said_of_watts,
     )
-    return Seen(done.bias.watts(watts_of_all(done.plug)), sentences)
+    return Seen(measured.bias.watts(watts_of_all(measured.plug)), sentences)
 
 
 def unlike(cluster: Cluster, profile: Profile) -> str:

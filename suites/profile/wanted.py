@@ -79,30 +79,30 @@ def _paper(wanted: Wanted) -> Scenario:
 def compared(stage: Stage, wanted: Wanted, way: Way) -> None:
     """Measure the requirement; record each limit with what was measured and what is predicted."""
     known = wanted.known_to(stage)
-    done = way.measure(stage, wanted.profile, known.trust)
-    if isinstance(done, str):
-        predicted(stage, wanted, done)
+    measured = way.measure(stage, wanted.profile, known.trust)
+    if isinstance(measured, str):
+        predicted(stage, wanted, measured)
     else:
-        note_measured(stage, wanted, done, known)
+        note_measured(stage, wanted, measured, known)
 
 
-def note_measured(stage: Stage, wanted: Wanted, done: Measured | Seen, known: Known) -> None:
+def note_measured(stage: Stage, wanted: Wanted, measured: Measured | Seen, known: Known) -> None:
     """Judge by what was measured, and record the prediction with it."""
     requirement = wanted.requirement
     answers = wanted.held_on(wanted.profile, known)
-    shown = {answer.metric: done.of(answer.metric, answer.kind, requirement) for answer in answers}
+    shown = {answer.metric: measured.of(answer.metric, answer.kind, requirement) for answer in answers}
     seen = {
         answer.metric: replace(answer, value=interval.mean, low=interval.low, high=interval.high)
         for answer in answers
         if (interval := shown[answer.metric]) is not None
     }
-    changes, said = enough_measured(wanted, known, answers, seen)
-    rows, measuring = [], list(done.said)
+    changes, verdict_words = enough_measured(wanted, known, answers, seen)
+    rows, measuring = [], list(measured.sentences)
     for answer in answers:
         figure_of(stage, replace(answer, least=None, most=None), "predicted; the measurement decides")
         limited_by, found_there = f"{answer.limited_by}, by the model", seen.get(answer.metric)
         if found_there is None:
-            lack = f"{answer.metric} as measured: {done.lack(answer.metric)}"
+            lack = f"{answer.metric} as measured: {measured.lack(answer.metric)}"
             stage.recorder.witness(lack, got=0, least=1)
             rows.append((answer.metric, answer.required, answer.predicted, "", limited_by))
             measuring.append(f"Not measured: {lack}.")
@@ -110,7 +110,7 @@ def note_measured(stage: Stage, wanted: Wanted, done: Measured | Seen, known: Kn
         reason = why(replace(found_there, limited_by=limited_by), changes)
         figure_of(stage, replace(found_there, steps=()), reason, "measured")
         rows.append((answer.metric, answer.required, answer.predicted, found_there.predicted, limited_by))
-    _record(stage, wanted, rows, changes, known, ((*doubts_of(answers), *said), measuring))
+    _record(stage, wanted, rows, changes, known, ((*doubts_of(answers), *verdict_words), measuring))
 
 
 RATIO = (
@@ -142,10 +142,10 @@ def enough_measured(
     at_first = {answer.metric: answer.value for answer in answers}
 
     def judged(profile: Profile) -> tuple[bool, str]:
-        made = wanted.held_on(profile, known)
+        answers_of = wanted.held_on(profile, known)
         scaled = [
             _times(replace(seen[each.metric], limited_by=each.limited_by), each.value / at_first[each.metric])
-            for each in made
+            for each in answers_of
             if each.metric in seen and not each.metric.startswith(PERCENTILE)
         ]
         return _kept(scaled)
@@ -185,12 +185,12 @@ def _record(
     rows: Sequence[Row],
     changes: Sequence[Enough],
     known: Known,
-    said: tuple[Sequence[str], Sequence[str]],
+    words: tuple[Sequence[str], Sequence[str]],
 ) -> None:
-    """said: what the prediction leaves out, and what the measurement rests on or lacks."""
+    """sentences: what the prediction leaves out, and what the measurement rests on or lacks."""
     enough_lines = [str(change) for change in changes]
     what, profile = words_of(wanted.requirement), wanted.profile.name
-    record_requirement(stage.recorder, Shown(what, profile, rows, enough_lines, known.origin, *said))
+    record_requirement(stage.recorder, Shown(what, profile, rows, enough_lines, known.origin, *words))
 
 
 def doubts_of(answers: Sequence[Answer]) -> tuple[str, ...]:
@@ -219,8 +219,12 @@ def why(answer: Answer, changes: Sequence[Enough]) -> str:
     limit = f"limited by {answer.limited_by}"
     if not changes or answer.outcome is Outcome.PASS:
         return limit
-    met = [str(change) for change in changes if change.met]
-    return f"{limit}; enough: {'; or '.join(met)}" if met else f"{limit}; no single change is enough: {changes[0]}"
+    sufficient = [str(change) for change in changes if change.met]
+    return (
+        f"{limit}; enough: {'; or '.join(sufficient)}"
+        if sufficient
+        else f"{limit}; no single change is enough: {changes[0]}"
+    )
 
 
 def figure_of(stage: Stage, answer: Answer, reason: str, by: str = "predicted") -> None:

@@ -21,8 +21,8 @@ MEDIAN = Bound("recorded only: the limit applies to the longest return", basis=B
 
 def crash(stage: Stage, of: Kind = "objects") -> None:
     """Kill every daemon and start all of them again after a random time; repeat."""
-    took = crashes(stage, asked(stage.tier), of)
-    stage.recorder.figure("median_return_s", sorted(took)[len(took) // 2], "s", MEDIAN)
+    times_s = crashes(stage, asked(stage.tier), of)
+    stage.recorder.figure("median_return_s", sorted(times_s)[len(times_s) // 2], "s", MEDIAN)
 
 
 def crashes(stage: Stage, wanted: int, of: Kind = "objects") -> list[float]:

@@ -115,8 +115,8 @@ def rebuilt(stage: Stage) -> None:
         cluster.wait(lambda status: status.all_up, what="every OSD up", timeout_s=RETURN_S)
         recorder.observe("pools and OSDs that the monitors know", got=pools_and_osds(cluster), wanted=before)
     # If an old store had survived, or had filled a new one, the key would still be there.
-    gone = int(MARK not in cluster.client.mon("config-key ls"))
-    recorder.witness("keys lost with the old stores", got=gone, least=1)
+    lost = int(MARK not in cluster.client.mon("config-key ls"))
+    recorder.witness("keys lost with the old stores", got=lost, least=1)
 
 
 def pools_and_osds(cluster: Cluster) -> dict[str, list[str]]:

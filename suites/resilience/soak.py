@@ -27,8 +27,8 @@ def soak(stage: Stage, domains: int) -> None:
     seconds = 60 * minutes(os.environ.get(MINUTES_VARIABLE), stage.tier)
     steps = plan(layout_of(cluster), stage.rng, menu, domains=domains)
     with loaded(stage):
-        done = thrash(cluster, stage.recorder, steps, seconds=seconds, least=LEAST_STEPS)
-    stage.recorder.witness("steps of the schedule", got=done, least=LEAST_STEPS)
+        steps_done = thrash(cluster, stage.recorder, steps, seconds=seconds, least=LEAST_STEPS)
+    stage.recorder.witness("steps of the schedule", got=steps_done, least=LEAST_STEPS)
 
 
 def lasts_s(tier: Tier) -> float:

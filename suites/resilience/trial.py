@@ -121,8 +121,8 @@ def loaded(stage: Stage, data: Data = OBJECTS, *, restarted: bool = False) -> It
             before = under_way(load)
             yield load
             returned(stage, data.copied(stage))
-            done = load.completed() - before
-            stage.recorder.witness("operations since the load was under way", got=done, least=LEAST_OPERATIONS)
+            completed = load.completed() - before
+            stage.recorder.witness("operations since the load was under way", got=completed, least=LEAST_OPERATIONS)
             if not restarted:
                 goes_on(load)
         if restarted:
@@ -136,7 +136,7 @@ def loaded(stage: Stage, data: Data = OBJECTS, *, restarted: bool = False) -> It
 def under_way(load: RecordedLoad, least: int = UNDER_WAY) -> int:
     """Wait until the load has done at least `least` operations; returns how many it has done by then."""
     what, timeout_s = f"{least} operations of {load.load.name}", UNDER_WAY_S * load.cluster.patience
-    return clock.wait(load.completed, lambda done: done >= least, what=what, timeout_s=timeout_s)
+    return clock.wait(load.completed, lambda completed: completed >= least, what=what, timeout_s=timeout_s)
 
 
 def again_and_again(
@@ -155,7 +155,7 @@ def again_and_again(
     cluster, recorder = stage.cluster, stage.recorder
     no_errors(recorder, "clients wait for a cluster that is down")
     bound = return_bound(cluster, data.copied(stage))
-    took: list[float] = []
+    times_s: list[float] = []
     with data.pool(stage) as pool:
         load = new_load(stage, pool, sizes=data.sizes, of=data.of)
         load.prepare()
@@ -165,16 +165,16 @@ def again_and_again(
                 linger(stage.rng, *before_s)
                 with inflict(fault, cluster, recorder):
                     meanwhile()
-                took.append(healthy_s(cluster, bound))
+                times_s.append(healthy_s(cluster, bound))
                 goes_on(load)
             load.verify()
-            recorder.record("round", number=number, returned_s=took[-1])
+            recorder.record("round", number=number, returned_s=times_s[-1])
         agreed(stage, pool)
         load.clean()
-    met = operations_met(recorder.events())
-    recorder.witness("operations that met the fault, in the round with the fewest", got=min(met, default=0), least=1)
-    recorder.figure("longest_return_s", max(took), "s", bound)
-    return took
+    struck = operations_met(recorder.events())
+    recorder.witness("operations that met the fault, in the round with the fewest", got=min(struck, default=0), least=1)
+    recorder.figure("longest_return_s", max(times_s), "s", bound)
+    return times_s
 
 
 def operations_met(events: Sequence[Event]) -> list[int]:
@@ -195,7 +195,7 @@ def goes_on(load: RecordedLoad, when: str = "after the cluster was healthy again
     before = load.by_worker()
     clock.wait(
         load.by_worker,
-        lambda done: all(now >= then + EACH_GOES_ON for now, then in zip(done, before, strict=True)),
+        lambda completed: all(now >= then + EACH_GOES_ON for now, then in zip(completed, before, strict=True)),
         what=f"{EACH_GOES_ON} operations of each worker of {load.load.name} {when}",
         timeout_s=UNDER_WAY_S * load.cluster.patience,
     )

@@ -101,8 +101,8 @@ def policy_allows(ways: Ways) -> None:
     theirs = ways.reader.client(ways.other)
     policy(ways, statement(ways, "Allow", "s3:GetObject"), statement(ways, "Allow", "s3:ListBucket", ""))
     same("body for the other user", ways.got("k", theirs), BODY)
-    seen = theirs.list_objects_v2(Bucket=ways.bucket)["Contents"]
-    same("names for the other user", [entry["Key"] for entry in seen], ["k"])
+    listed = theirs.list_objects_v2(Bucket=ways.bucket)["Contents"]
+    same("names for the other user", [entry["Key"] for entry in listed], ["k"])
     refusal("PUT", lambda: theirs.put_object(Bucket=ways.bucket, Key="n", Body=b"x"), "AccessDenied")
     same("statements", len(json.loads(ways.read.get_bucket_policy(Bucket=ways.bucket)["Policy"])["Statement"]), 2)
     ways.write.delete_bucket_policy(Bucket=ways.bucket)
@@ -160,16 +160,16 @@ def form(fields: Mapping[str, str], body: bytes) -> tuple[bytes, dict[str, str]]
 def post_form(ways: Ways) -> None:
     """A form with a policy puts an object; a form that violates its policy or has no signature is refused."""
     ways.made()
-    made = ways.write.generate_presigned_post(
+    post = ways.write.generate_presigned_post(
         ways.bucket, "k", Conditions=[["content-length-range", 1, 1000]], ExpiresIn=600
     )
     url = f"http://{ways.writer.address}/{ways.bucket}"
-    status, answer = asked(url, "POST", *form(made["fields"], BODY))
+    status, answer = asked(url, "POST", *form(post["fields"], BODY))
     if status != 204:
         raise Differs(f"status of a form: got {status}, {answer[:200]!r}, wanted 204")
     same("body of the form's file", ways.got("k"), BODY)
-    same("status of a file that is too large", asked(url, "POST", *form(made["fields"], BODY * 9))[0], 400)
-    same("status with another key", asked(url, "POST", *form({**made["fields"], "key": "n"}, BODY))[0], 403)
+    same("status of a file that is too large", asked(url, "POST", *form(post["fields"], BODY * 9))[0], 400)
+    same("status with another key", asked(url, "POST", *form({**post["fields"], "key": "n"}, BODY))[0], 403)
     same("status without a policy", asked(url, "POST", *form({"key": "n"}, BODY))[0], 403)
     refusal("GET", lambda: ways.got("n"), "NoSuchKey")
 

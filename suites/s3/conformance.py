@@ -153,8 +153,8 @@ def record(recorder: Recorder, report: bytes, code: int, tail: str, *, least: in
             "gtest_case", program=PROGRAM, case=name, result=result, seconds=seconds, message=message, known=why
         )
     recorder.record("gtest_program", program=PROGRAM, code=code, ending=f"it ended with status {code}", tail=tail)
-    ran = [name for name, result, _, _ in cases if result != "skip"]
-    recorder.witness("cases of ceph/s3-tests that ran", got=len(ran), least=least)
+    cases_run = [name for name, result, _, _ in cases if result != "skip"]
+    recorder.witness("cases of ceph/s3-tests that ran", got=len(cases_run), least=least)
     recorder.observe("pytest wrote its report", got=bool(report), wanted=True)
 
 

@@ -132,8 +132,8 @@ def apart(stage: Stage, zones: Sequence[Zone]) -> None:
     there = set(client.mon("osd pool ls"))
     for zone in zones:
         pool = f"{zone.name}.rgw.buckets.data"
-        held = len(client.list_objects(pool)) if pool in there else 0
-        stage.recorder.witness(f"RADOS objects in the data pool of {zone.name}", got=held, least=wanted)
+        count = len(client.list_objects(pool)) if pool in there else 0
+        stage.recorder.witness(f"RADOS objects in the data pool of {zone.name}", got=count, least=wanted)
 
 
 def came(stage: Stage, source: Zone, target: Zone, load: S3Load) -> None:

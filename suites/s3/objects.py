@@ -62,8 +62,8 @@ def many_deleted(ways: Ways) -> None:
     ways.made()
     for number in range(4):
         ways.put(f"k{number}", b"x")
-    gone = [{"Key": "k0"}, {"Key": "k2"}, {"Key": "never"}]
-    answer = ways.write.delete_objects(Bucket=ways.bucket, Delete={"Objects": gone})
+    to_delete = [{"Key": "k0"}, {"Key": "k2"}, {"Key": "never"}]
+    answer = ways.write.delete_objects(Bucket=ways.bucket, Delete={"Objects": to_delete})
     same("deleted", sorted(entry["Key"] for entry in answer["Deleted"]), ["k0", "k2", "never"])
     left = ways.read.list_objects_v2(Bucket=ways.bucket)["Contents"]
     same("names left", [entry["Key"] for entry in left], ["k1", "k3"])

@@ -32,12 +32,12 @@ def run(stage: Stage) -> None:
     before = set(cluster.client.list_objects(DATA_POOL))
     with Workers(len(clients), thread_name_prefix="s3") as workers:
         list(workers.map(wasted, clients, [f"space{number}" for number in range(len(clients))]))
-    made = set(cluster.client.list_objects(DATA_POOL)) - before
-    stage.recorder.witness("RADOS objects to collect", got=len(made), least=LEAST_GARBAGE * len(clients))
+    created = set(cluster.client.list_objects(DATA_POOL)) - before
+    stage.recorder.witness("RADOS objects to collect", got=len(created), least=LEAST_GARBAGE * len(clients))
     # Gateways do the same, after two hours (rgw_gc_obj_min_wait).
     cluster.tool(cluster.client.host.name, "radosgw-admin", "gc", "process", "--include-all")
     left = sorted(set(cluster.client.list_objects(DATA_POOL)) - before)
-    stage.recorder.observe("RADOS objects left by deleted S3 objects", got=left, wanted=[], of=len(made))
+    stage.recorder.observe("RADOS objects left by deleted S3 objects", got=left, wanted=[], of=len(created))
     observe_quota(stage, clients)
     kept = clients[-1].get_object(Bucket=KEPT, Key="k")["Body"].read()
     stage.recorder.observe("an object that nobody deleted is as it was put", got=kept == BODY, wanted=True)

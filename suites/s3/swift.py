@@ -98,8 +98,8 @@ def run(stage: Stage) -> None:
 
 def containers(recorder: Recorder, writer: Door, reader: Door, name: str, way: str) -> None:
     """Test PUT, POST, HEAD and GET of a container, and GET of the account."""
-    made = writer.ask("PUT", name, {"X-Container-Meta-Colour": "blue"}).status
-    recorder.observe(f"PUT of a container {way}", got=made, wanted=201)
+    status = writer.ask("PUT", name, {"X-Container-Meta-Colour": "blue"}).status
+    recorder.observe(f"PUT of a container {way}", got=status, wanted=201)
     again = writer.ask("PUT", name).status
     recorder.observe(f"PUT of an existing container {way}", got=again, wanted=202)
     posted = writer.ask("POST", name, {"X-Container-Meta-Shape": "round"}).status
@@ -143,8 +143,8 @@ def ended(recorder: Recorder, writer: Door, reader: Door, name: str, way: str) -
     full = writer.ask("DELETE", name).status
     recorder.observe(f"DELETE of a container with objects {way}", got=full, wanted=409)
     for path in ("a/1", "a/2", "b", "c"):
-        gone = [writer.ask("DELETE", f"{name}/{path}").status, reader.ask("GET", f"{name}/{path}").status]
-        recorder.observe(f"DELETE of {path}, then GET {way}", got=gone, wanted=[204, 404])
+        statuses = [writer.ask("DELETE", f"{name}/{path}").status, reader.ask("GET", f"{name}/{path}").status]
+        recorder.observe(f"DELETE of {path}, then GET {way}", got=statuses, wanted=[204, 404])
     last = [writer.ask("DELETE", name).status, reader.ask("HEAD", name).status]
     recorder.observe(f"DELETE of a container, then HEAD {way}", got=last, wanted=[204, 404])
     stranger = Door(reader.address, reader.path, "AUTH_rgwtk00", reader.timeout_s)

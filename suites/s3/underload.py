@@ -130,12 +130,12 @@ def counted(recorder: Recorder, operations: Sequence[S3Operation], versions: Map
     """
     wrote = {(op.path, op.version): op.kind for op in operations if op.kind in WRITES}
     for kind in WRITES:
-        done = [op for op in operations if op.kind == kind and not op.code]
-        again = sum(wrote.get((op.path, op.version - 1)) == "delete" for op in done if kind == "delete")
+        answered = [op for op in operations if op.kind == kind and not op.code]
+        again = sum(wrote.get((op.path, op.version - 1)) == "delete" for op in answered if kind == "delete")
         doubtful = sum(op.kind == kind and bool(op.code) for op in operations)
-        recorder.witness(f"acknowledged operations, {kind}", got=len(done), least=1)
-        fits = len(done) - again <= versions[kind] <= len(done) + doubtful
-        writes = f"{len(done)} acknowledged ({again} of them on deleted objects) and {doubtful} failed operations"
+        recorder.witness(f"acknowledged operations, {kind}", got=len(answered), least=1)
+        fits = len(answered) - again <= versions[kind] <= len(answered) + doubtful
+        writes = f"{len(answered)} acknowledged ({again} of them on deleted objects) and {doubtful} failed operations"
         recorder.observe(f"{versions[kind]} versions by {kind} match {writes}", got=fits, wanted=True)
 
 

@@ -17,13 +17,13 @@ def every_version(ways: Ways) -> None:
     """Each version can be read by its ID; a read without an ID returns the newest."""
     versioned(ways)
     same("status", ways.read.get_bucket_versioning(Bucket=ways.bucket)["Status"], "Enabled")
-    made = {ways.put("k", body)["VersionId"]: body for body in (b"one", b"two", b"three")}
-    same("versions", len(made), 3)
-    for version, body in made.items():
+    bodies = {ways.put("k", body)["VersionId"]: body for body in (b"one", b"two", b"three")}
+    same("versions", len(bodies), 3)
+    for version, body in bodies.items():
         same(f"version {body!r}", ways.got("k", VersionId=version), body)
     same("newest version", ways.got("k"), b"three")
     listed = ways.read.list_object_versions(Bucket=ways.bucket)["Versions"]
-    same("order, newest first", [version["VersionId"] for version in listed], list(reversed(made)))
+    same("order, newest first", [version["VersionId"] for version in listed], list(reversed(bodies)))
     same("IsLatest", [version["IsLatest"] for version in listed], [True, False, False])
 
 
@@ -101,9 +101,9 @@ def retention(ways: Ways) -> None:
 def compliance(ways: Ways) -> None:
     """A version under COMPLIANCE cannot be deleted, and its retention cannot be shortened."""
     version = locked(ways)
-    held = {"Mode": "COMPLIANCE", "RetainUntilDate": later(2)}
-    ways.write.put_object_retention(Bucket=ways.bucket, Key="k", VersionId=version, Retention=held)
-    shorter = {**held, "RetainUntilDate": later(1)}
+    lock = {"Mode": "COMPLIANCE", "RetainUntilDate": later(2)}
+    ways.write.put_object_retention(Bucket=ways.bucket, Key="k", VersionId=version, Retention=lock)
+    shorter = {**lock, "RetainUntilDate": later(1)}
     refusal("bypassing it", lambda: let_go(ways, version, ways.read), "AccessDenied")
     refusal(
         "shortening it",

@@ -51,8 +51,8 @@ class ScaledTopology(Topology):
             MeasuringLayout(osds=len(self.parts), clients=CLIENTS),
             CephSetup(release, image, dict(self.options)),
         )
-        held = dict(zip(node_names(len(self.parts)), self.cores, strict=True))
-        return replace(spec, nodes=tuple(replace(node, cores=held.get(node.name)) for node in spec.nodes))
+        cores_of = dict(zip(node_names(len(self.parts)), self.cores, strict=True))
+        return replace(spec, nodes=tuple(replace(node, cores=cores_of.get(node.name)) for node in spec.nodes))
 
     @property
     def cores(self) -> tuple[float, ...]:
@@ -84,11 +84,11 @@ def held_nodes(stands: Sequence[Stand], cores: Sequence[float], k: float) -> lis
     return [
         HeldNode(
             name,
-            held,
+            cores_held,
             DiskLimits(*(share(stand, key) for key in ("read_iops", "write_iops", "seq_read", "seq_write"))),
             max(1, round(k * stand.bandwidth)),
         )
-        for name, held, stand in zip(node_names(len(stands)), cores, stands, strict=True)
+        for name, cores_held, stand in zip(node_names(len(stands)), cores, stands, strict=True)
     ]
 
 
@@ -127,7 +127,7 @@ def spent(cluster: Cluster, name: str) -> Spent:
 
 def in_use(node: HeldNode, before: Spent, after: Spent, seconds: float) -> dict[str, float]:
     """`CPU`, `disk` and `network` -> utilisation: the share of the node's limit that is in use."""
-    done = counters.traffic(counters.since(after.counters, before.counters))
+    traffic = counters.traffic(counters.since(after.counters, before.counters))
     most = {
         Resource.DEVICE_READS: node.disk.read_iops,
         Resource.DEVICE_WRITES: node.disk.write_iops,
@@ -136,6 +136,6 @@ def in_use(node: HeldNode, before: Spent, after: Spent, seconds: float) -> dict[
     }
     return {
         "CPU": (after.cpu_s - before.cpu_s) / seconds / node.cores,
-        "disk": max((done[what] / seconds / bound for what, bound in most.items() if bound), default=0.0),
+        "disk": max((traffic[what] / seconds / bound for what, bound in most.items() if bound), default=0.0),
         "network": (after.sent_bytes - before.sent_bytes) / seconds / node.sent_bytes,
     }

@@ -141,7 +141,7 @@ def run(stage: Stage, wanted: Wanted) -> None:
     nodes = held_nodes(wanted.stands, topology.cores, k)
     demands, origin = demands_for(stage.recorder.history.events(), cluster.run.home)
     ((_, shape),) = wanted.requirement.shapes
-    made = predict(demands, wanted.hardware.profile, shape)
+    prediction = predict(demands, wanted.hardware.profile, shape)
     with images(cluster, wanted.requirement.protection, IMAGES, IMAGE_BYTES, *SMALL_OBJECTS) as targets:
         if wanted.requirement.hit_ratio:
             run_jobs(cluster, _jobs(stage, targets, FioLoad("read", {}), WARM_BYTES, 8))
@@ -151,7 +151,7 @@ def run(stage: Stage, wanted: Wanted) -> None:
     fewest = min(result.operations for result in results)
     stage.recorder.witness("operations of the slowest load generator", got=fewest, least=LEAST_OPERATIONS)
     stage.recorder.observe("errors of fio", got=sum(each.main.errors for each in results), wanted=0)
-    note(stage, made, Modelled(k, summed(results).rate, idle, use), origin)
+    note(stage, prediction, Modelled(k, summed(results).rate, idle, use), origin)
 
 
 def loaded(
@@ -161,8 +161,8 @@ def loaded(
     jobs = _jobs(stage, targets, wanted.load, wanted.requirement.bs, wanted.in_flight // len(targets))
     before, began = _spent(stage.cluster, nodes), SYSTEM.monotonic()
     results = run_jobs(stage.cluster, jobs)
-    after, took = _spent(stage.cluster, nodes), SYSTEM.monotonic() - began
-    return results, [in_use(node, before[node.name], after[node.name], took) for node in nodes]
+    after, took_s = _spent(stage.cluster, nodes), SYSTEM.monotonic() - began
+    return results, [in_use(node, before[node.name], after[node.name], took_s) for node in nodes]
 
 
 def _jobs(
@@ -183,8 +183,8 @@ def idle_share(cluster: Cluster, nodes: Sequence[HeldNode]) -> float:
     """Utilisation of the nodes' CPUs without a load."""
     before, began = _spent(cluster, nodes), SYSTEM.monotonic()
     Deadline.after(IDLE_S).pause(IDLE_S)
-    after, took = _spent(cluster, nodes), SYSTEM.monotonic() - began
-    return fmean(in_use(node, before[node.name], after[node.name], took)["CPU"] for node in nodes)
+    after, took_s = _spent(cluster, nodes), SYSTEM.monotonic() - began
+    return fmean(in_use(node, before[node.name], after[node.name], took_s)["CPU"] for node in nodes)
 
 
 def _spent(cluster: Cluster, nodes: Sequence[HeldNode]) -> dict[str, Spent]:
@@ -204,31 +204,34 @@ class Modelled:
     use: Sequence[dict[str, float]]
 
 
-def note(stage: Stage, made: Prediction, done: Modelled, demands: str) -> None:
+def note(stage: Stage, prediction: Prediction, modelled: Modelled, demands: str) -> None:
     """Record the measured rate over k times the predicted one, and the busiest resource against the predicted one.
 
     Two things do not scale. A model has fewer placement groups than its cluster, so primaries are spread less evenly:
     the rate is multiplied by the load of the busiest node over the mean. And the idle work of an OSD is negligible on
     a whole core, but not on so small a share of one: where CPUs are the bottleneck, only the rest serves the load.
     """
-    recorder, use = stage.recorder, done.use
+    recorder, use = stage.recorder, modelled.use
     most = {kind: max(node[kind] for node in use) for kind in use[0]}
     busiest = max(most, key=lambda kind: most[kind])
     uneven = most[busiest] / (sum(node[busiest] for node in use) / len(use))
-    serving = 1 - done.idle if busiest == "CPU" else 1.0
-    share = done.k * serving * made.ops
+    serving = 1 - modelled.idle if busiest == "CPU" else 1.0
+    share = modelled.k * serving * prediction.ops
     steps = (
-        f"predicted: {made.ops:,.0f} ops/s of {made.profile}, limit: {made.bottleneck} (demands {demands})",
-        f"share k of the model: {done.k:.4g}, {percent(done.idle)} of its CPUs in use without a load; predicted for "
-        f"it: {share:,.1f} ops/s; measured: {done.rate.mean:,.1f} ops/s",
+        f"predicted: {prediction.ops:,.0f} ops/s of {prediction.profile}, limit: {prediction.bottleneck} "
+        f"(demands {demands})",
+        f"share k of the model: {modelled.k:.4g}, {percent(modelled.idle)} of its CPUs in use without a load; "
+        f"predicted for it: {share:,.1f} ops/s; measured: {modelled.rate.mean:,.1f} ops/s",
         *(f"{kind} in use at the busiest node: {percent(used, '.0f')}" for kind, used in most.items()),
         f"the busiest node does {uneven:.3f} times the mean: an even model would have done that much more",
     )
     bound = Bound(f"the model within {WITHIN:g} times", 1 / WITHIN, WITHIN, steps, basis=Basis.SHAPE)
-    value, low, high = (each * uneven / share for each in (done.rate.mean, done.rate.low, done.rate.high))
+    value, low, high = (each * uneven / share for each in (modelled.rate.mean, modelled.rate.low, modelled.rate.high))
     recorder.figure("measured / k over predicted", value, "", bound, interval=(low, high))
     why = "not judged: only the bottleneck has to be near 100 %, and a witness says whether it was"
     for kind, used in most.items():
         recorder.figure(f"{kind} in use", used, "", Bound(why, basis=Basis.NOTED))
     recorder.witness(f"{busiest} in use, the busiest resource", got=most[busiest], least=FULL)
-    recorder.observe("what bounds the model", got=busiest, wanted=kind_of(made.bottleneck) or made.bottleneck)
+    recorder.observe(
+        "what bounds the model", got=busiest, wanted=kind_of(prediction.bottleneck) or prediction.bottleneck
+    )

@@ -25,18 +25,18 @@ def load(stage: Stage) -> None:
         for node in nodes:
             cluster.client.rbd_create(POOL, node, IMAGE_BYTES)
         jobs = [(cluster.hosts[node], job(cluster, node, seconds, stage.rng.randrange(1 << 31))) for node in nodes]
-        done = fioserver.run(jobs, timeout_s=(seconds + START_S) * cluster.patience)
+        results = fioserver.run(jobs, timeout_s=(seconds + START_S) * cluster.patience)
         for node in nodes:
             cluster.client.rbd_remove(POOL, node)
-    for place, result in done.results.items():
-        node = done.on(place)
+    for place, result in results.results.items():
+        node = results.on(place)
         stage.recorder.record("load", node=node, iops=result.write.iops, latency_s=result.write.latency_mean_s)
         stage.recorder.witness(f"writes from {node}", got=result.write.operations, least=1)
         stage.recorder.witness(f"seconds of writes from {node}", got=result.write.seconds, least=seconds * LEAST_SHARE)
         stage.recorder.observe(f"errors on {node}", got=result.write.errors, wanted=0)
-    done.require()
-    if done.everyone is not None:
-        everyone = done.everyone.write
+    results.require()
+    if results.everyone is not None:
+        everyone = results.everyone.write
         stage.recorder.record("load of all", clients=len(nodes), iops=everyone.iops, latency_s=everyone.latency_mean_s)
 
 

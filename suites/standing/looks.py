@@ -53,17 +53,17 @@ def versions(stage: Stage) -> None:
 def replicas(stage: Stage) -> None:
     """Observe that every PG of every pool has all its copies, no two of them on one machine."""
     cluster = stage.cluster
-    short, shared, seen = [], [], 0
+    short, shared, looked_at = [], [], 0
     for pool in cluster.client.mon("osd dump")["pools"]:
         for pg in cluster.client.pgs(pgids(pool)):
-            seen += 1
+            looked_at += 1
             acting = [osd for osd in pg.acting if f"osd.{osd}" in cluster.daemons]
             machines = {cluster.host_of(f"osd.{osd}").name for osd in acting}
             if len(acting) != pool["size"]:
                 short.append(pg.pgid)
             if len(machines) != len(acting):
                 shared.append(pg.pgid)
-    stage.recorder.witness("PGs checked", got=seen, least=1)
+    stage.recorder.witness("PGs checked", got=looked_at, least=1)
     for title, pgs in (("PGs without all their copies", short), ("PGs with two copies on one machine", shared)):
         stage.recorder.observe(title, got=len(pgs), wanted=0, first=pgs[:_SHOWN])
 

@@ -64,13 +64,13 @@ def record(stage: Stage, result: S3Result, length: Length, began_s: float) -> se
     """Record a load's figures window by window; returns the last values. began_s: its start, since the epoch."""
     # Windows count what ended. Of the run, `operations` has only the rows of what failed.
     failed = [f"{each.kind} of {each.path}: {each.code}" for each in result.of(RUN)]
-    done = sum(window.operations for window in result.windows)
-    stage.recorder.observe(f"errors of {NAME}", got=failed[:10], wanted=[], of=done)
+    operations = sum(window.operations for window in result.windows)
+    stage.recorder.observe(f"errors of {NAME}", got=failed[:10], wanted=[], of=operations)
     stage.recorder.observe(f"wrong answers of {NAME}", got=list(result.wrong), wanted=[], of=len(result.of(FINAL)))
     first = result.windows[0].began_s if result.windows else began_s
     values: series.Values = {}
     windows = fiolatency.filled(result.windows, first, first + length.seconds, length.every_s)
-    stage.recorder.witness(NAME, got=done, least=1)
+    stage.recorder.witness(NAME, got=operations, least=1)
     for window in windows[1:-1]:  # neither the first nor the last is whole
         now = series.of_client(NAME, window)
         stage.recorder.record("reading", at_s=window.ended_s - began_s, values=now)

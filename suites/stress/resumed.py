@@ -25,22 +25,22 @@ def take_over(recorder: Recorder, earlier: Sequence[Event], *, shared: bool) -> 
     for data in looks:
         number = next((int(match[1]) for name in data["values"] if (match := _PART.search(name))), newest)
         parts.setdefault(number, []).append(data)
-    return sum(_taken(recorder, number, seen, shared=shared) for number, seen in sorted(parts.items()))
+    return sum(_taken(recorder, number, readings, shared=shared) for number, readings in sorted(parts.items()))
 
 
-def _taken(recorder: Recorder, number: int, seen: Sequence[Mapping[str, Any]], *, shared: bool) -> float:
+def _taken(recorder: Recorder, number: int, readings: Sequence[Mapping[str, Any]], *, shared: bool) -> float:
     """Record one part. One that is too short to be judged is noted, and its time does not count."""
-    if len(seen) < LEAST_LOOKS:
-        recorder.record("left out", part=number, looks=len(seen), least=LEAST_LOOKS)
+    if len(readings) < LEAST_LOOKS:
+        recorder.record("left out", part=number, looks=len(readings), least=LEAST_LOOKS)
         return 0.0
-    seconds = max(float(data["at_s"]) for data in seen)
+    seconds = max(float(data["at_s"]) for data in readings)
     values: series.Values = {}
-    for data in seen:
+    for data in readings:
         own = {_named(name, number): value for name, value in data["values"].items()}
         recorder.record("reading", at_s=data["at_s"], values=own)
         values |= own
     series.declare(recorder, values, seconds / 3600, shared=shared)
-    recorder.record("part", number=number, seconds=seconds, looks=len(seen))
+    recorder.record("part", number=number, seconds=seconds, looks=len(readings))
     return seconds
 
 

@@ -116,9 +116,9 @@ def _of_osd(name: str, before: DaemonReading | None, now: DaemonReading | None, 
     database = now.counters.get("bluefs.db_used_bytes", 0.0) / MIB if now else None
     if now is None or before is None:
         return {f"{name}: DB": database, f"{name}: CPU of an operation": None, f"{name}: rate": None}
-    done = _operations(now) - _operations(before)
-    cost = (now.cpu_s - before.cpu_s) / done if done > 0 else None
-    return {f"{name}: DB": database, f"{name}: CPU of an operation": cost, f"{name}: rate": done / seconds}
+    operations = _operations(now) - _operations(before)
+    cost = (now.cpu_s - before.cpu_s) / operations if operations > 0 else None
+    return {f"{name}: DB": database, f"{name}: CPU of an operation": cost, f"{name}: rate": operations / seconds}
 
 
 def _operations(reading: DaemonReading) -> float:

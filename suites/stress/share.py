@@ -42,10 +42,12 @@ def cores_of(cluster: Cluster) -> float:
     return sum(host.facts().cores for host in own) + max(shared, default=0.0)
 
 
-def cpu_of_one(made: Prediction) -> float:
+def cpu_of_one(prediction: Prediction) -> float:
     """Share of the busiest nodes' cores that one operation a second takes."""
-    nodes = [share for name, share in made.utilisation.items() if name.endswith(": CPU") and "clients" not in name]
-    return max(nodes) / made.ops
+    nodes = [
+        share for name, share in prediction.utilisation.items() if name.endswith(": CPU") and "clients" not in name
+    ]
+    return max(nodes) / prediction.ops
 
 
 def predicted(stage: Stage) -> str:

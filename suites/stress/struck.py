@@ -31,9 +31,9 @@ def struck(stage: Stage) -> None:
         cluster, began_s = stage.cluster, time.time()
         calm_s = min(MOST_CALM_S, CALM_SHARE * length.seconds)
         steps = plan(osds_of(layout_of(cluster)), stage.rng, MENU)
-        done = thrash(cluster, stage.recorder, steps, seconds=length.seconds - calm_s, least=LEAST_STEPS)
+        steps_done = thrash(cluster, stage.recorder, steps, seconds=length.seconds - calm_s, least=LEAST_STEPS)
         last_heal_s = time.time() - began_s
-        stage.recorder.witness("steps of the schedule", got=done, least=LEAST_STEPS)
+        stage.recorder.witness("steps of the schedule", got=steps_done, least=LEAST_STEPS)
         for each in running:
             each.process.wait(calm_s + mixed.MARGIN_S * cluster.patience)
         cluster.wait_healthy(RETURN_S)

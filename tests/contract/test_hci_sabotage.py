@@ -34,7 +34,7 @@ def cluster(home: Home) -> Iterator[Cluster]:
 def test_a_disk_that_keeps_less_than_its_owner_was_told(
     cluster: Cluster, tmp_path: Path, cache: CacheMode, told: CacheMode
 ) -> None:
-    scenario = Scenario("hci.untold", "", "", partial(cut_power, cache=cache, told=told), check="witnessed")
+    scenario = Scenario("hci.untold", "", "", partial(cut_power, cache=cache, claimed=told), check="witnessed")
     verdict = verdict_of(scenario, cluster, tmp_path)
     assert verdict.outcome is Outcome.FAIL
     assert "guaranteed blocks that are lost" in verdict.reason, verdict

@@ -31,7 +31,7 @@ from tests.fake_stage import verdict_of
 
 
 def test_the_offset_is_half_way_and_its_doubt_half_the_round_trip() -> None:
-    reading = ClockReading(sent=100.0, told=100.35, heard=100.1)
+    reading = ClockReading(sent=100.0, remote_s=100.35, heard=100.1)
     assert reading.offset_s == pytest.approx(0.3)
     assert reading.doubt_s == pytest.approx(0.05)
     assert clocks.quickest([reading, ClockReading(1, 1, 1.02)]).doubt_s == pytest.approx(0.01)

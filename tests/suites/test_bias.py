@@ -79,7 +79,7 @@ def outcome_of(bias: Bias, **limit: float) -> Outcome:
     measured = bias.latency(LATENCY) if "most" in limit else bias.rate(RATE)
     recorder.figure("x", measured.mean, "", bound, interval=(measured.low, measured.high))
     verdict = figures(recorder.events())
-    assert bound.why == ". ".join(["so", *bias.said])
+    assert bound.why == ". ".join(["so", *bias.sentences])
     assert bound.why in verdict.reason or verdict.outcome is Outcome.PASS
     return verdict.outcome
 
@@ -118,7 +118,7 @@ def test_ends_are_open_on_the_side_that_is_in_doubt_and_no_number_is_lost() -> N
     assert (ALL_READ.rate(RATE).low, ALL_READ.latency(LATENCY).high) == (0.0, math.inf)
     unknown = Interval(100.0, -math.inf, math.inf, 1)
     assert ALL_READ.rate(unknown).low == 0.0
-    assert (UNBIASED.rate(RATE), UNBIASED.latency(LATENCY), UNBIASED.said) == (RATE, LATENCY, ())
+    assert (UNBIASED.rate(RATE), UNBIASED.latency(LATENCY), UNBIASED.sentences) == (RATE, LATENCY, ())
 
 
 def test_several_loads_together_have_each_doubt_about_any_of_them() -> None:
@@ -128,7 +128,7 @@ def test_several_loads_together_have_each_doubt_about_any_of_them() -> None:
 
 def test_what_is_in_doubt_is_said_with_what_to_do() -> None:
     both = Bias("the clients were busy", 0.5, "Half of it is read from memory")
-    assert both.said == (
+    assert both.sentences == (
         "The clients were busy: the cluster may be faster, so its speed cannot fail it. Use more or faster client "
         "machines.",
         "Half of it is read from memory: disks may be slower, and the slow end allows for it. Read more data, or state "

@@ -17,7 +17,7 @@ from cephlab.suites.powerloss import SCENARIOS, replayed
 
 
 def judged(survey: Survey, monkeypatch: pytest.MonkeyPatch, scratch: Path) -> Verdict:
-    clean = SimpleNamespace(clean=True, said="")
+    clean = SimpleNamespace(clean=True, output="")
     monkeypatch.setattr(replayed, "fsck", lambda *_, **__: clean)
     recorder = History().recorder("powerloss.replayed")
     stage = Stage(cast("Any", SimpleNamespace(patience=1.0)), recorder, random.Random(1), scratch)

@@ -89,8 +89,8 @@ def test_what_fio_cannot_make_is_named() -> None:
 
 def test_what_is_not_given_is_empty() -> None:
     nothing = Measured(RATE, MEAN, None)
-    assert (nothing.plug, nothing.unplugged, nothing.said) == ((), "", ())
-    assert (Seen(None).said, Seen(None).why_not) == ((), "")
+    assert (nothing.plug, nothing.unplugged, nothing.sentences) == ((), "", ())
+    assert (Seen(None).sentences, Seen(None).why_not) == ((), "")
 
 
 def test_each_prediction_is_compared_with_its_own_figure() -> None:
@@ -114,10 +114,10 @@ def test_what_lacks_says_why() -> None:
 
 
 def test_what_is_in_doubt_opens_the_interval_of_every_figure_and_is_said() -> None:
-    done = Measured(RATE, MEAN, P99, unplugged="no plug", said=("Measured.",))
+    done = Measured(RATE, MEAN, P99, unplugged="no plug", sentences=("Measured.",))
     doubted = done.biased(DOUBT)
     assert (doubted.rate, doubted.mean, doubted.p99) == (DOUBT.rate(RATE), DOUBT.latency(MEAN), DOUBT.latency(P99))
-    assert (doubted.said, doubted.unplugged) == (("Measured.", *DOUBT.said), "no plug")
+    assert (doubted.sentences, doubted.unplugged) == (("Measured.", *DOUBT.sentences), "no plug")
     assert (doubted.rate.high, doubted.rate.low, doubted.mean.low) == (float("inf"), 45.0, 0.0)
     assert Measured(RATE, MEAN, None).biased(DOUBT).p99 is None
     assert done.biased(UNBIASED) == done

@@ -300,12 +300,12 @@ def test_an_uneven_rate_is_slow_by_its_lower_end() -> None:
     rate = interval(steady(ROUGH))
     assert 0 < rate.low < 1 / 8
     assert told(seen) == Interval(20 / rate.mean, 20 / rate.high, 20 / rate.low * 1.5, 5)
-    assert seen.said[0] == (
+    assert seen.sentences[0] == (
         "Recovery of 50 GiB on the lost OSDs was measured without clients, and its time multiplied by 20: from the "
         "upper end of the steady rate to the slower of its lower end and the whole time of 8 s, times 1.5 on rotating "
         "disks, the model's error for recovery."
     )
-    assert len(seen.said) == 2
+    assert len(seen.sentences) == 2
 
 
 def even(looks: int, last_s: float) -> list[tuple[float, float]]:
@@ -318,7 +318,7 @@ def test_an_even_rate_is_slow_by_the_whole_time() -> None:
     assert told(seen).mean == pytest.approx(200)
     assert told(seen).low == pytest.approx(200)
     assert told(seen).high == 20 * 30.0
-    assert seen.said[0].endswith("the whole time of 30 s.")
+    assert seen.sentences[0].endswith("the whole time of 30 s.")
 
 
 def test_a_rate_that_may_be_none_has_no_slow_end() -> None:

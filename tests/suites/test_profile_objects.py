@@ -262,10 +262,10 @@ def test_all_clients_fill_run_and_clean(phases: list[tuple[str, int]]) -> None:
     measured, _ = run(cluster_of(), hit_ratio=1.0)
     assert phases == [(FILL, 4), (RUN, 4), (CLEAN, 4)]
     assert measured.rate.mean == pytest.approx(1000)
-    assert measured.said[0] == (
+    assert measured.sentences[0] == (
         "Measured with 4 S3 clients on 2 machines through 1 endpoint; the objects are in the pool 'data'."
     )
-    assert len(measured.said) == 2
+    assert len(measured.sentences) == 2
     assert measured.unplugged
 
 
@@ -293,13 +293,13 @@ def test_the_protection_of_a_code_is_read(phases: list[tuple[str, int]]) -> None
 def test_busy_machines_are_named(phases: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch) -> None:
     measured, _ = run(cluster_of(cpus=1))
     assert measured.rate.high == float("inf")
-    assert measured.said[2].startswith(
+    assert measured.sentences[2].startswith(
         "More than half of the CPU time of client0, client1 was used: the cluster may be"
     )
     monkeypatch.setattr(objects, "FULL_CPU", 0.4)
-    assert run(cluster_of())[0].said[2].startswith("4 clients of 4 used more than half a CPU")
+    assert run(cluster_of())[0].sentences[2].startswith("4 clients of 4 used more than half a CPU")
     monkeypatch.setattr(biased, "FULL_CPU", 0.1)
-    assert run(cluster_of())[0].said[2].startswith("More than half of the CPU time of client0, client1 was used")
+    assert run(cluster_of())[0].sentences[2].startswith("More than half of the CPU time of client0, client1 was used")
     assert phases[-1] == (CLEAN, 4)
 
 
@@ -346,14 +346,14 @@ def test_emulated_clients_cannot_fail_a_cluster(phases: list[tuple[str, int]], m
     monkeypatch.setattr(Host, "emulated", True)
     measured, _ = run(cluster_of())
     assert measured.rate.high == float("inf")
-    assert measured.said[2].startswith("The clients on client0, client1 are emulated: the cluster may be faster")
+    assert measured.sentences[2].startswith("The clients on client0, client1 are emulated: the cluster may be faster")
     assert phases[-1] == (CLEAN, 4)
 
 
 def test_reads_from_memory_cannot_pass_disks(phases: list[tuple[str, int]]) -> None:
     measured, _ = run(cluster_of())
     assert (measured.rate.low, measured.mean.high, measured.p99.high) == (0.0, float("inf"), float("inf"))
-    assert measured.said[-1].startswith("Up to 1 of the reads may come from the memory of the OSDs")
+    assert measured.sentences[-1].startswith("Up to 1 of the reads may come from the memory of the OSDs")
     half = run(cluster_of(memory=500_000.0))[0]
     assert half.rate.low == pytest.approx(run(cluster_of(), hit_ratio=1.0)[0].rate.low / 2)
     assert run(cluster_of(), hit_ratio=1.0)[0].rate.low > 0

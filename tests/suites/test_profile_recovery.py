@@ -43,7 +43,7 @@ def test_the_required_bytes_take_so_many_times_as_long() -> None:
     slow = seen_of(recovery(), 100e9, 2.0)
     assert slow.interval is not None
     assert slow.interval.high == pytest.approx(2 * 100 * 23)
-    assert "times 2 on rotating disks" in slow.said[0]
+    assert "times 2 on rotating disks" in slow.sentences[0]
 
 
 @pytest.mark.parametrize(

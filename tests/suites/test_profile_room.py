@@ -80,8 +80,8 @@ def test_a_pool_is_made_and_what_it_shows_is_recorded(monkeypatch: pytest.Monkey
     ]
     assert isinstance(seen, Seen)
     assert seen.interval == usable(osds, 2, 0.85, Protection(2))
-    assert "the 2 PGs of a pool that was made for it" in seen.said[0]
-    assert "MAX AVAIL for that pool is 1.9 TB" in seen.said[1]
+    assert "the 2 PGs of a pool that was made for it" in seen.sentences[0]
+    assert "MAX AVAIL for that pool is 1.9 TB" in seen.sentences[1]
     witness, record = (event for event in stage.recorder.events())
     assert witness.kind == "witness"
     assert (witness.data["got"], witness.data["least"]) == (4, 4)

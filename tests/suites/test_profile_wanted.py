@@ -253,7 +253,7 @@ def test_a_measurement_decides_and_what_it_lacks_is_missed(monkeypatch: pytest.M
     answers_are(monkeypatch, amount, P99, work)
     rate, mean = Interval(100.0, 90.0, 110.0, 9), Interval(0.1, 0.1, 0.1, 9)
     plug = (Energy("a", Source.BMC, Scope.MACHINE, 60.0, 60.0 * 200),)
-    done = Measured(rate, mean, None, plug, said=("By fio.",))
+    done = Measured(rate, mean, None, plug, sentences=("By fio.",))
     of_work = done.of("work per watt", Measure.WORK, PLAIN)
     assert of_work is not None
     assert 0.3 < of_work.low < of_work.mean < of_work.high < 0.7

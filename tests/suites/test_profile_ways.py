@@ -321,7 +321,7 @@ def test_room_is_read_from_the_clusters_own_figures(monkeypatch: pytest.MonkeyPa
     space = (0.85 * 1e9 - 2e7) * 1024
     assert seen.interval.low == pytest.approx(space * 3 / 2)
     assert seen.interval.high == pytest.approx(space * 4 / 2)
-    assert "MAX AVAIL for that pool is 1.9 TB" in seen.said[1]
+    assert "MAX AVAIL for that pool is 1.9 TB" in seen.sentences[1]
 
 
 def test_a_pool_that_lacks_shards_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,10 +157,10 @@ def _cluster(
     run: Run, inventory: Inventory, permit: Permit, census: Census, lab: SshLab, program_name: str
 ) -> AttachedCluster:
     spec = spec_of(census, inventory)
-    made: list[AttachedCluster] = []
+    attached: list[AttachedCluster] = []
 
     def pool_names() -> Mapping[int, str]:
-        return {pool["poolnum"]: pool["poolname"] for pool in made[0].client.mon("osd lspools")}
+        return {pool["poolnum"]: pool["poolname"] for pool in attached[0].client.mon("osd lspools")}
 
     guard = Guard(permit, Existing(census.pools, census.profiles, census.rules), pool_names)
     hosts: dict[str, Host] = {name: GuardedHost(host, guard, program_name) for name, host in lab.hosts.items()}
@@ -180,7 +180,7 @@ def _cluster(
         for daemon, machine in census.placed.items()
     }
     cluster = AttachedCluster(run, spec, SshProvider(), hosts, daemons, census, inventory, program_name, guard)
-    made.append(cluster)
+    attached.append(cluster)
     return cluster
 
 

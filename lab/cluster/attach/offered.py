@@ -169,8 +169,8 @@ def _code(argv: Sequence[str], stdin: bytes) -> str:
     """The code that an interpreter runs: from its command line, or from its input if the command line names no file."""
     if not _INTERPRETERS.fullmatch(_name(argv[0])):
         return ""
-    given = _PERL_CODE if _name(argv[0]) == "perl" else _CODE
-    start = next((place for place, word in enumerate(argv) if given.fullmatch(word)), None)
+    code = _PERL_CODE if _name(argv[0]) == "perl" else _CODE
+    start = next((place for place, word in enumerate(argv) if code.fullmatch(word)), None)
     if start is not None:
         return " ".join(argv[start:])
     plain = (word for before, word in pairwise(argv) if word in _FROM_INPUT or before not in _VALUED)

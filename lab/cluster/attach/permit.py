@@ -86,9 +86,9 @@ def read_permit(given: str | None, inventory: Inventory) -> Permit:
     return permit
 
 
-def _listed(given: str) -> dict[str, list[str]]:
+def _listed(text: str) -> dict[str, list[str]]:
     names: dict[str, list[str]] = {}
-    for word in given.split(","):
+    for word in text.split(","):
         kind, _, name = word.strip().partition(":")
         if kind not in _KINDS or not name:
             wanted = "wanted: pool:NAME, daemon:KIND.ID, host:NAME, disk:HOST:/dev/NAME or bucket:NAME"

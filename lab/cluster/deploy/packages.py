@@ -367,8 +367,8 @@ def _all(futures: Iterable[Future[Any]], deployment: Deployment) -> None:
     """Wait for every step. The first step that fails, or the first daemon that dies, ends the wait with its error."""
     pending = set(futures)
     while pending:
-        done, pending = wait_for(pending, timeout=_LOOK_S, return_when=FIRST_EXCEPTION)
-        for future in done:
+        finished, pending = wait_for(pending, timeout=_LOOK_S, return_when=FIRST_EXCEPTION)
+        for future in finished:
             future.result()
         for daemon in list(deployment.daemons.values()):
             daemon.check()

@@ -142,10 +142,10 @@ class Shelf:
         # Whoever fills a scratch folder holds the lock, so these were left by killed processes.
         for scratch in self.folder.glob(f"{_SCRATCH}*"):
             shutil.rmtree(scratch, ignore_errors=True)
-        gone = self.stale(most)
-        for name in gone:
+        stale = self.stale(most)
+        for name in stale:
             shutil.rmtree(self.folder / name, ignore_errors=True)
-        return gone
+        return stale
 
     def _lock(self) -> FileLock:
         return FileLock(self.folder / ".lock")

@@ -85,11 +85,11 @@ def resizes() -> int:
 
     A signal handler that sent the size itself would do so within a frame that is being sent.
     """
-    told, tell = os.pipe()
+    reader, tell = os.pipe()
     os.set_blocking(tell, False)
     signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
     signal.signal(signal.SIGWINCH, lambda _number, _frame: None)
-    return told
+    return reader
 
 
 def main() -> int:

@@ -68,8 +68,8 @@ class GuestLab(LabNodes[GuestHost]):
     def restore(self, state: Mapping[str, Any]) -> None:
         for name, known in state["nodes"].items():
             disks = tuple(Disk(disk, size_bytes=1) for disk in known["slots"])
-            given = {key: known[key] for key in ("cores", "memory_bytes", "page_bytes") if key in known}
-            node = Node(name, Arch(known["arch"]), disks, **given)
+            changes = {key: known[key] for key in ("cores", "memory_bytes", "page_bytes") if key in known}
+            node = Node(name, Arch(known["arch"]), disks, **changes)
             guest = self._open(node, int(known["index"]), str(known["address"]))
             guest.disks.update(known["slots"])
             record = self._folder(guest) / _RECORD

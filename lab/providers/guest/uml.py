@@ -83,9 +83,9 @@ class UmlHypervisor:
     @staticmethod
     def _command(guest: RunningGuest, text: str) -> None:
         argv = (*guest.inside, sys.executable, "-I", str(_CONSOLE), f"{_UMID}/mconsole", text)
-        done = process.run(argv, check=False)
-        if done.code != 0:
-            raise LabBroken(f"User-Mode Linux refused {text!r}", done.stdout.strip() or done.stderr)
+        result = process.run(argv, check=False)
+        if result.code != 0:
+            raise LabBroken(f"User-Mode Linux refused {text!r}", result.stdout.strip() or result.stderr)
 
 
 def _letter(slot: int) -> str:

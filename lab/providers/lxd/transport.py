@@ -90,8 +90,8 @@ def _socket(address: Address) -> socket.socket:
     context.verify_mode = ssl.CERT_NONE  # no authority signs an LXD's certificate, so it is compared below
     context.load_cert_chain(str(address.certificate), str(address.key))
     wrapped = context.wrap_socket(plain)
-    shown = wrapped.getpeercert(binary_form=True) or b""
-    if hashlib.sha256(shown).hexdigest() != _fingerprint(address):
+    certificate = wrapped.getpeercert(binary_form=True) or b""
+    if hashlib.sha256(certificate).hexdigest() != _fingerprint(address):
         wrapped.close()
         raise OSError(f"{address.url} presents a different certificate from {address.server}")
     return wrapped

@@ -140,16 +140,16 @@ class SshConnection:
         command = shlex.join([self.machine.python, "-I", "-c", source.read_text(), *arguments])
         started = self._command(*ssh_words(self.machine), *self._control, self.machine.address, f"exec {command}")
         shown = (self.machine.python, source.name, *arguments)
-        done = process.run_command(replace(started, shown=shown), stdin=stdin, timeout_s=_SHORT_S, check=False)
+        result = process.run_command(replace(started, shown=shown), stdin=stdin, timeout_s=_SHORT_S, check=False)
         try:
-            answer = json.loads(done.stdout)
+            answer = json.loads(result.stdout)
         except json.JSONDecodeError:
-            if done.code == _SSH_FAILED:
+            if result.code == _SSH_FAILED:
                 what = f"the connection to {self.machine.name} was lost while {source.name} ran on it"
-                raise ConnectionLost(what, done.stderr.strip(), "check its network and power") from None
+                raise ConnectionLost(what, result.stderr.strip(), "check its network and power") from None
             raise LabBroken(
                 f"{self.machine.python} on {self.machine.name} cannot run {source.name}",
-                f"status {done.code}\n{done.stdout}{done.stderr}".strip(),
+                f"status {result.code}\n{result.stdout}{result.stderr}".strip(),
                 "install Python 3.9 or later there, or name it as `python` in the inventory",
             ) from None
         if "error" in answer:

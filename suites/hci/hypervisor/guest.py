@@ -72,10 +72,10 @@ class HostedGuest:
     def run(self, argv: Sequence[str], *, timeout_s: float) -> Result:
         """Run a program in the guest to its end. CommandFailed with its output if it fails."""
         ended = self.ask("run", argv=list(argv), timeout_s=timeout_s)
-        done = Result(tuple(argv), int(ended["code"]), ended["out"].encode(), ended["err"].encode())
-        if done.code != 0:
-            raise CommandFailed(argv, done.code, done.stdout, done.stderr, self.order.name)
-        return done
+        result = Result(tuple(argv), int(ended["code"]), ended["out"].encode(), ended["err"].encode())
+        if result.code != 0:
+            raise CommandFailed(argv, result.code, result.stdout, result.stderr, self.order.name)
+        return result
 
     def requests(self, number: int = 0) -> Requests:
         """Requests to one of its RBD disks so far."""

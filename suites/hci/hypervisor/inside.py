@@ -53,10 +53,10 @@ class BlockWriter:
 
 def run(request: Mapping[str, Any]) -> dict[str, Any]:
     """Run a program to its end; returns its status and both outputs."""
-    done = subprocess.run(
+    result = subprocess.run(
         request["argv"], capture_output=True, env=_ENVIRONMENT, stdin=subprocess.DEVNULL, check=False, cwd="/tmp"
     )
-    return {"code": done.returncode, "out": done.stdout.decode(), "err": done.stderr.decode()}
+    return {"code": result.returncode, "out": result.stdout.decode(), "err": result.stderr.decode()}
 
 
 def operations() -> Mapping[str, Callable[[Mapping[str, Any]], Any]]:

@@ -140,8 +140,8 @@ def walk(stage: Stage, walking: Walking, length: int) -> None:
     steps = draw(walking.model(), stage.rng, tuple(walking.sides), length, LOOK_EVERY)
     kind = walking.kind
     for side in walking.sides:
-        taken = Counter(step.operation for step in steps if step.side == side)
-        stage.recorder.witness(f"operations of {kind} through {side}", got=len(taken), least=3)
+        operations = Counter(step.operation for step in steps if step.side == side)
+        stage.recorder.witness(f"operations of {kind} through {side}", got=len(operations), least=3)
     first = walking.tries(steps)
     if first is None:
         stage.recorder.observe(f"wrong answers on a walk over {kind}", got=wrong_of(first), wanted=[], of=len(steps))

@@ -236,14 +236,14 @@ class RadosModel(Shared):
         if name not in self.objects and any(operation in GUARDS for operation, _ in parts):
             raise Unfit  # an OSD compares a missing object with zeros, which is not documented
         before = deepcopy(self.objects), self.watches
-        taken: set[str] = set()
+        used: set[str] = set()
         try:
             for operation, arguments in parts:
-                changed = {CHANGES.get(earlier, "") for earlier in taken}
-                if GUARDS.get(operation, set()) & changed or self._known_wrong(operation, taken):
+                changed = {CHANGES.get(earlier, "") for earlier in used}
+                if GUARDS.get(operation, set()) & changed or self._known_wrong(operation, used):
                     raise Unfit
                 getattr(self, f"do_{operation}")(name=name, **arguments)
-                taken.add(operation)
+                used.add(operation)
         except (Refused, Unfit):
             self.objects, self.watches = before
             raise

@@ -67,8 +67,8 @@ class S3Model:
     side = ""
 
     def __init__(self, rng: Random, *, versioned: bool = False) -> None:
-        drawn = edges.texts(rng, DRAWN_KEYS, KEY_BYTES)
-        self.keys = [*rng.sample(KEYS, k=8), *drawn]
+        texts = edges.texts(rng, DRAWN_KEYS, KEY_BYTES)
+        self.keys = [*rng.sample(KEYS, k=8), *texts]
         self.versioned, self.status = versioned, ""
         self.versions: dict[str, list[Version]] = {}
         self.uploads: dict[str, Upload] = {}

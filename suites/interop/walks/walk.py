@@ -118,10 +118,10 @@ def draw(model: Model, rng: Random, sides: Sequence[str], length: int, look_ever
     model: a fresh one, used up afterwards. SpecError if the model draws too few steps that fit.
     """
     steps: list[Step] = []
-    since = drawn = 0
+    since = count = 0
     while since < length:
-        drawn += 1
-        if drawn > 100 * length:
+        count += 1
+        if count > 100 * length:
             raise SpecError(f"{type(model).__name__} draws steps that do not fit", f"{since} of {length} steps fit")
         model.side = rng.choice(sides)
         step = Step(model.side, *model.draw(rng))
@@ -206,8 +206,8 @@ class _Shrinking:
         simpler, number = False, 0
         while number < len(self.best.taken):
             steps = self.steps
-            made = simpler_steps(steps[number], steps[0].side)
-            if any(self.goes_wrong([*steps[:number], step, *steps[number + 1 :]]) for step in made):
+            candidates = simpler_steps(steps[number], steps[0].side)
+            if any(self.goes_wrong([*steps[:number], step, *steps[number + 1 :]]) for step in candidates):
                 simpler = True
             else:
                 number += 1
@@ -219,13 +219,13 @@ def simpler_steps(step: Step, side: str) -> list[Step]:
 
     Seeds stay, because content from a low seed is no simpler. A look keeps its arguments, which say what to look at.
     """
-    made = [] if step.side == side else [replace(step, side=side)]
+    candidates = [] if step.side == side else [replace(step, side=side)]
     for key, value in step.arguments.items() if step.operation != LOOK else ():
         if isinstance(value, list) and len(value) > 1:
             shorter = [value[:number] + value[number + 1 :] for number in range(len(value))]
-            made += [replace(step, arguments={**step.arguments, key: some}) for some in shorter]
+            candidates += [replace(step, arguments={**step.arguments, key: some}) for some in shorter]
         if key == "seed" or isinstance(value, bool) or not isinstance(value, int) or value <= 0:
             continue
         lower = [number for number in (0, 1, value // 2, value - 1) if number < value]
-        made += [replace(step, arguments={**step.arguments, key: number}) for number in dict.fromkeys(lower)]
-    return made
+        candidates += [replace(step, arguments={**step.arguments, key: number}) for number in dict.fromkeys(lower)]
+    return candidates

@@ -228,8 +228,8 @@ def serve_request(link, request):
     except OSError as error:
         if isinstance(error, ConnectionError):
             raise
-        told = {"type": type(error).__name__, "errno": error.errno or 0, "message": str(error)}
-        answer(link, {"error": told})
+        reply = {"type": type(error).__name__, "errno": error.errno or 0, "message": str(error)}
+        answer(link, {"error": reply})
         return operation in ("run", "put", "get")
     answer(link, {"ok": value})
     return False

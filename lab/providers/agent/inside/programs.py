@@ -105,8 +105,8 @@ class Children:
                 while pid not in self.codes and (stat_of(pid) or "Z")[0] == "Z":
                     self.changed.wait(0.05)
                 return {"alive": pid not in self.codes, "code": self.codes.get(pid)}
-        seen = stat_of(pid)
-        return {"alive": bool(seen) and seen[1] == birth and seen[0] not in "ZX", "code": None}
+        stat = stat_of(pid)
+        return {"alive": bool(stat) and stat[1] == birth and stat[0] not in "ZX", "code": None}
 
 
 CHILDREN = Children()

@@ -52,8 +52,8 @@ class Side:
         try:
             rest, at = content(seed, size), offset
             while rest:
-                done = os.pwrite(fd, rest, at)
-                rest, at = rest[done:], at + done
+                written = os.pwrite(fd, rest, at)
+                rest, at = rest[written:], at + written
             os.fsync(fd)
         finally:
             os.close(fd)

@@ -190,9 +190,9 @@ class Side(Classes):
 
     def op_heard(self, handle):
         heard = self.heard.get(handle, [])
-        said = list(heard)
+        notes = list(heard)
         heard.clear()
-        return said
+        return notes
 
     def op_restart(self, number):
         """Only take it for down, which it is not: a program on another machine cannot restart it."""
@@ -216,9 +216,9 @@ class Side(Classes):
 
     def command(self, prefix, **arguments):
         asked = json.dumps({"prefix": prefix, "format": "json", **arguments})
-        code, answer, said = self.cluster.mon_command(asked, b"")
+        code, answer, complaint = self.cluster.mon_command(asked, b"")
         if code:
-            raise OSError(-code, said)
+            raise OSError(-code, complaint)
         return json.loads(answer) if answer.strip() else None
 
     def op_snap(self, snap):

@@ -66,8 +66,8 @@ class Side:
         return {"order": order, "stripe_unit": 1 << (order - (stripes > 1)), "stripe_count": stripes}
 
     def op_create(self, image, size, **layout):
-        made = {"features": AT_FIRST, **self.layout(**layout)}
-        rbd.RBD().create(self.io, self.place + image, size, old_format=False, **made)
+        options = {"features": AT_FIRST, **self.layout(**layout)}
+        rbd.RBD().create(self.io, self.place + image, size, old_format=False, **options)
 
     def op_remove(self, image):
         rbd.RBD().remove(self.io, self.place + image)
@@ -106,8 +106,8 @@ class Side:
             opened.rollback_to_snap(snap)
 
     def op_clone(self, image, snap, to, **layout):
-        made = {"features": AT_FIRST, **self.layout(**layout)}
-        rbd.RBD().clone(self.io, self.place + image, snap, self.io, self.place + to, **made)
+        options = {"features": AT_FIRST, **self.layout(**layout)}
+        rbd.RBD().clone(self.io, self.place + image, snap, self.io, self.place + to, **options)
 
     def op_flatten(self, image):
         with self.image(image) as opened:

@@ -29,10 +29,10 @@ def told(data):
 
 def output_of(command):
     """What a program prints. OSError if it fails."""
-    ran = subprocess.run(command, capture_output=True, check=False)
-    if ran.returncode:
-        raise OSError("%s: %s" % (command[0], ran.stderr[-300:].decode(errors="replace")))
-    return ran.stdout
+    result = subprocess.run(command, capture_output=True, check=False)
+    if result.returncode:
+        raise OSError("%s: %s" % (command[0], result.stderr[-300:].decode(errors="replace")))
+    return result.stdout
 
 
 def answer(side, operation, arguments):

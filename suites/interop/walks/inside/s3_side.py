@@ -44,8 +44,8 @@ def signed(settings, method, path, query, extra):
     words = "AWS4-HMAC-SHA256\n%s\n%s\n%s" % (stamp, scope, hashlib.sha256(canonical.encode()).hexdigest())
     signature = hmac.new(key, words.encode(), "sha256").hexdigest()
     credential = "%s/%s" % (settings["access_key"], scope)
-    said = "AWS4-HMAC-SHA256 Credential=%s, SignedHeaders=%s, Signature=%s" % (credential, names, signature)
-    return {**headers, "Authorization": said}
+    authorization = "AWS4-HMAC-SHA256 Credential=%s, SignedHeaders=%s, Signature=%s" % (credential, names, signature)
+    return {**headers, "Authorization": authorization}
 
 
 class Side:
@@ -78,9 +78,9 @@ class Side:
     def ask(self, method, key, body=None, query=(), headers=()):
         """(headers, body) of the answer. key: None for the bucket itself; query: pairs."""
         path = "/" + self.bucket + ("" if key is None else "/" + quoted(key, "/"))
-        asked = "&".join("%s=%s" % (quoted(name), quoted(value)) for name, value in sorted(query))
-        extra = signed(self.settings, method, path, asked, dict(headers))
-        self.line.request(method, path + ("?" + asked if asked else ""), body=body, headers=extra)
+        encoded = "&".join("%s=%s" % (quoted(name), quoted(value)) for name, value in sorted(query))
+        extra = signed(self.settings, method, path, encoded, dict(headers))
+        self.line.request(method, path + ("?" + encoded if encoded else ""), body=body, headers=extra)
         told_back = self.line.getresponse()
         data = told_back.read()
         if told_back.status // 100 != 2:
