@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -50,6 +51,9 @@ def compare(
         raise SpecError(
             what, f"got: {before}" + (f" and {after}" if after else ""), "name two, or one with --architectures"
         )
+    for side in filter(None, (before, after)):
+        if not os.path.lexists(side):
+            raise SpecError(f"{side} does not exist", "wanted: a demand file, or the folder of an archive")
     if after is None:
         return _architectures(out, before)
     if before.is_dir() and after.is_dir():

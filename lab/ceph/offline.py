@@ -51,7 +51,7 @@ def blamed(host: Host, trouble: CephTrouble, disks: Sequence[str] = ()) -> CephT
 def room(host: Host, disks: Sequence[str]) -> tuple[str, float]:
     """The fullest file system below a host's directory and these disks, and the bytes left; endless if unknown."""
     try:
-        paths = [host.directory, *map(host.disk, disks)]
+        paths = [host.directory, *(host.disk(name) for name in disks)]
         printed = host.run(["df", "-B1", "--output=avail,target", *map(str, paths)], timeout_s=60).stdout
         rows = [line.split(maxsplit=1) for line in printed.splitlines()[1:]]
         # A disk that is a device is no file system, and df shows the one that has its name.

@@ -85,7 +85,7 @@ def test_a_smaller_rise_is_shown_with_its_interval_and_decides_nothing(judged: A
     verdict, why, changes = judged(here(50, 1.08))
     assert (verdict.outcome, changes) == (Outcome.PASS, [])
     assert "run-0 to run-5; not judged: CPU of OSDs: " in why
-    assert re.search(r", \+1\d\.\d% \[-\d+\.\d% \.\. \+\d+\.\d%\]$", why), why
+    assert re.search(r", \+1\d\.\d % \[-\d+\.\d % \.\. \+\d+\.\d %\]$", why), why
 
 
 def test_red_runs_do_not_count(judged: Any, tmp_path: Path) -> None:

@@ -71,10 +71,11 @@ MTU = next(scenario for scenario in network.SCENARIOS if scenario.name == "basel
 class Node:
     """A host on a network of its own kind: what it says its MTU is, and what of a datagram reaches it."""
 
-    def __init__(self, name: str, mtu: int, passes: Callable[[int], tuple[str, int]]) -> None:
+    def __init__(self, name: str, mtu: int, passes: Callable[[int], tuple[str, int]], lost: int = 0) -> None:
         self.name = self.address = name
         self.mtu = mtu
         self.passes = passes
+        self.lost = lost
         self.arrived: list[int] = []
 
     def channel(self, argv: list[str]) -> Node:
@@ -87,6 +88,8 @@ class Node:
         assert self.arrived == []
 
     def run(self, argv: list[str], timeout_s: float) -> SimpleNamespace:
+        if argv[4:5] == ["500"]:
+            return SimpleNamespace(stdout="\n".join(str(self.lost) for _ in argv[5::2]))
         words = []
         for address, port, size in zip(*[iter(argv[3:])] * 3, strict=True):
             assert port == "4711"
@@ -120,6 +123,11 @@ def test_a_network_that_does_not_carry_its_mtu_is_found(monkeypatch: pytest.Monk
     assert lossy.reason.startswith("1472 bytes from a to b, unfragmented: got ['sent', 1471]")
     mixed = networked(monkeypatch, Node("a", 1500, whole), Node("b", 9000, whole))
     assert mixed.reason.startswith("MTU of b: got 9000, wanted 1500")
+
+
+@pytest.mark.parametrize(("lost", "outcome"), [(1, Outcome.PASS), (2, Outcome.FAIL)])
+def test_a_link_that_loses_packets_is_found(monkeypatch: pytest.MonkeyPatch, lost: int, outcome: Outcome) -> None:
+    assert networked(monkeypatch, Node("a", 1500, whole, lost), Node("b", 1500, whole)).outcome is outcome
 
 
 # Block and regression: what an operation costs

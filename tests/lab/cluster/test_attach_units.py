@@ -7,6 +7,7 @@ The lines of cephadm's units are of the shape that its documentation shows for r
 import json
 import signal
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -55,6 +56,7 @@ class FakeMachine:
 
     name = "n"
     emulated = False
+    directory = PurePosixPath("/tmp")
 
     def __init__(self, text: str, *, systemctl: bool = True) -> None:
         self.entries: list[dict[str, Any]] = json.loads(text)
@@ -76,6 +78,9 @@ class FakeMachine:
             if entry["unit"] == words[-1] and words[0] in ("start", "stop"):
                 entry["active"] = {"start": "active", "stop": "inactive"}[words[0]]
         return Result(tuple(argv), 0, json.dumps(self.entries).encode(), b"")
+
+    def up(self) -> bool:
+        return not self.lost
 
     def changes(self) -> list[tuple[str, ...]]:
         return [words[words.index("systemctl") + 1 :] for words in self.told if "list-units" not in words]
