@@ -360,7 +360,7 @@ SCENARIOS = (
         "from time to time the whole tree; shortens a walk that fails.",
         run=walked,
         check="witnessed",
-        tier=Tier.FULL,
+        tier=Tier.QUICK,
         sees=("operations of .* through .*", "wrong answers on a walk over .*|walk over .*"),
         topology=PAIR,
         expects=EXPECTED,
