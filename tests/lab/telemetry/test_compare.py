@@ -364,7 +364,7 @@ def test_a_side_that_cannot_be_read_is_told_as_it_is_and_where_to_get_one(tmp_pa
     loop.symlink_to(loop)
     other.write_text("[]")
     for side, why in ((loop, "Too many levels of symbolic links"), (other, "kind: got 'list', wanted")):
-        ended = CliRunner().invoke(app, ["compare", str(side), str(tmp_path / "no-such.json")])
+        ended = CliRunner().invoke(app, ["compare", str(side), str(other)])
         assert (ended.exit_code, why in ended.stderr) == (2, True)
         assert "hint: make one with `cephlab measure`" in ended.stderr
 
