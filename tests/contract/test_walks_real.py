@@ -47,7 +47,8 @@ def test_a_forgetful_side_is_found_and_the_printed_program_clears_the_cluster(cl
     recorder = History().recorder("interop.walk-rados")
     stage = Stage(cluster, recorder, Random(4), tmp_path)
     with pools.pool(cluster, "walk", PoolKind("replicated", 2)) as pool:
-        settings = {"conf": str(conf.conf_path(host)), "name": cluster.client_name, "pool": pool}
+        at = {"conf": str(conf.conf_path(host)), "name": cluster.client_name}
+        settings = {**at, "pool": pool, "snapshots": "pool"}
         theirs = {**settings, "conf": str(conf.conf_path(other))}
         with lines("rados", {"a": (host, settings), "b": (other, theirs)}, cluster.patience) as sides:
             broken = {**sides, "b": Forgetful(sides["b"].channel, sides["b"].patience)}
