@@ -32,7 +32,6 @@ from cephlab.lab.history.history import Event, History, Recorder
 from cephlab.lab.scenario.scenario import Blame, record_raised
 
 FOLDER_SUFFIX = ".lanes"
-"""A gate of several processes keeps their archives in a folder with the name of its own archive and this ending."""
 _MADE_ANEW = (MANIFEST, VERDICTS, HISTORY, JUNIT, REPORT, SUMS)
 _LISTS = ("clusters", "kept", "trouble", "unexpected_skips")
 
@@ -133,13 +132,18 @@ def begun(directory: Path) -> Mapping[str, Any]:
 # A gate that was killed before it merged them
 
 
+def lanes_beside(directory: Path) -> Path:
+    """The folder in which a gate of several processes keeps their archives, until its own has what they recorded."""
+    return directory.with_name(directory.name + FOLDER_SUFFIX)
+
+
 def unmerged(directory: Path) -> list[Path]:
     """The archives of the lanes of a killed gate, none for any other. A lane that recorded nothing has no manifest.
 
     directory: the archive that they would have become.
     """
     whole = directory.resolve()
-    parts = sorted(path.parent for path in whole.with_name(whole.name + FOLDER_SUFFIX).glob(f"*/{MANIFEST}"))
+    parts = sorted(path.parent for path in lanes_beside(whole).glob(f"*/{MANIFEST}"))
     return parts if parts and state_of(begun(whole)) == KILLED else []
 
 
