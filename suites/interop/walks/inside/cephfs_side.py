@@ -137,25 +137,31 @@ class Side:
     def at(self, path):
         return self.place + path.encode("utf-8", "surrogateescape")
 
+    def snap_at(self, path, snap):
+        return os.path.join(self.at(path), b".snap", snap.encode())
+
     def opened(self, path, flags):
         return self.fs.open(self.at(path), flags, 0o644)
 
-    def op_write(self, path, seed, size, offset, flags=0):
-        """Write and fsync. flags: for open, in addition to O_CREAT."""
-        fd = self.opened(path, os.O_WRONLY | os.O_CREAT | flags)
+    @contextlib.contextmanager
+    def briefly(self, path, flags):
+        """A file that is open inside the block."""
+        fd = self.opened(path, flags)
         try:
-            if size:  # an empty write crashes a program of reef: assert(len > 0) in file_to_extents
-                self.fs.write(fd, content(seed, size), offset)
-            self.fs.fsync(fd, 0)
+            yield fd
         finally:
             self.fs.close(fd)
 
+    def op_write(self, path, seed, size, offset, flags=0):
+        """Write and fsync. flags: for open, in addition to O_CREAT."""
+        with self.briefly(path, os.O_WRONLY | os.O_CREAT | flags) as fd:
+            if size:  # an empty write crashes a program of reef: assert(len > 0) in file_to_extents
+                self.fs.write(fd, content(seed, size), offset)
+            self.fs.fsync(fd, 0)
+
     def op_read(self, path, offset, size):
-        fd = self.opened(path, os.O_RDONLY)
-        try:
+        with self.briefly(path, os.O_RDONLY) as fd:
             return told(self.fs.read(fd, offset, size))
-        finally:
-            self.fs.close(fd)
 
     def op_truncate(self, path, size, mtime=None):
         """mtime: the time of change that the file gets afterwards, in seconds; None: keep what libcephfs gave it."""
@@ -189,10 +195,10 @@ class Side:
         self.fs.removexattr(self.at(path), name)
 
     def op_snap(self, path, snap):
-        self.fs.mkdir(os.path.join(self.at(path), b".snap", snap.encode()), 0o755)
+        self.fs.mkdir(self.snap_at(path, snap), 0o755)
 
     def op_drop(self, path, snap):
-        self.fs.rmdir(os.path.join(self.at(path), b".snap", snap.encode()))
+        self.fs.rmdir(self.snap_at(path, snap))
 
     def op_quota(self, path, of, most):
         self.fs.setxattr(self.at(path), QUOTAS[of], b"%d" % most, 0)
@@ -213,20 +219,11 @@ class Side:
         self.native.lock(self.at(path), kind, start, length, owner)
 
     def op_append(self, path, seed, size):
-        fd = self.opened(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        try:
-            if size:
-                self.fs.write(fd, content(seed, size), -1)
-            self.fs.fsync(fd, 0)
-        finally:
-            self.fs.close(fd)
+        self.op_write(path, seed, size, -1, os.O_APPEND)
 
     def op_punch(self, path, offset, size):
-        fd = self.opened(path, os.O_WRONLY)
-        try:
+        with self.briefly(path, os.O_WRONLY) as fd:
             self.fs.fallocate(fd, offset, size, PUNCH)
-        finally:
-            self.fs.close(fd)
 
     def op_create(self, path, unit, count, object_size):
         self.fs.close(self.opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
@@ -285,8 +282,7 @@ class Side:
         self.fs.close(self.kept.pop(slot))
 
     def op_rename_snap(self, path, snap, to):
-        snaps = os.path.join(self.at(path), b".snap")
-        self.fs.rename(os.path.join(snaps, snap.encode()), os.path.join(snaps, to.encode()))
+        self.fs.rename(self.snap_at(path, snap), self.snap_at(path, to))
 
     def op_look(self, whole=False):
         """Everything below the place: path -> description. whole: with owners, times, modes and layouts."""
