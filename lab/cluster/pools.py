@@ -109,10 +109,14 @@ def _delete_unless_refused(cluster: Cluster, name: str) -> None:
         delete(cluster, name)
 
 
+def by_name(cluster: Cluster) -> dict[str, dict[str, Any]]:
+    """The pools of the OSD map."""
+    return {pool["pool_name"]: pool for pool in cluster.client.mon("osd dump")["pools"]}
+
+
 def pgs_of(cluster: Cluster, name: str) -> tuple[Pg, ...]:
     """A pool's PGs as their primary OSDs see them now."""
-    entry = next(pool for pool in cluster.client.mon("osd dump")["pools"] if pool["pool_name"] == name)
-    return cluster.client.pgs(pgids(entry))
+    return cluster.client.pgs(pgids(by_name(cluster)[name]))
 
 
 def primaries(cluster: Cluster, name: str) -> dict[str, int]:
@@ -166,9 +170,16 @@ def _led_by(cluster: Cluster, leaders: Sequence[int], *names: str) -> Iterator[N
 @contextmanager
 def never_primary(cluster: Cluster, osds: Sequence[int], *then: Callable[[], object]) -> Iterator[None]:
     """Inside the block the primary affinity of some OSDs is 0, afterwards 1. then: what is to do after that."""
-    try:
+    with affinity_restored(cluster, osds, *then):
         for osd in osds:
             _set_affinity(cluster, osd, 0.0)
+        yield
+
+
+@contextmanager
+def affinity_restored(cluster: Cluster, osds: Sequence[int], *then: Callable[[], object]) -> Iterator[None]:
+    """After the block the primary affinity of some OSDs is 1, whatever it was before. then: to do after that."""
+    try:
         yield
     finally:
         try_all([*(partial(_set_affinity, cluster, osd, 1.0) for osd in osds), *then])

@@ -8,6 +8,7 @@ from typing import Any
 
 from cephlab.lab.base import clock
 from cephlab.lab.ceph.pgs import pgids
+from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster, insist
 
 _SCRUB_S = 60.0
@@ -48,7 +49,7 @@ def _scrubbed(cluster: Cluster, pools: Sequence[str], how: str) -> dict[str, lis
 
 def _every_stamp(cluster: Cluster, pool: str) -> dict[str, str]:
     """As `scrub_stamps`, of every PG: a manager that has just started does not have statistics of all of them yet."""
-    entry = next(entry for entry in cluster.client.mon("osd dump")["pools"] if entry["pool_name"] == pool)
+    entry = pools.by_name(cluster)[pool]
     return clock.wait(
         partial(scrub_stamps, cluster, pool),
         lambda stamps: stamps.keys() >= set(pgids(entry)),

@@ -6,6 +6,7 @@ from functools import partial
 
 from cephlab.lab.base.clock import Deadline
 from cephlab.lab.ceph.client import RadosError
+from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.suites.cachetier import stand, tiers
@@ -27,8 +28,8 @@ def layout(stage: Stage) -> None:
                 f"OSDs that serve {name} but are not below {root}", got=sorted(acting - osds), wanted=[], of=len(acting)
             )
             stage.recorder.witness(f"OSDs that serve {name}", got=len(acting), least=2)
-        pools = tiers.pools_by_name(cluster)
-        base, cache = pools[pair.base], pools[pair.cache]
+        entries = pools.by_name(cluster)
+        base, cache = entries[pair.base], entries[pair.cache]
         observe("cache mode", got=cache["cache_mode"], wanted="writeback")
         observe("read tier of the base", got=base["read_tier"], wanted=cache["pool"])
         observe("write tier of the base", got=base["write_tier"], wanted=cache["pool"])

@@ -188,7 +188,7 @@ def _is_gone(error: CephCommandFailed) -> bool:
 
 def discard(cluster: Cluster, pair: PoolPair, *, keep_base: bool = False) -> None:
     """Remove a tier and both pools, or only the cache pool, with all data in them."""
-    existing = pools_by_name(cluster)
+    existing = pools.by_name(cluster)
     if existing.get(pair.base, {}).get("read_tier", -1) >= 0:
         remove_overlay(cluster, pair)
     if existing.get(pair.cache, {}).get("tier_of", -1) >= 0:
@@ -196,11 +196,6 @@ def discard(cluster: Cluster, pair: PoolPair, *, keep_base: bool = False) -> Non
     for name in (pair.cache,) if keep_base else (pair.base, pair.cache):
         if name in existing:
             pools.delete(cluster, name)
-
-
-def pools_by_name(cluster: Cluster) -> dict[str, dict[str, Any]]:
-    """The pools of the OSD map."""
-    return {pool["pool_name"]: pool for pool in cluster.client.mon("osd dump")["pools"]}
 
 
 # Removal
@@ -316,7 +311,7 @@ def pool_statistics(cluster: Cluster, name: str, *, settled: bool = True) -> dic
 def hit_sets(cluster: Cluster, name: str) -> dict[str, list[dict[str, Any]]]:
     """pgid -> the archived hit sets that the PG's primary OSD keeps."""
     histories = {}
-    for pgid in pgids(pools_by_name(cluster)[name]):
+    for pgid in pgids(pools.by_name(cluster)[name]):
         answer = cluster.client.command(f"pg:{pgid}", "query", pgid=pgid, format="json")
         histories[pgid] = json.loads(answer)["info"]["hit_set_history"]["history"]
     return histories

@@ -255,7 +255,7 @@ def osd_uuids(cluster: Cluster) -> dict[int, str]:
 def placement(cluster: Cluster, pool: str, kind: PoolKind) -> list[PlacedPg]:
     """The placement of each PG of a pool by osdmaptool and the OSD map, and how much data the PG holds."""
     client = cluster.client
-    number = next(entry for entry in client.mon("osd dump")["pools"] if entry["pool_name"] == pool)["pool"]
+    number = pools.by_name(cluster)[pool]["pool"]
     mapped = movement.parse_mappings(migrate.replay_map(cluster, client.command("mon", "osd getmap")))
     uuids = osd_uuids(cluster)
     sizes = {pg["pgid"]: int(pg["stat_sum"]["num_bytes"]) for pg in statistics(cluster, pool)}

@@ -4,7 +4,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 
-from cephlab.lab.ceph.pgs import pgids
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.gateway import DATA_POOL
@@ -52,8 +51,7 @@ def run(stage: Stage, primary: Arch) -> None:
 
 def leaders(cluster: Cluster) -> list[str]:
     """Architectures of the primary OSDs of the pool that holds the objects."""
-    pool = next(pool for pool in cluster.client.mon("osd dump")["pools"] if pool["pool_name"] == DATA_POOL)
-    return sorted({cluster.host_of(f"osd.{pg.acting_primary}").arch.value for pg in cluster.client.pgs(pgids(pool))})
+    return sorted({cluster.host_of(f"osd.{osd}").arch.value for osd in pools.primaries(cluster, DATA_POOL).values()})
 
 
 def mixed(stage: Stage) -> None:

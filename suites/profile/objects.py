@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from cephlab.lab.base.clock import Deadline
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.numbers import how_many
+from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Stage, Tier
@@ -195,7 +196,7 @@ def grown(cluster: Cluster, before: Mapping[str, float], put_bytes: float) -> st
 
 def protection_of(cluster: Cluster, pool: str) -> Protection:
     """Copies or erasure code of a pool."""
-    [known] = [each for each in cluster.client.mon("osd dump")["pools"] if each["pool_name"] == pool]
+    known = pools.by_name(cluster)[pool]
     if not known["erasure_code_profile"]:
         return Protection(int(known["size"]))
     profile = cluster.client.mon("osd erasure-code-profile get", name=known["erasure_code_profile"])

@@ -1,7 +1,7 @@
 """Random walks over RADOS, RBD and S3, with each step through a client or a gateway of either architecture."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -48,10 +48,20 @@ def sides_on(hosts: Mapping[Arch, Host], settings: Mapping[str, str]) -> Sides:
 
 def take_walk(stage: Stage, kind: str, model: Callable[[Random], Model], sides: Sides, tier: Tier) -> None:
     """Take one walk. model: makes the model from a random generator."""
-    seed = stage.rng.randrange(1 << 31)
-    with lines(kind, sides, stage.cluster.patience) as lines_of:
-        walking = Walking(kind, lambda: model(Random(seed)), lines_of, f"t{seed % 1000}x")
-        walk(stage, walking, QUICK_STEPS if tier is Tier.QUICK else FULL_STEPS)
+    with lines(kind, sides, stage.cluster.patience) as ends:
+        seed = stage.rng.randrange(1 << 31)
+        walk(stage, walking_on(ends, kind, model, seed), steps_of(tier))
+
+
+def walking_on(
+    ends: Mapping[str, Line], kind: str, model: Callable[[Random], Model], seed: int, **settings: str
+) -> Walking:
+    """Walks through these sides. settings: those that a printed program needs."""
+    return Walking(kind, lambda: model(Random(seed)), ends, f"t{seed % 1000}x", settings)
+
+
+def steps_of(tier: Tier) -> int:
+    return QUICK_STEPS if tier is Tier.QUICK else FULL_STEPS
 
 
 @dataclass(frozen=True)
@@ -94,25 +104,14 @@ def rados(
         settings = {"name": cluster.client_name, "pool": pool, "snapshots": snapshots}
         ends = stack.enter_context(lines("rados", clients(cluster, settings), cluster.patience))
         if moving:
-            stack.enter_context(led_as_before(cluster))
+            clean = partial(pools.wait_clean, cluster)
+            stack.enter_context(pools.affinity_restored(cluster, cluster.osd_ids(), clean))
             ends = {side: Restarting(line.channel, line.patience, cluster) for side, line in ends.items()}
-        seed = rng.randrange(1 << 31)
         model = partial(RadosModel, omap=not kind.erasure, moving=moving)
-        walking = Walking("rados", lambda: model(Random(seed)), ends, f"t{seed % 1000}x", {"snapshots": snapshots})
-        walk(stage, walking, QUICK_STEPS if tier is Tier.QUICK else FULL_STEPS)
+        walking = walking_on(ends, "rados", model, rng.randrange(1 << 31), snapshots=snapshots)
+        walk(stage, walking, steps_of(tier))
         if tier is Tier.FULL:
             leave(stage, walking, pool)
-
-
-@contextmanager
-def led_as_before(cluster: Cluster) -> Iterator[None]:
-    """After the block every OSD leads PGs again."""
-    try:
-        yield
-    finally:
-        for osd in cluster.osd_ids():
-            cluster.client.mon("osd primary-affinity", id=osd, weight=1.0)
-        pools.wait_clean(cluster)
 
 
 def leave(stage: Stage, walking: Walking, pool: str) -> None:
@@ -133,7 +132,7 @@ def leave(stage: Stage, walking: Walking, pool: str) -> None:
 
 def numbers_of_pgs(cluster: Cluster, pool: str) -> set[int]:
     """How many PGs a pool has, places and is to have."""
-    entry = next(entry for entry in cluster.client.mon("osd dump")["pools"] if entry["pool_name"] == pool)
+    entry = pools.by_name(cluster)[pool]
     return {int(entry[f"pg_{key}"]) for key in ("num", "num_target", "placement_num", "placement_num_target")}
 
 
@@ -167,11 +166,10 @@ def scenario(
     through: str,
     expects: Mapping[str, str] = edges.ODD_PG_NUM,
 ) -> Scenario:
-    steps = QUICK_STEPS if tier is Tier.QUICK else FULL_STEPS
     return Scenario(
         name=f"interop.walk-{name}",
         goal=f"{what} hold what was written last, whichever architecture wrote it and whichever one reads it.",
-        method=f"Takes {steps} random steps, each through one of {through}; compares every answer, and every "
+        method=f"Takes {steps_of(tier)} random steps, each through one of {through}; compares every answer, and every "
         f"{LOOK_EVERY} steps the whole state, with a model; shortens a walk that goes wrong.",
         run=partial(run, tier=tier),
         check="witnessed",
