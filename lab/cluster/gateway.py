@@ -166,13 +166,6 @@ def _begin(cluster: OwnCluster, node: str, data: PoolKind, pg_num: int, undo: Ex
     return Gateway(daemon, keys["access_key"], keys["secret_key"])
 
 
-@contextmanager
-def further_gateway(cluster: Cluster, node: str, first: Gateway) -> Iterator[Gateway]:
-    """Run one more gateway on another node. It serves the same objects to the same user as the first gateway."""
-    with ExitStack() as undo:
-        yield Gateway(_started(own(cluster), node, undo), first.access_key, first.secret_key)
-
-
 def _started(cluster: OwnCluster, node: str, undo: ExitStack) -> Daemon:
     """Start a gateway and wait until it answers."""
     daemon = add_service(cluster, node, RGW.kind)

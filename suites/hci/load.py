@@ -68,6 +68,8 @@ def _unread(pid: int, why: str) -> LabBroken:
 BATCH_S = 1.0
 LEAST_IN_BATCH = 10
 """A batch with fewer operations is extended until it has this many."""
+CHECK_S = 0.1
+"""Time between two checks whether fio has ended."""
 IDLE_S = 3.0
 _FOREVER_S = 3600.0
 """The deadline of fio in the guest comes first."""
@@ -150,17 +152,21 @@ def _watched(
 ) -> list[list[DiskLook]]:
     """Samples of each guest while all are working: from the start of the last one to the end of the first one."""
     looks: list[list[DiskLook]] = [[] for _ in guests]
+    due_s = clock.SYSTEM.monotonic()
 
     def step() -> bool:
-        now = [look(guest, number) for guest in guests]
-        ended = any(job.done() for job in jobs)
-        at_work = all(latest_look.asked.since(first).operations for latest_look, first in zip(now, before, strict=True))
-        if at_work and not ended:
-            for latest_look, latest in zip(looks, now, strict=True):
-                latest_look.append(latest)
+        nonlocal due_s
+        if clock.SYSTEM.monotonic() >= due_s:
+            due_s += BATCH_S
+            now = [look(guest, number) for guest in guests]
+            ended = any(job.done() for job in jobs)
+            at_work = all(disk.asked.since(first).operations for disk, first in zip(now, before, strict=True))
+            if at_work and not ended:
+                for its_looks, disk in zip(looks, now, strict=True):
+                    its_looks.append(disk)
         return all(job.done() for job in jobs)
 
-    clock.wait(step, bool, what="the end of fio in the guests", timeout_s=_FOREVER_S, interval_s=BATCH_S)
+    clock.wait(step, bool, what="the end of fio in the guests", timeout_s=_FOREVER_S, interval_s=CHECK_S)
     return looks
 
 

@@ -134,10 +134,18 @@ def measured(stage: Stage, setting: GuestSetting, places: Sequence[tuple[int, in
     turns = list(TURNS) if hypervisor(stage.cluster).parts.kvm else list(TURNS)[: len(CACHES)]
     with guests_of(stage, max(count for _, count, _ in places)) as guests:
         idle = at_rest(guests)
+        received = received_bytes(stage.cluster, POOL) if setting.writes else 0.0
         for place, count, jobs in places:
             for turn in turns:
+                label = f"cache={turn}, {how_many(count, 'guest')}, {how_many(jobs, 'job')}"
                 runs = loaded(stage, setting, turn, guests[:count], idle[:count], jobs)
+                for index, run in enumerate(runs):
+                    note_run(stage, f"{label}, guest {index + 1}", run)
                 points[TURNS[turn]][place].append(runs)
+                if setting.writes:
+                    before, received = received, received_bytes(stage.cluster, POOL)
+                    written = sum(run.result.write.bytes for run in runs)
+                    note_reached(stage, label, (received - before) / written if written else 0.0, alone=jobs == 1)
     return points
 
 
@@ -159,22 +167,11 @@ def loaded(
     idle: Sequence[float],
     jobs: int,
 ) -> list[GuestRun]:
-    """Run the command in these guests together, and record the results.
-
-    turn: a key of TURNS; idle: the result of `at_rest` for each.
-    """
-    cluster, seconds, number = stage.cluster, SECONDS[stage.tier], CACHES.index(TURNS[turn])
-    before = received_bytes(cluster, POOL) if setting.writes else 0.0
-    argv = setting.argv(device(number), jobs, seconds)
-    runs = run_all(guests, idle, number, argv, (seconds + END_S) * cluster.patience)
-    label = f"cache={turn}, {how_many(len(guests), 'guest')}, {how_many(jobs, 'job')}"
-    for index, run in enumerate(runs):
-        note_run(stage, f"{label}, guest {index + 1}", run)
-    if setting.writes:
-        reached = received_bytes(cluster, POOL) - before
-        written = sum(run.result.write.bytes for run in runs)
-        note_reached(stage, label, reached / written if written else 0.0, alone=jobs == 1)
-    return runs
+    """Run the command in these guests together. turn: a key of TURNS; idle: the result of `at_rest` for each."""
+    seconds, number = SECONDS[stage.tier], CACHES.index(TURNS[turn])
+    return run_all(
+        guests, idle, number, setting.argv(device(number), jobs, seconds), (seconds + END_S) * stage.cluster.patience
+    )
 
 
 def note_run(stage: Stage, what: str, run: GuestRun) -> None:

@@ -17,6 +17,7 @@ from cephlab.suites.s3 import (
     swift,
     underload,
     versions,
+    walk,
 )
 from cephlab.suites.s3.stand import run
 
@@ -53,6 +54,7 @@ SCENARIOS = (
     space.scenario(TOPOLOGY),
     swift.scenario(TOPOLOGY),
     *underload.scenarios(TOPOLOGY),
+    *walk.scenarios(TOPOLOGY),
     *conformance.SCENARIOS,
     multisite.scenario(TOPOLOGY),
 )

@@ -107,7 +107,7 @@ PLANTED: tuple[Planted, ...] = (
             "interop.moved[writer=aarch64,reader=x86_64]",
         ),
     ),
-    Planted("etag_large", "etag_large.c", Arch.AARCH64, "rgw", ("interop.walk-s3",)),
+    Planted("etag_large", "etag_large.c", Arch.AARCH64, "rgw", ("s3.walk",)),
     Planted(
         "zlib_own",
         "zlib_own.c",

@@ -1,6 +1,7 @@
 """The Proxmox VE benchmark's claims: judged by the whole interval where a guest runs on the processor itself."""
 
 from contextlib import nullcontext
+from itertools import count
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -163,8 +164,11 @@ def test_krbd_is_compared_by_rate_where_the_machine_is_no_emulated_one(
     assert krbd.why_not_judged(cast("Cluster", cluster)) == said
 
 
+WRITTEN_BYTES = 4_096_000
+
+
 def guest_run(iops: float) -> GuestRun:
-    done = Done(1000, 0, 10.0, iops, 0.01, iops_stddev=iops / 20, iops_samples=20)
+    done = Done(1000, WRITTEN_BYTES, 10.0, iops, 0.01, iops_stddev=iops / 20, iops_samples=20)
     return GuestRun(FioResult(NOTHING, done), Requests(0, 1000, 0), ())
 
 
@@ -200,8 +204,14 @@ def test_modes_take_turns_in_both_directions_where_rates_are_judged(
     monkeypatch.setattr(papers, "guests_of", lambda *_: nullcontext([None]))
     monkeypatch.setattr(papers, "at_rest", lambda _: [0.0])
     monkeypatch.setattr(papers, "loaded", loaded)
-    points = papers.measured(cast("Stage", SimpleNamespace(cluster=None)), papers.VM[0], [(1, 1, 1)])
+    received = count(start=1_000_000.0, step=WRITTEN_BYTES * 1.05)
+    monkeypatch.setattr(papers, "received_bytes", lambda *_: next(received))
+    recorder = new_recorder()
+    stage = SimpleNamespace(cluster=None, recorder=recorder)
+    points = papers.measured(cast("Stage", stage), papers.VM[0], [(1, 1, 1)])
     assert " ".join(order) == wanted
+    shares = [event.data["value"] for event in recorder.events() if "bytes to the cluster" in str(event.data)]
+    assert shares == pytest.approx([1.05] * len(order)), "each run counts only what reached the cluster during it"
     means = {claims.rate_of(places[1]).mean for places in points.values()}
     assert means == {150.0 if kvm else 100.0}
 

@@ -1,8 +1,8 @@
-"""Random walks over RADOS, RBD and S3, with each step through a client or a gateway of either architecture."""
+"""Random walks over RADOS and RBD, with each step through a client of either architecture."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from random import Random
@@ -12,7 +12,6 @@ from cephlab.lab.base import clock
 from cephlab.lab.ceph import conf
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.cluster.gateway import further_gateway, gateway
 from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
@@ -24,7 +23,6 @@ from cephlab.suites.interop.scrub import observe_copies
 from cephlab.suites.interop.walks.live import LOOK_EVERY, Line, Walking, lines, walk
 from cephlab.suites.interop.walks.rados_model import RadosModel
 from cephlab.suites.interop.walks.rbd_model import RbdModel
-from cephlab.suites.interop.walks.s3_model import S3Model
 from cephlab.suites.interop.walks.walk import Model
 
 QUICK_STEPS, FULL_STEPS = 60, 600
@@ -32,6 +30,8 @@ SPLIT_S = 120.0
 """Time until a pool has as many PGs as a walk asked for last, before patience. The manager merges them one by one."""
 MOVED = {**edges.ODD_PG_NUM, **OSD_STOPPED, **PEERS_MISSED, **DEAD_COUNT}
 """What daemons log about a walk that restarts OSDs."""
+
+CLIENTS = "two clients of different architectures"
 
 Sides: TypeAlias = dict[str, tuple[Host, Mapping[str, str]]]
 
@@ -143,31 +143,10 @@ def rbd(stage: Stage, tier: Tier) -> None:
         take_walk(stage, "rbd", RbdModel, sides, tier)
 
 
-def s3(stage: Stage, tier: Tier, *, versioned: bool = False) -> None:
-    """Walk through one gateway on a host of each architecture. The client has this machine's own architecture.
-
-    versioned: whether the walk switches the bucket's versioning on and off.
-    """
-    cluster = stage.cluster
-    first, second = (cluster.host_with(arch) for arch in Arch)
-    client = cluster.client.host
-    with gateway(cluster, first.name, REPLICATED) as entrance, further_gateway(cluster, second.name, entrance) as other:
-        keys = {"access_key": entrance.access_key, "secret_key": entrance.secret_key}
-        keys |= {"conf": str(conf.conf_path(client)), "name": cluster.client_name}
-        sides: Sides = {door.host.arch.value: (client, {"address": door.address, **keys}) for door in (entrance, other)}
-        take_walk(stage, "s3", partial(S3Model, versioned=versioned), sides, tier)
-
-
-def scenario(
-    name: str,
-    run: Callable[..., None],
-    tier: Tier,
-    what: str,
-    through: str,
-    expects: Mapping[str, str] = edges.ODD_PG_NUM,
-) -> Scenario:
+def walk_scenario(name: str, run: Callable[..., None], tier: Tier, what: str, through: str = CLIENTS) -> Scenario:
+    """A scenario that walks. what: all that the walk changes; through: the two sides that take its steps."""
     return Scenario(
-        name=f"interop.walk-{name}",
+        name=name,
         goal=f"{what} hold what was written last, whichever architecture wrote it and whichever one reads it.",
         method=f"Takes {steps_of(tier)} random steps, each through one of {through}; compares every answer, and every "
         f"{LOOK_EVERY} steps the whole state, with a model; shortens a walk that goes wrong.",
@@ -175,30 +154,26 @@ def scenario(
         check="witnessed",
         sees=("operations of .* through .*", "wrong answers on a walk over .*|walk over .*"),
         tier=tier,
-        expects=expects,
+        expects=edges.ODD_PG_NUM,
     )
 
 
 def scenarios() -> Iterator[Scenario]:
-    clients_of_both, gateways = "two clients of different architectures", "two gateways of different architectures"
+    walk = "interop.walk"
     for kind, primary in product((REPLICATED, EC_2_1), Arch):
-        run, name = partial(rados, kind=kind, primary=primary), f"rados-long[primary={primary},pool={kind.name}]"
-        yield scenario(name, run, Tier.FULL, "Objects", clients_of_both)
+        run, name = partial(rados, kind=kind, primary=primary), f"primary={primary},pool={kind.name}"
+        yield walk_scenario(f"{walk}-rados-long[{name}]", run, Tier.FULL, "Objects")
     for kind in (REPLICATED, EC_2_1):
         run = partial(rados, kind=kind, managed=True)
         what = "Objects, and snapshots that clients manage,"
-        yield scenario(f"rados-managed-long[pool={kind.name}]", run, Tier.FULL, what, clients_of_both)
+        yield walk_scenario(f"{walk}-rados-managed-long[pool={kind.name}]", run, Tier.FULL, what)
         run = partial(rados, kind=kind, moving=True)
         what = "Objects, while OSDs crash, PGs split and primaries change,"
-        yield scenario(f"rados-moved-long[pool={kind.name}]", run, Tier.FULL, what, clients_of_both, MOVED)
+        moved = walk_scenario(f"{walk}-rados-moved-long[pool={kind.name}]", run, Tier.FULL, what)
+        yield replace(moved, expects=MOVED)
     for tier, name in ((Tier.QUICK, ""), (Tier.FULL, "-long")):
-        yield scenario(f"rbd{name}", rbd, tier, "Images, snapshots and clones", clients_of_both)
-        yield scenario(f"s3{name}", s3, tier, "Objects and lists", gateways)
-    versions = partial(s3, versioned=True)
-    yield scenario(
-        "s3-versions-long", versions, Tier.FULL, "Versions and lists", "two gateways of different architectures"
-    )
-    yield scenario("rados", partial(rados, kind=REPLICATED), Tier.QUICK, "Objects", clients_of_both)
+        yield walk_scenario(f"{walk}-rbd{name}", rbd, tier, "Images, snapshots and clones")
+    yield walk_scenario(f"{walk}-rados", partial(rados, kind=REPLICATED), Tier.QUICK, "Objects")
 
 
 SCENARIOS: tuple[Scenario, ...] = tuple(scenarios())
