@@ -12,9 +12,8 @@ from enum import StrEnum
 from functools import cache
 
 from pydantic import BaseModel
-from scipy.special import stdtrit
 
-from cephlab.lab.base.numbers import how_many
+from cephlab.lab.base.numbers import how_many, t_quantile
 from cephlab.tuning.constants import FITTED, load_json
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.workload import Flow, Shape
@@ -131,7 +130,7 @@ def _factor(own: Sequence[Miss], misses: Sequence[Miss]) -> tuple[float, int]:
     scatter = _scatter(own)
     beds = len(scatter)
     pooled = (sum(scatter.values()) + BORROWED * _mean(_scatter(misses).values())) / (beds + BORROWED)
-    t = float(stdtrit(beds + BORROWED, (1 + SHARE) / 2))
+    t = t_quantile(beds + BORROWED, SHARE)
     return math.exp(t * math.sqrt(pooled)), beds
 
 

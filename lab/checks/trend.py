@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+
+from cephlab.lab.base.numbers import t_quantile
 
 Numbers = NDArray[np.float64]
 
@@ -84,7 +85,7 @@ def trend(at_h: Sequence[float], values: Sequence[float]) -> Trend:
         return Trend(slope, -math.inf, math.inf, steps, independent)
     spread = sum(float(np.sum((own - own.mean()) ** 2)) for own in (times[parts == p] for p in range(len(cuts) + 1)))
     variance = float(rest @ rest) / (len(times) - 2 - len(cuts)) * shrink * _RANK_EFFICIENCY / spread
-    half = float(stdtrit(left, (1 + CONFIDENCE) / 2)) * math.sqrt(variance)
+    half = t_quantile(left, CONFIDENCE) * math.sqrt(variance)
     return Trend(slope, slope - half, slope + half, steps, independent)
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
+from cephlab.lab.base.numbers import t_quantile
 from cephlab.lab.telemetry.demand import LARGEST
 from cephlab.lab.telemetry.demandfile import Batch
 
@@ -130,5 +130,5 @@ def _fitted(
         return step, -math.inf, math.inf
     rest = target - design @ fitted
     variance = float(rest @ rest) / left * float(inverse[column] @ inverse[column]) + doubt
-    half = float(stdtrit(left, (1 + confidence) / 2)) * math.sqrt(variance)
+    half = t_quantile(left, confidence) * math.sqrt(variance)
     return step, step - half, step + half

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
 
-from cephlab.lab.base.numbers import percent
+from cephlab.lab.base.numbers import percent, t_quantile
 from cephlab.lab.telemetry.demand import Interval
 
 CONFIDENCE = 0.95
@@ -30,7 +29,7 @@ def interval_of(mean: float, stddev: float, count: int, confidence: float = CONF
     """As `interval`, from a mean that another program computed. stddev: of the single values."""
     if count < LEAST_OF_A_MEAN:
         return Interval(mean, -math.inf, math.inf, count, confidence)
-    half = float(stdtrit(count - 1, (1 + confidence) / 2)) * stddev / math.sqrt(count)
+    half = t_quantile(count - 1, confidence) * stddev / math.sqrt(count)
     return Interval(mean, mean - half, mean + half, count, confidence)
 
 
@@ -58,7 +57,7 @@ def ratio_of_means(over: Sequence[float], under: Sequence[float], confidence: fl
     endless = Interval(value, -math.inf if value < 0 else 0.0, math.inf, left + 2, confidence)
     if len(over) < LEAST_OF_A_MEAN or len(under) < LEAST_OF_A_MEAN or base <= 0 or mean < 0:
         return endless
-    quantile = float(stdtrit(left, (1 + confidence) / 2))
+    quantile = t_quantile(left, confidence)
     var, var_base = (float(np.var(values, ddof=1)) / len(values) for values in (over, under))
     doubt = quantile**2 * var_base / base**2
     if doubt >= 1:

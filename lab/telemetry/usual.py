@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
 
-from cephlab.lab.base.numbers import how_many
+from cephlab.lab.base.numbers import how_many, t_quantile
 from cephlab.lab.checks.regression import FOUND, STORED, judge
 from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.telemetry.compare import (
@@ -161,5 +160,5 @@ def rise(before: Sequence[Sequence[float]], after: float, spread: float, moved: 
     if len(means) < 2:
         return Ratio.of_logarithms(step, -math.inf, math.inf)
     variance = max(float(np.var(means, ddof=1)), spread**2) * (1 + 1 / len(means)) + moved**2
-    half = float(stdtrit(len(means) - 1, (1 + confidence) / 2)) * math.sqrt(variance)
+    half = t_quantile(len(means) - 1, confidence) * math.sqrt(variance)
     return Ratio.of_logarithms(step, step - half, step + half)
