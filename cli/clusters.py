@@ -15,7 +15,7 @@ from cephlab.cli.output import Output, coloured, console, pairs, table, toned
 from cephlab.cli.request import nodes_text
 from cephlab.cli.world import World
 from cephlab.lab.base.clock import SYSTEM
-from cephlab.lab.base.errors import CleanupFailed, DaemonDied, DiskFull, LabError, SpecError
+from cephlab.lab.base.errors import CleanUp, CleanupFailed, DaemonDied, DiskFull, LabError, SpecError
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.base.runs import belongs
 
@@ -316,7 +316,8 @@ def prune(
     from cephlab.lab.cluster.prune import survey, sweep
 
     out.note(f"home: {world.home.path}")
-    findings, errors = survey(world.home, world.providers)
+    clean_up = CleanUp()
+    findings, clean_up.errors = survey(world.home, world.providers)
     for folder in world.runs.others():
         out.note(f"skipped, because it is not a run of this user: {folder}")
     verdicts = [str(archive) for archive in killed_in_parts(world.home)]
@@ -333,19 +334,15 @@ def prune(
     else:
         swept = sweep(world.home, world.providers, doomed)
         removed = list(swept.removed)
-        errors += swept.errors
+        clean_up.errors += swept.errors
         removed += [f"the kept stores {name}" for name in shelf.thin(most)]
-        try:
+        with clean_up.step("images"):
             removed += world.images.prune()
-        except LabError as error:
-            errors.append(f"images: {error}")
-        value |= {"removed": removed, "errors": errors}
+        value |= {"removed": removed, "errors": clean_up.errors}
         lines = [f"removed {line}" for line in removed]
-    try:
+    with clean_up.step("copies of images"):
         value["copies"] = _strays(out, world, explained=everything)
-    except LabError as error:
-        errors.append(f"copies of images: {error}")
-    if errors:
-        return out.incomplete("\n".join(lines) or "nothing was removed", value, CleanupFailed(errors))
+    if clean_up.errors:
+        return out.incomplete("\n".join(lines) or "nothing was removed", value, CleanupFailed(clean_up.errors))
     out.result("\n".join(lines) or "nothing to remove", value)
     return 0

@@ -14,7 +14,7 @@ from cephlab.cli.conventions import Command, Group, refuse_unwritable
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table
 from cephlab.cli.world import World
-from cephlab.lab.base.errors import CleanupFailed, LabError, SpecError
+from cephlab.lab.base.errors import CleanUp, CleanupFailed, SpecError
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.spec.arch import parse_arch
 
@@ -205,20 +205,19 @@ def rm(
     images = matching(which, world.images.list())
     for image in images:
         refuse_used(world.home, image)
-    errors: list[str] = []
+    clean_up = CleanUp()
     copies: list[str] = []
     removed: list[Image] = []
     for image in images:
-        try:
+        with clean_up.step(image.key[:_SHORT]):
             world.images.remove(image)
             removed.append(image)
             copies += forget_copies(world.providers, image)
-        except LabError as error:
-            errors.append(f"{image.key[:_SHORT]}: {error}")
     lines = [f"removed {image.release} for {image.arch} ({image.key[:_SHORT]})" for image in removed]
     text, value = "\n".join([*lines, *copies]), {"removed": [*map(as_value, removed)], "copies": copies}
-    if errors:
-        return out.incomplete(text or "nothing was removed", value, CleanupFailed(errors, f"remove {which} again"))
+    if clean_up.errors:
+        error = CleanupFailed(clean_up.errors, f"remove {which} again")
+        return out.incomplete(text or "nothing was removed", value, error)
     out.result(text, value)
     return 0
 

@@ -18,7 +18,8 @@ LabError
 import errno
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import ClassVar, Concatenate, ParamSpec, TypeVar
@@ -30,6 +31,7 @@ _Read = TypeVar("_Read")
 _Rest = ParamSpec("_Rest")
 
 _TAIL_CHARS = 4000
+_PRUNE = "run `cephlab prune`"
 _PACKAGE = Path(__file__).parents[2]
 _PAGE = re.compile(r"(?<![\w/.-])docs/[\w/-]+\.md")
 
@@ -141,7 +143,7 @@ class CommandTimedOut(LabBroken):
 class CleanupFailed(LabBroken):
     """Some steps of a clean-up failed; all other steps were done."""
 
-    def __init__(self, errors: Sequence[str], then: str = "run `cephlab prune`") -> None:
+    def __init__(self, errors: Sequence[str], then: str = _PRUNE) -> None:
         """then: what finishes the clean-up."""
         self.errors = tuple(errors)
         super().__init__(
@@ -149,6 +151,26 @@ class CleanupFailed(LabBroken):
             "\n".join(f"- {error}" for error in errors),
             f"fix the causes above, then {then}",
         )
+
+
+class CleanUp:
+    """A clean-up that goes on after a step that failed. errors: of the steps that failed, in words."""
+
+    def __init__(self) -> None:
+        self.errors: list[str] = []
+
+    @contextmanager
+    def step(self, of: str = "") -> Iterator[None]:
+        """One step. An error ends it, but not the clean-up. of: what is cleaned up, where the error may not say it."""
+        try:
+            yield
+        except (LabError, OSError) as error:
+            self.errors.append(f"{of}: {error}" if of else str(error))
+
+    def end(self, then: str = _PRUNE) -> None:
+        """Raise CleanupFailed with all errors, if there are any. then: what finishes the clean-up."""
+        if self.errors:
+            raise CleanupFailed(self.errors, then)
 
 
 class LeftBehind(LabBroken):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cephlab.lab.base.errors import CleanupFailed, LabError
+from cephlab.lab.base.errors import CleanUp, CleanupFailed, LabError
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import Run, RunId, Runs, run_ids
 from cephlab.lab.cluster.deploy import undeploy
@@ -53,34 +53,30 @@ def fate_of(run: Run) -> Fate:
 def survey(home: Home, providers: Providers) -> tuple[list[SurveyedRun], list[str]]:
     """Every run of a home with its fate, and the errors of providers that could not be asked for strays, in words."""
     holders: dict[RunId, list[str]] = {}
-    errors = []
+    clean_up = CleanUp()
     for name, make in providers.items():
-        try:
+        with clean_up.step(f"provider {name} was not checked"):
             for run_id in run_ids(make().leftovers(home)):
                 holders.setdefault(run_id, []).append(name)
-        except (LabError, OSError) as error:
-            errors.append(f"provider {name} was not checked: {error}")
     # Runs are listed last. A run makes its directory first, so one that starts now does not count as a stray.
     runs = [SurveyedRun(run, fate_of(run)) for run in Runs(home).all()]
     # Runs of another user are left to that user.
     known = {item.run.id for item in runs} | {folder.name for folder in Runs(home).others()}
     strays = {run_id: tuple(names) for run_id, names in sorted(holders.items()) if run_id not in known}
     runs += [SurveyedRun(Run(run_id, home.runs / run_id), Fate.STRAY, names) for run_id, names in strays.items()]
-    return runs, errors
+    return runs, clean_up.errors
 
 
 def sweep(home: Home, providers: Providers, doomed: Sequence[SurveyedRun]) -> Swept:
     """Remove these runs one after the other. Goes on after an error."""
     removed: list[str] = []
-    errors: list[str] = []
+    clean_up = CleanUp()
     for surveyed in doomed:
         run, stray = surveyed.run, surveyed.fate is Fate.STRAY
-        try:
+        with clean_up.step(run.id):
             things = _remove_traces(run, providers, surveyed.holders) if stray else remove(home, run, providers)
             removed += [f"{run.id}: {thing}" for thing in things]
-        except (LabError, OSError) as error:
-            errors.append(f"{run.id}: {error}")
-    return Swept(tuple(removed), tuple(errors))
+    return Swept(tuple(removed), tuple(clean_up.errors))
 
 
 def remove(home: Home, run: Run, providers: Providers) -> list[str]:
@@ -106,14 +102,11 @@ def remove(home: Home, run: Run, providers: Providers) -> list[str]:
 def _remove_traces(run: Run, providers: Providers, holders: Sequence[str]) -> list[str]:
     """Remove everything of a run that is outside its directory; returns what was removed."""
     removed: list[str] = []
-    errors: list[str] = []
+    clean_up = CleanUp()
     for name in holders:
-        try:
+        with clean_up.step(name):
             removed += providers[name]().prune(run.home, run.id)
-        except (LabError, OSError) as error:
-            errors.append(f"{name}: {error}")
-    if errors:
-        raise CleanupFailed(errors)
+    clean_up.end()
     return removed
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
-from cephlab.lab.base.errors import CleanupFailed, LabBroken, LabError, SpecError, Unavailable
+from cephlab.lab.base.errors import CleanUp, LabBroken, LabError, SpecError, Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, RunId, remove_tree
@@ -228,15 +228,12 @@ def removing(run: Run, remove: Callable[[], object]) -> Iterator[None]:
 
 def remove_with_folders(run: Run, remove: Callable[[], object], *folders: str) -> None:
     """Call `remove`, then remove folders of the run's directory, also after an error. CleanupFailed has all errors."""
-    errors = []
-    try:
+    clean_up = CleanUp()
+    with clean_up.step():
         remove()
-    except LabError as error:
-        errors.append(str(error))
     for name in folders:
-        errors += remove_tree(run.directory / name)
-    if errors:
-        raise CleanupFailed(errors)
+        clean_up.errors += remove_tree(run.directory / name)
+    clean_up.end()
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cephlab.lab.base import process
-from cephlab.lab.base.errors import CleanupFailed, LabError
+from cephlab.lab.base.errors import CleanUp
 
 _WAIT_S = "10"  # the whole machine shares the filter's lock
 _COUNT = re.compile(r" -c (\d+) \d+")
@@ -36,14 +36,11 @@ class PacketFilter:
     def clear(self) -> int:
         """Remove every rule with the mark; returns their number. CleanupFailed at the end if any was not removed."""
         rules = self._rules()
-        errors = []
+        clean_up = CleanUp()
         for rule in rules:
-            try:
+            with clean_up.step():
                 self._iptables("-D", *rule.replace('"', "").split()[1:])
-            except LabError as error:
-                errors.append(str(error))
-        if errors:
-            raise CleanupFailed(errors)
+        clean_up.end()
         return len(rules)
 
     def _rules(self, *options: str) -> list[str]:

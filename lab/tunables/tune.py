@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cephlab.lab.base.errors import CleanupFailed, LabError, SpecError
+from cephlab.lab.base.errors import CleanUp, CleanupFailed, SpecError
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.tunables import machine as machines
 from cephlab.lab.tunables.machine import Machine, Seen, Write, current
@@ -299,13 +299,11 @@ def _put_back(begun: Sequence[_Begun], tuning: str, error: BaseException) -> Non
 def _restore_all(target: Target, earlier: Sequence[Before]) -> tuple[list[str], list[str]]:
     """Restore every place, also after an error; returns the restored places and the errors."""
     done: list[str] = []
-    errors: list[str] = []
+    clean_up = CleanUp()
     for before in earlier:
-        try:
-            errors += _restore(target, before, done)
-        except LabError as error:
-            errors.append(f"{before.where}: {error}")
-    return done, errors
+        with clean_up.step(before.where):
+            clean_up.errors += _restore(target, before, done)
+    return done, clean_up.errors
 
 
 def _restore(target: Target, before: Before, done: list[str]) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePosixPath
 
-from cephlab.lab.base.errors import CleanupFailed, LabError
+from cephlab.lab.base.errors import CleanUp
 from cephlab.lab.blockstack import devices, mapper
 from cephlab.lab.blockstack.dmcache import PAPER_BLOCK_SECTORS, CacheDevice, DmCacheMode, WriteCache, metadata_bytes
 from cephlab.lab.blockstack.mapper import SECTOR_BYTES, Mapper
@@ -201,16 +201,13 @@ class Stand:
 
     def tear_down(self) -> None:
         """Remove every layer that exists. It goes on after an error, and reports all errors at the end."""
-        errors: list[str] = []
+        clean_up = CleanUp()
         steps: list[Callable[[], None]] = [self.database.kill, self._unmount]
         steps += [partial(self._remove, name) for name in (DB, SLOW, FAST, METADATA)]
         for step in (*steps, self._unmap):
-            try:
+            with clean_up.step():
                 step()
-            except LabError as error:
-                errors.append(str(error))
-        if errors:
-            raise CleanupFailed(errors)
+        clean_up.end()
 
     def _remove(self, name: str) -> None:
         if name in self.mapper.names():

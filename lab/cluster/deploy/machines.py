@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cephlab.lab.base.errors import CleanupFailed, LabError, SpecError
+from cephlab.lab.base.errors import CleanUp, SpecError
 from cephlab.lab.base.progress import Progress
 from cephlab.lab.base.runs import Run, write_private
 from cephlab.lab.cluster.deploy.microceph import MicroCeph, Source, remove_from
@@ -112,22 +112,19 @@ def remove_from_machines(run: Run) -> list[str]:
     if not (run.directory / MARKER).exists():
         return []
     removed: list[str] = []
-    errors: list[str] = []
+    clean_up = CleanUp()
     machines = recorded(run.directory)
     lab = SshLab(run, tuple(machines.values()))
     nodes = {name: {"machine": machine_to_json(machine), "disks": []} for name, machine in machines.items()}
     lab.restore({"nodes": nodes})
     try:
         for host in lab.hosts.values():
-            try:
+            with clean_up.step(f"MicroCeph on {host.name}"):
                 host.begin(again=True)
                 remove_from(host)
                 removed.append(f"MicroCeph on {host.name}")
-            except LabError as error:
-                errors.append(f"MicroCeph on {host.name}: {error}")
     finally:
         lab.hang_up()
-    if errors:
-        raise CleanupFailed(errors)
+    clean_up.end()
     (run.directory / MARKER).unlink()
     return removed

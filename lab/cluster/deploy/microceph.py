@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from cephlab.lab.base.errors import (
     CephTrouble,
+    CleanUp,
     CommandFailed,
     CommandTimedOut,
     LabBroken,
@@ -288,14 +289,12 @@ class MicroCeph:
 
     def remove(self) -> list[str]:
         """Remove the snap from every host on which this object installed it; returns errors in words."""
-        errors = []
+        clean_up = CleanUp()
         for host in tuple(self.installed):
-            try:
+            with clean_up.step(f"MicroCeph could not be removed from {host.name}"):
                 remove_from(host)
                 self.installed.remove(host)
-            except LabError as error:
-                errors.append(f"MicroCeph could not be removed from {host.name}: {error}")
-        return errors
+        return clean_up.errors
 
     def _microceph(self, host: Host, *words: str, timeout_s: float = _CLUSTER_S) -> Result:
         return self._root(host, SNAP, *words, timeout_s=timeout_s)

@@ -9,7 +9,7 @@ from typing import Any
 import docker.types
 
 from cephlab.lab.base import process
-from cephlab.lab.base.errors import LabError, Unavailable
+from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.providers.blockdevices import BlockDevices, limited
 from cephlab.lab.spec.clusterspec import Disk, DiskLimits, Node
 
@@ -88,15 +88,9 @@ def attach_loop(file: Path, size_bytes: int) -> Path:
     return Path(result.stdout.strip())
 
 
-def detach_loops(devices: Sequence[Path]) -> list[str]:
-    """Detach loop devices; returns the errors."""
-    errors = []
-    for device in devices:
-        try:
-            process.run(("losetup", "--detach", str(device)))
-        except LabError as error:
-            errors.append(str(error))
-    return errors
+def detach_loop(device: str) -> None:
+    """Undo `attach_loop`."""
+    process.run(("losetup", "--detach", device))
 
 
 def loop_obstacle(disks: Sequence[Disk], devices: BlockDevices, *, local: bool) -> Unavailable | None:

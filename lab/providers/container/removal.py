@@ -30,7 +30,7 @@ class ContainerRemoval(EngineRemoval):
             containers, networks, volumes = self._containers(), self._networks(), self._volumes()
         self._each("container", containers, lambda name: _remove(name, api.remove_container, force=True, v=True))
         self._each("network", networks, lambda name: _remove(name, api.remove_network))
-        self._detach_loops(volumes)
+        self._each("loop device", self._loops(volumes), limits.detach_loop)
         volume_names = [str(volume["Name"]) for volume in volumes]
         self._each("volume", volume_names, lambda name: _remove(name, api.remove_volume, force=True))
 
@@ -44,15 +44,12 @@ class ContainerRemoval(EngineRemoval):
     def _volumes(self) -> list[dict[str, Any]]:
         return labelled(self._engine.client.api.volumes, self.labels)
 
-    def _detach_loops(self, volumes: Sequence[dict[str, Any]]) -> None:
+    def _loops(self, volumes: Sequence[dict[str, Any]]) -> list[str]:
+        """Devices on files of these volumes, where the engine is on this machine."""
         if not self._engine.local:
-            return
-        for volume in volumes:
-            devices = BlockDevices().loops_below(Path(str(volume["Mountpoint"])))
-            failed = limits.detach_loops(devices)
-            self.errors += failed
-            if not failed:
-                self.removed += [f"loop device {device}" for device in devices]
+            return []
+        folders = [Path(str(volume["Mountpoint"])) for volume in volumes]
+        return [str(device) for folder in folders for device in BlockDevices().loops_below(folder)]
 
 
 def _remove(name: str, call: Callable[..., object], **options: bool) -> None:

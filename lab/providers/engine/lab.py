@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from cephlab.lab.base.errors import CleanupFailed, LabBroken, LabError
+from cephlab.lab.base.errors import CleanUp, LabBroken
 from cephlab.lab.base.runs import Run
 from cephlab.lab.providers import addresses
 from cephlab.lab.providers.base import LabNodes
@@ -54,15 +54,12 @@ class EngineLab(LabNodes[H], ABC):
         return sum(_links(host).dropped() for host in self._hosts.values() if host.up())
 
     def mend_links(self) -> None:
-        errors = []
+        clean_up = CleanUp()
         for host in self._hosts.values():
-            try:
+            with clean_up.step(host.name):
                 if host.up():
                     _links(host).clear()
-            except LabError as error:
-                errors.append(f"{host.name}: {error}")
-        if errors:
-            raise CleanupFailed(errors)
+        clean_up.end()
 
 
 def _links(host: EngineHost) -> PacketFilter:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from cephlab.lab.base.errors import CleanupFailed, LabError, SpecError, Unavailable
+from cephlab.lab.base.errors import CleanUp, LabError, SpecError, Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, RunId
@@ -28,13 +28,13 @@ Export = Callable[[Image], Path]
 
 
 class EngineRemoval(ABC):
-    """What one run has in an engine, found by labels alone. removed, errors: in words, filled by `sweep`."""
+    """What one run has in an engine, found by labels alone. `sweep` fills both: removed, in words, and clean_up."""
 
     def __init__(self, run_id: str, labels: Mapping[str, str]) -> None:
         self._run_id = run_id
         self.labels = labels
         self.removed: list[str] = []
-        self.errors: list[str] = []
+        self.clean_up = CleanUp()
 
     @abstractmethod
     def present(self) -> bool:
@@ -47,8 +47,7 @@ class EngineRemoval(ABC):
     def everything(self) -> list[str]:
         """Remove all of it and return what was removed, in words. CleanupFailed lists what could not be removed."""
         self.sweep()
-        if self.errors:
-            raise CleanupFailed(self.errors)
+        self.clean_up.end()
         return self.removed
 
     def _each(self, kind: str, names: Sequence[str], remove: Callable[[str], object]) -> None:
@@ -56,13 +55,8 @@ class EngineRemoval(ABC):
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
             removals = [(name, pool.submit(remove, name)) for name in names]
         for name, removal in removals:
-            try:
+            with self.clean_up.step(), suppress(NotThere):
                 removal.result()
-            except NotThere:
-                continue
-            except LabError as error:
-                self.errors.append(str(error))
-            else:
                 self.removed.append(f"{kind} {name}")
 
 

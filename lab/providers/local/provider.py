@@ -17,7 +17,7 @@ import filelock
 import psutil
 
 from cephlab.lab.base import process
-from cephlab.lab.base.errors import CleanupFailed, LabBroken, LabError, Unavailable
+from cephlab.lab.base.errors import CleanUp, LabBroken, Unavailable
 from cephlab.lab.base.home import Home, refuse_odd
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.base.progress import Progress, quiet
@@ -225,14 +225,11 @@ def remove_run(home: Home, run_id: RunId) -> list[str]:
         lambda: _clear_packets(mark),
     )
     removed: list[str] = []
-    errors = []
+    clean_up = CleanUp()
     for step in steps:
-        try:
+        with clean_up.step():
             removed += step()
-        except (LabError, OSError) as error:
-            errors.append(str(error))
-    if errors:
-        raise CleanupFailed(errors)
+    clean_up.end()
     return removed
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from cephlab.lab.base.errors import LabBroken, LabError
+from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import LABEL, RunId, run_ids
 from cephlab.lab.providers.engine.places import HOME_LABEL
@@ -33,10 +33,8 @@ class InstanceRemoval(EngineRemoval):
 
     def sweep(self) -> None:
         for server in self._servers:
-            try:
+            with self.clean_up.step(server.address.url):
                 self._on(server)
-            except LabError as error:
-                self.errors.append(f"{server.address.url}: {error}")
 
     def _on(self, server: Server) -> None:
         for project in self._ours(server, "projects"):

@@ -4,12 +4,13 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import filelock
 
-from cephlab.lab.base.errors import CleanupFailed, CommandTimedOut, LabError, Unavailable
+from cephlab.lab.base.errors import CleanUp, CommandTimedOut, LabError, Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, Run, remove_tree, write_json
 from cephlab.lab.providers.base import LabNodes
@@ -157,16 +158,13 @@ class SshLab(LabNodes[SshHost]):
             host.connection.close()
 
     def close(self) -> None:
-        errors = []
+        clean_up = CleanUp()
         for host in self._hosts.values():
-            try:
+            with clean_up.step(f"{host.name} on {host.machine.name}"):
                 host.remove_all()
-            except LabError as error:
-                errors.append(f"{host.name} on {host.machine.name}: {error}")
         self.hang_up()
         self._closed = True
-        if errors:
-            raise CleanupFailed(errors)
+        clean_up.end()
         (self.run.directory / _RECORD).unlink(missing_ok=True)
         for off in self.run.directory.glob("*.off"):
             off.unlink()
@@ -187,23 +185,18 @@ def sweep(home: Home, run_id: str, machines: Iterable[Machine]) -> list[str]:
     Continues after a machine that fails, and raises CleanupFailed at the end.
     """
     removed: list[str] = []
-    errors = []
+    clean_up = CleanUp()
     for machine in machines:
         connection = SshConnection(machine, marks(home, run_id), folder_prefix(home, run_id))
         folder = PurePosixPath(machine.directory) / folder_name(home, run_id)
-        try:
+        with closing(connection), clean_up.step(machine.name):
             things = connection.python(SWEEP, mark(home, run_id, "*"), str(folder), "")
             removed += [f"{machine.name}: {thing}" for thing in things]
-        except LabError as error:
-            errors.append(f"{machine.name}: {error}")
-        finally:
-            connection.close()
     for left in left_folders(folder_prefix(home, run_id)):
         stuck = remove_tree(left)
-        errors += stuck
+        clean_up.errors += stuck
         removed += [] if stuck else [str(left)]
-    if errors:
-        raise CleanupFailed(errors)
+    clean_up.end()
     return removed
 
 

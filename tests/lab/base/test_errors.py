@@ -6,7 +6,16 @@ from unittest.mock import Mock
 
 import pytest
 
-from cephlab.lab.base.errors import DaemonDied, LabBroken, NotReached, SpecError, page_paths, try_all
+from cephlab.lab.base.errors import (
+    CleanUp,
+    CleanupFailed,
+    DaemonDied,
+    LabBroken,
+    NotReached,
+    SpecError,
+    page_paths,
+    try_all,
+)
 
 
 def test_an_installed_page_is_named_by_its_path(tmp_path: Path) -> None:
@@ -80,3 +89,23 @@ def test_an_interruption_ends_all_steps_at_once() -> None:
     with pytest.raises(KeyboardInterrupt):
         try_all([Mock(side_effect=KeyboardInterrupt), partial(done.append, "late")])
     assert not done
+
+
+def test_a_clean_up_goes_on_after_a_step_that_failed_and_tells_it_at_the_end() -> None:
+    clean_up, done = CleanUp(), []
+    for name, error in {"n0": LabBroken("down"), "n1": None, "": OSError("busy")}.items():
+        with clean_up.step(name):
+            if error is not None:
+                raise error
+            done.append(name)
+    assert done == ["n1"]
+    with pytest.raises(CleanupFailed, match="2 clean-up steps failed") as failed:
+        clean_up.end("revert it again")
+    assert failed.value.errors == ("n0: down", "busy")
+    assert failed.value.hint == "fix the causes above, then revert it again"
+    CleanUp().end()
+
+
+def test_a_clean_up_hides_no_mistake_of_the_lab() -> None:
+    with pytest.raises(ZeroDivisionError), CleanUp().step():
+        raise ZeroDivisionError

@@ -106,7 +106,7 @@ def test_everything_with_the_labels_goes_containers_first() -> None:
     removal.sweep()
     assert set(api.calls[:2]) == {"cephlab-mine.n0", "cephlab-mine.n1"}
     assert api.calls[2:] == ["cephlab-mine", "cephlab-mine.disks"]
-    assert removal.errors == []
+    assert removal.clean_up.errors == []
     assert len(removal.removed) == 4
 
 
@@ -116,14 +116,14 @@ def test_it_goes_on_after_an_error_and_tells_every_one() -> None:
     removal.sweep()
     assert len(api.calls) == 4
     assert sorted(removal.removed) == ["container cephlab-mine.n1", "volume cephlab-mine.disks"]
-    assert len(removal.errors) == 2
-    assert all("busy" in error for error in removal.errors)
+    assert len(removal.clean_up.errors) == 2
+    assert all("busy" in error for error in removal.clean_up.errors)
 
 
 def test_what_somebody_else_removed_meanwhile_is_no_error() -> None:
     removal = ContainerRemoval(engine(FakeApi(fails={"cephlab-mine.n1": 404})), HOME, "mine")
     removal.sweep()
-    assert removal.errors == []
+    assert removal.clean_up.errors == []
     assert "container cephlab-mine.n1" not in removal.removed
 
 

@@ -250,7 +250,7 @@ def test_a_run_is_removed_whole_and_nothing_else(lxd: FakeLxd, server: Server, t
     assert lxd.things == before
     removal = InstanceRemoval([server], home, "r1")
     removal.sweep()
-    assert removal.errors == []
+    assert removal.clean_up.errors == []
     assert removal.removed == ["instance n0", "volume d0", "project cephlab-r1", f"network {names.bridge_name('r1')}"]
     assert runs_present([server], home) == {"r2"}
     assert ("default", "instances/mine") in lxd.things
@@ -263,7 +263,7 @@ def test_removal_goes_on_after_an_error_and_tells_it(lxd: FakeLxd, server: Serve
     lxd.refuse.add("storage-pools/default/volumes/custom/d0")
     removal = InstanceRemoval([server], home, "r1")
     removal.sweep()
-    assert "volume d0" in "".join(removal.errors)
+    assert "volume d0" in "".join(removal.clean_up.errors)
     assert f"network {names.bridge_name('r1')}" in removal.removed
 
 
@@ -272,7 +272,7 @@ def test_an_instance_that_is_still_being_made_is_waited_for(lxd: FakeLxd, server
     lxd.busy["instances/n0"] = 1
     removal = InstanceRemoval([server], Home(tmp_path), "r1")
     removal.sweep()
-    assert removal.errors == []
+    assert removal.clean_up.errors == []
     assert lxd.requests.count("DELETE instances/n0") == 2
 
 
