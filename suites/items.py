@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from cephlab.fixtures.outcomes import require
+from cephlab.fixtures.outcomes import report_cases, require
 from cephlab.lab.scenario.scenario import Scenario, Stage, refuse_swallowing, run_scenario
 
 
@@ -17,7 +17,11 @@ def one_item_each(scenarios: Sequence[Scenario]) -> Callable[[Scenario, Stage], 
         refuse_swallowing(scenario.run)
 
     @pytest.mark.parametrize("scenario", scenarios, ids=lambda scenario: scenario.name)
-    def test_scenario(scenario: Scenario, stage: Stage) -> None:
-        require(run_scenario(scenario, stage))
+    def test_scenario(scenario: Scenario, stage: Stage, request: pytest.FixtureRequest) -> None:
+        try:
+            verdict = run_scenario(scenario, stage)
+        finally:
+            report_cases(request.node, stage.recorder.events())
+        require(verdict)
 
     return test_scenario

@@ -18,7 +18,7 @@ import psutil
 
 from cephlab.lab.base import clock, process
 from cephlab.lab.base.clock import SYSTEM
-from cephlab.lab.base.errors import CommandFailed, LabBroken, NotInstalled, SpecError, Unavailable
+from cephlab.lab.base.errors import CommandFailed, LabBroken, NotInstalled, SpecError, Unavailable, output_of
 from cephlab.lab.base.precondition import until_steady
 
 Run = Callable[[Sequence[str], float], str]
@@ -224,17 +224,15 @@ def disk(path: Path, wanted: DiskRun, say: Callable[[str], None], run: Run = run
     )
 
 
+@output_of("fio")
 def parse_fio(text: str, reads: bool) -> dict[str, float]:
     """iops, bytes_s and latency_s from fio's JSON; LabBroken when fio did no I/O."""
-    try:
-        job = json.loads(text[text.index("{") :])["jobs"][0]["read" if reads else "write"]
-        figures = {
-            "iops": float(job["iops"]),
-            "bytes_s": float(job["bw_bytes"]),
-            "latency_s": float(job["lat_ns"]["mean"]) / 1e9,
-        }
-    except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise LabBroken("fio printed no result", text[-500:]) from error
+    job = json.loads(text[text.index("{") :])["jobs"][0]["read" if reads else "write"]
+    figures = {
+        "iops": float(job["iops"]),
+        "bytes_s": float(job["bw_bytes"]),
+        "latency_s": float(job["lat_ns"]["mean"]) / 1e9,
+    }
     if not all(value > 0 for value in figures.values()):
         raise LabBroken("fio did no I/O", text[-500:])
     return figures
@@ -311,12 +309,10 @@ def iperf_error(text: str) -> str:
         return ""
 
 
+@output_of("iperf3")
 def parse_iperf(text: str) -> float:
     """Bytes per second that arrived; LabBroken if iperf3 printed no such figure."""
-    try:
-        rate = float(json.loads(text)["end"]["sum_received"]["bits_per_second"]) / 8
-    except (ValueError, KeyError, TypeError) as error:
-        raise LabBroken("iperf3 printed no result", text[-500:]) from error
+    rate = float(json.loads(text)["end"]["sum_received"]["bits_per_second"]) / 8
     if rate <= 0:
         raise LabBroken("iperf3 transferred nothing", text[-500:])
     return rate

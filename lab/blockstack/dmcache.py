@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 
 from cephlab.lab.base import clock
-from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.errors import output_of
 from cephlab.lab.blockstack.mapper import SECTOR_BYTES, Mapper
 from cephlab.lab.providers.host import Host
 
@@ -70,35 +70,33 @@ class CacheStatus:
         return self.hits / accesses if accesses else 0.0
 
 
+@output_of("`dmsetup status` of a cache")
 def parse_status(text: str) -> CacheStatus:
     """Parse what follows `START LENGTH cache`; LabBroken for a failed cache or another target's line."""
     words = text.split()
-    try:
-        (metadata_used, metadata_total), (used, total) = (map(int, words[i].split("/")) for i in (1, 3))
-        read_hits, read_misses, write_hits, write_misses, demotions, promotions, dirty = map(int, words[4:11])
-        features, rest = _counted(words[11:])
-        _core, (policy, *rest) = _counted(rest)
-        _tunables, (metadata_mode, needs_check, *_) = _counted(rest)
-        return CacheStatus(
-            metadata_used=metadata_used,
-            metadata_total=metadata_total,
-            block_sectors=int(words[2]),
-            used=used,
-            total=total,
-            read_hits=read_hits,
-            read_misses=read_misses,
-            write_hits=write_hits,
-            write_misses=write_misses,
-            demotions=demotions,
-            promotions=promotions,
-            dirty=dirty,
-            mode=next(word for word in features if word in list(DmCacheMode)),
-            policy=policy,
-            metadata_mode=metadata_mode,
-            needs_check=needs_check == "needs_check",
-        )
-    except (ValueError, IndexError, StopIteration) as error:
-        raise LabBroken("the status of a cache cannot be read", f"dmsetup status: {text!r}") from error
+    (metadata_used, metadata_total), (used, total) = (map(int, words[i].split("/")) for i in (1, 3))
+    read_hits, read_misses, write_hits, write_misses, demotions, promotions, dirty = map(int, words[4:11])
+    features, rest = _counted(words[11:])
+    _core, (policy, *rest) = _counted(rest)
+    _tunables, (metadata_mode, needs_check, *_) = _counted(rest)
+    return CacheStatus(
+        metadata_used=metadata_used,
+        metadata_total=metadata_total,
+        block_sectors=int(words[2]),
+        used=used,
+        total=total,
+        read_hits=read_hits,
+        read_misses=read_misses,
+        write_hits=write_hits,
+        write_misses=write_misses,
+        demotions=demotions,
+        promotions=promotions,
+        dirty=dirty,
+        mode=next(word for word in features if word in list(DmCacheMode)),
+        policy=policy,
+        metadata_mode=metadata_mode,
+        needs_check=needs_check == "needs_check",
+    )
 
 
 def _counted(words: list[str]) -> tuple[list[str], list[str]]:
@@ -191,12 +189,10 @@ class WritecacheStatus:
         return self.total - self.free
 
 
+@output_of("`dmsetup status` of a write cache")
 def parse_writecache(text: str) -> WritecacheStatus:
     """Parse what follows `START LENGTH writecache`; the counters that later kernels append are ignored."""
-    try:
-        return WritecacheStatus(*(int(word) for word in text.split()[:4]))
-    except (ValueError, TypeError) as error:
-        raise LabBroken("the status of a write cache cannot be read", f"dmsetup status: {text!r}") from error
+    return WritecacheStatus(*(int(word) for word in text.split()[:4]))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from cephlab.lab.base import process
-from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.errors import LabBroken, output_of
 from cephlab.lab.base.probe import parse_crc
 from cephlab.lab.images.image import Image
 from cephlab.lab.providers.local.programs import Programs
@@ -40,17 +40,14 @@ def rates(image: Image) -> Rates:
     argv = ["ceph_erasure_code_benchmark", "--workload", "encode", "--size", str(_EC_BYTES)]
     argv += ["--iterations", str(_ITERATIONS[programs.emulated]), "--plugin", EC_PLUGIN]
     argv += ["--parameter", f"k={EC_K}", "--parameter", f"m={EC_M}", "--erasure_code_dir", str(plugins)]
-    encoding = parse_encoding(printed(*argv))
-    return Rates(parse_crc(printed("fio", "--crctest=crc32c")), encoding, programs.emulated)
+    seconds, encoded_bytes = parse_benchmark(printed(*argv))
+    return Rates(parse_crc(printed("fio", "--crctest=crc32c")), encoded_bytes / seconds, programs.emulated)
 
 
-def parse_encoding(text: str) -> float:
-    """Bytes per second, from ceph_erasure_code_benchmark's line of seconds and KiB; LabBroken if there is none."""
-    words = text.split()
-    try:
-        seconds, kib = float(words[-2]), float(words[-1])
-    except (IndexError, ValueError) as error:
-        raise LabBroken("ceph_erasure_code_benchmark printed no result", text[-500:]) from error
-    if seconds <= 0 or kib <= 0:
-        raise LabBroken("ceph_erasure_code_benchmark encoded nothing", text[-500:])
-    return kib * 1024 / seconds
+@output_of("ceph_erasure_code_benchmark")
+def parse_benchmark(text: str) -> tuple[float, int]:
+    """(seconds, bytes) from ceph_erasure_code_benchmark's line of seconds and KiB; LabBroken if there is none."""
+    *_, seconds, kib = text.split()
+    if float(seconds) <= 0 or int(kib) <= 0:
+        raise LabBroken("ceph_erasure_code_benchmark measured nothing", text[-500:])
+    return float(seconds), int(kib) * 1024

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from functools import partial
 
-from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.ceph import conf
+from cephlab.lab.cluster.rates import parse_benchmark
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import ANY_ARCH
@@ -95,18 +95,6 @@ def benchmark(stage: Stage, host: Host, plugin: str, work: str) -> tuple[float, 
     env = {"CEPH_CONF": str(conf.conf_path(host))}
     result = host.run(argv, env=env, timeout_s=_TIMEOUT_S * stage.cluster.patience)
     return parse_benchmark(result.stdout)
-
-
-def parse_benchmark(text: str) -> tuple[float, int]:
-    """Seconds and KiB, as the benchmark prints them -> (seconds, bytes). LabBroken if they are missing."""
-    words = text.split()
-    try:
-        seconds, kib = float(words[-2]), int(words[-1])
-    except (IndexError, ValueError) as error:
-        raise LabBroken("ceph_erasure_code_benchmark printed no result", text) from error
-    if seconds <= 0 or kib <= 0:
-        raise LabBroken("ceph_erasure_code_benchmark measured nothing", text)
-    return seconds, kib * 1024
 
 
 SCENARIOS = (

@@ -1,14 +1,13 @@
 """Defects that no small program shows: each is tried a few times on a cluster under load."""
 
-import os
 from collections.abc import Callable
 from functools import partial
 
-from cephlab.lab.base.errors import SpecError
 from cephlab.lab.ceph.daemon import STOP_S
 from cephlab.lab.report.defects import SUITE, Defect
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
+from cephlab.suites.asked import count
 from cephlab.suites.cephfs.failover import load_of
 from cephlab.suites.cephfs.stand import EXPECTED as FILES_EXPECTED
 from cephlab.suites.cephfs.stand import wait_active
@@ -26,19 +25,14 @@ Try = Callable[[Stage], tuple[bool | None, str]]
 def try_often(stage: Stage, defect: Defect, once: Try) -> None:
     """Try a number of times, and record each try. A defect that was seen in every try so far is tried once."""
     meet(stage, defect)
-    text = os.environ.get(TRIES_VARIABLE)
-    for _ in range(1 if text is None and defect.seen == defect.of else tries(text)):
+    for _ in range(tries(1 if defect.seen == defect.of else TRIES)):
         seen, evidence = once(stage)
         tried(stage, seen=seen, evidence=evidence)
 
 
-def tries(text: str | None) -> int:
-    """The number of tries. SpecError if the environment variable does not hold a number of tries."""
-    if text is None:
-        return TRIES
-    if not text.isdecimal() or int(text) < 1:
-        raise SpecError(f"{TRIES_VARIABLE} is not a number of tries", f"got {text!r}, wanted 1 or more", "unset it")
-    return int(text)
+def tries(usual: int = TRIES) -> int:
+    """The number of tries that the environment asks for, else the usual one."""
+    return count(TRIES_VARIABLE, "tries", usual)
 
 
 def server_that_stays(stage: Stage) -> tuple[bool, str]:
@@ -62,7 +56,7 @@ def scenario(name: str, once: Try, topology: Topology, expects: dict[str, str]) 
         goal=goal_of(defect),
         method=f"{(once.__doc__ or '').strip()} Known: seen in {defect.seen} of {defect.of} tries.",
         run=partial(try_often, defect=defect, once=once),
-        asked=lambda _tier: tries(os.environ.get(TRIES_VARIABLE)),
+        asked=lambda _tier: tries(),
         check="defect",
         tier=Tier.FULL,
         topology=topology,

@@ -1,14 +1,13 @@
 """Every daemon of the cluster is killed at once while clients write, again and again."""
 
-import os
 from functools import partial
 
-from cephlab.lab.base.errors import SpecError
 from cephlab.lab.faults import layout_of
 from cephlab.lab.faults.daemons import KillEverything
 from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.workloads.recorded import Kind
+from cephlab.suites.asked import count
 from cephlab.suites.resilience.trial import Data, again_and_again, linger, scenario_under_load
 
 ROUNDS_VARIABLE = "CEPHLAB_CRASH_ROUNDS"
@@ -34,16 +33,7 @@ def crashes(stage: Stage, wanted: int, of: Kind = "objects") -> list[float]:
 
 def asked(tier: Tier) -> int:
     """The number of rounds that the environment asks for, else the tier's."""
-    return rounds(os.environ.get(ROUNDS_VARIABLE), tier)
-
-
-def rounds(text: str | None, tier: Tier) -> int:
-    """The number of rounds. SpecError if the environment variable does not hold a whole number of 1 or more."""
-    if text is None:
-        return ROUNDS[tier]
-    if not text.isdecimal() or int(text) < 1:
-        raise SpecError(f"{ROUNDS_VARIABLE} is not a number of rounds", f"got {text!r}, wanted 1 or more", "unset it")
-    return int(text)
+    return count(ROUNDS_VARIABLE, "rounds", ROUNDS[tier])
 
 
 SCENARIOS = (

@@ -1,12 +1,11 @@
 """Fault after fault for a given time, chosen by the seed: the same seed gives the same schedule."""
 
-import os
 from functools import partial
 
-from cephlab.lab.base.errors import SpecError
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults import FAULTS, Fault, layout_of, plan, refusal, thrash
 from cephlab.lab.scenario.scenario import Stage, Tier
+from cephlab.suites.asked import minutes
 from cephlab.suites.resilience.trial import DAMAGED, EXPECTED, PAUSED, loaded, scenario_under_load
 
 MINUTES_VARIABLE = "CEPHLAB_SOAK_MINUTES"
@@ -24,35 +23,21 @@ def soak(stage: Stage, domains: int) -> None:
     """Thrash a cluster under a recorded load."""
     cluster = stage.cluster
     menu = menu_for(cluster, domains)
-    seconds = 60 * minutes(os.environ.get(MINUTES_VARIABLE), stage.tier)
     steps = plan(layout_of(cluster), stage.rng, menu, domains=domains)
     with loaded(stage):
-        steps_done = thrash(cluster, stage.recorder, steps, seconds=seconds, least=LEAST_STEPS)
+        steps_done = thrash(cluster, stage.recorder, steps, seconds=lasts_s(stage.tier), least=LEAST_STEPS)
     stage.recorder.witness("steps of the schedule", got=steps_done, least=LEAST_STEPS)
 
 
 def lasts_s(tier: Tier) -> float:
     """How long faults are inflicted, in seconds."""
-    return 60 * minutes(os.environ.get(MINUTES_VARIABLE), tier)
+    return 60 * minutes(MINUTES_VARIABLE, MINUTES[tier])
 
 
 def menu_for(cluster: Cluster, domains: int) -> list[type[Fault]]:
     """Every kind of fault that can be inflicted on a cluster, in a fixed order."""
     possible = [kind for kind in FAULTS.values() if refusal(kind, cluster) is None]
     return possible if domains == 1 else [kind for kind in possible if kind.name in EXCEED]
-
-
-def minutes(text: str | None, tier: Tier) -> float:
-    """The length of a soak. SpecError if the environment variable does not hold a number above 0."""
-    if text is None:
-        return MINUTES[tier]
-    try:
-        length = float(text)
-    except ValueError:
-        length = 0.0
-    if not length > 0:
-        raise SpecError(f"{MINUTES_VARIABLE} is not a length", f"got {text!r}, wanted minutes above 0", "unset it")
-    return length
 
 
 SCENARIOS = (

@@ -1,16 +1,6 @@
 """One item for each group, one result for each of its cases."""
 
-import pytest
-
-from cephlab.fixtures.outcomes import report_cases, require
-from cephlab.lab.scenario.scenario import Scenario, Stage, run_scenario
+from cephlab.suites.items import one_item_each
 from cephlab.suites.s3 import SCENARIOS
 
-
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_group(scenario: Scenario, stage: Stage, request: pytest.FixtureRequest) -> None:
-    try:
-        verdict = run_scenario(scenario, stage)
-    finally:
-        report_cases(request.node, stage.recorder.events())
-    require(verdict)
+test_group = one_item_each(SCENARIOS)

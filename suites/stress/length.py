@@ -1,11 +1,10 @@
 """How long a stress run lasts, and how often it takes readings: a run of days keeps no more than one of minutes."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cephlab.lab.base.errors import SpecError
 from cephlab.lab.scenario.scenario import Tier
+from cephlab.suites.asked import minutes
 
 MINUTES_VARIABLE = "CEPHLAB_STRESS_MINUTES"
 """Environment variable with the length of a run in minutes, instead of the tier's: 360 is six hours."""
@@ -39,15 +38,6 @@ def length_of(seconds: float) -> Length:
     return Length(seconds, max(LEAST_EVERY_S, seconds / READINGS))
 
 
-def minutes(tier: Tier, text: str | None = None) -> float:
-    """The length of a run; SpecError where the environment variable is not a length. text: used instead of it."""
-    text = os.environ.get(MINUTES_VARIABLE) if text is None else text
-    if text is None:
-        return MINUTES[tier]
-    try:
-        length = float(text)
-    except ValueError:
-        length = 0.0
-    if not 0 < length < float("inf"):
-        raise SpecError(f"{MINUTES_VARIABLE} is not a length", f"got {text!r}, wanted minutes above 0", "unset it")
-    return length
+def lasts_s(tier: Tier) -> float:
+    """Seconds of load."""
+    return 60 * minutes(MINUTES_VARIABLE, MINUTES[tier])

@@ -13,7 +13,7 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.providers.host import Host
 from cephlab.lab.report.series import Line, record_series
-from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.services.exporter import EXPORTER
 from cephlab.lab.services.osd import OSD
@@ -27,7 +27,7 @@ from cephlab.lab.workloads.fio import FioJob, RunningFio, RunningProgram
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.lab.workloads.s3load import RunningS3Load
 from cephlab.suites.stress import buckets, resumed, series
-from cephlab.suites.stress.length import LEAST_EVERY_S, Length, length_of, minutes
+from cephlab.suites.stress.length import LEAST_EVERY_S, Length, lasts_s, length_of
 from cephlab.suites.stress.share import note_share
 
 POOL = "stress"
@@ -69,15 +69,10 @@ class Client:
 def stress(stage: Stage) -> None:
     """Load a cluster, and judge every series over time."""
     shared = Capability.HARDWARE not in stage.cluster.provider.capabilities()
-    length = length_of(60 * minutes(stage.tier))
+    length = length_of(lasts_s(stage.tier))
     length = length.after(resumed.take_over(stage.recorder, stage.earlier, shared=shared))
     values = run(stage, length)
     series.declare(stage.recorder, values, length.hours, shared=shared)
-
-
-def lasts_s(tier: Tier) -> float:
-    """Seconds of load."""
-    return 60 * minutes(tier)
 
 
 def readable(stage: Stage) -> None:

@@ -12,7 +12,7 @@ from cephlab.lab.services.osd import OSD
 from cephlab.lab.workloads.fio import RunningProgram
 from cephlab.suites.resilience.trial import EXPECTED, PAUSED, RETURN_S, agreed
 from cephlab.suites.stress import mixed, series
-from cephlab.suites.stress.length import Length, length_of, minutes
+from cephlab.suites.stress.length import Length, lasts_s, length_of
 
 MENU: tuple[type[Fault], ...] = (KillDaemon, StopDaemon, PauseDaemon)
 LEAST_STEPS = 2
@@ -23,7 +23,7 @@ _RATE = ": rate"
 
 def struck(stage: Stage) -> None:
     """Make OSDs fail under the load; observe that every client went on and all copies agree."""
-    length = length_of(60 * minutes(stage.tier))
+    length = length_of(lasts_s(stage.tier))
     last_heal_s = 0.0
 
     def strike(stage: Stage, running: Sequence[RunningProgram], length: Length) -> series.Values:

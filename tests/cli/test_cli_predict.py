@@ -376,10 +376,10 @@ def test_a_program_that_measured_nothing_is_no_result(read: Any) -> None:
 
 
 def test_the_rate_of_the_erasure_code_is_read() -> None:
-    assert rates.parse_encoding("0.5\t819200\n") == 819200 * 1024 / 0.5
-    for text in ("", "failed to load plugin", "0.0\t0"):
+    assert rates.parse_benchmark("0.5\t819200\n") == (0.5, 819200 * 1024)
+    for text in ("", "x", "failed to load plugin", "0.1\tnothing", "0\t20480", "0.1\t0"):
         with pytest.raises(LabBroken):
-            rates.parse_encoding(text)
+            rates.parse_benchmark(text)
 
 
 def test_the_loopback_answers() -> None:

@@ -162,16 +162,6 @@ def test_what_every_architecture_of_a_cluster_computes_is_measured(scenario: Sce
     assert (measured(*archs) is Outcome.FAIL) is (scenario is CRC)
 
 
-def test_the_erasure_benchmark_tells_seconds_and_kib() -> None:
-    assert checksum.parse_benchmark("0.000860\t20480\n") == (0.00086, 20480 * 1024)
-
-
-@pytest.mark.parametrize("text", ["", "x", "0.1\tnothing", "0\t20480", "0.1\t0"])
-def test_an_erasure_benchmark_without_a_result_is_the_labs_trouble(text: str) -> None:
-    with pytest.raises(LabBroken):
-        checksum.parse_benchmark(text)
-
-
 # Atomics: encodings as GNU as makes them (binutils 2.40, -march=armv8.3-a)
 
 LSE = {

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from cephlab.lab.base.errors import SpecError
 from cephlab.lab.checks import Outcome
 from cephlab.lab.scenario.scenario import Tier
 from cephlab.suites.defects import SCENARIOS, rare
@@ -82,9 +81,3 @@ def test_rare_ones_are_of_the_full_tier_and_tried_as_often_as_asked(monkeypatch:
     rare.try_often(stage, KNOWN["mds-stop-hangs"], lambda _stage: (False, "it ended"))
     assert [kind for kind, _ in noted] == ["known_defect", *["defect_try"] * 5]
     assert noted[0][1]["command"] == KNOWN["mds-stop-hangs"].command, "the report for a developer tells it"
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "many", ""])
-def test_a_number_of_tries_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(SpecError, match=rare.TRIES_VARIABLE):
-        rare.tries(text)

@@ -25,7 +25,7 @@ from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.telemetry.daemons import DaemonReading
 from cephlab.lab.workloads.fiolatency import Window
 from cephlab.suites.stress import SCENARIOS, buckets, mixed
-from cephlab.suites.stress.length import LEAST_EVERY_S, MINUTES_VARIABLE, READINGS, Length, length_of, minutes
+from cephlab.suites.stress.length import LEAST_EVERY_S, MINUTES_VARIABLE, READINGS, Length, length_of
 from cephlab.suites.stress.resumed import take_over
 from cephlab.suites.stress.series import KINDS, Values, beside_peers, declare, kind_of, of_client, of_daemons
 from cephlab.suites.stress.struck import MENU, osds_of, went_on
@@ -119,13 +119,6 @@ def test_a_run_of_days_keeps_no_more_readings_than_one_of_minutes() -> None:
     for seconds in (300.0, 21600.0, 3 * 86400.0):
         assert seconds / length_of(seconds).every_s == pytest.approx(READINGS)
     assert length_of(14).every_s == LEAST_EVERY_S
-
-
-def test_the_length_is_the_tiers_or_the_variables() -> None:
-    assert minutes(Tier.QUICK, "360") == 360
-    for text in ("0", "-1", "long", "inf", "nan"):
-        with pytest.raises(SpecError, match="CEPHLAB_STRESS_MINUTES"):
-            minutes(Tier.QUICK, text)
 
 
 def test_what_may_change_in_an_hour_is_more_in_a_short_run() -> None:

@@ -21,6 +21,7 @@ from cephlab.lab.base.errors import (
     LabError,
     SpecError,
     Unavailable,
+    output_of,
 )
 from cephlab.lab.base.process import Result
 from cephlab.lab.base.progress import Progress
@@ -128,13 +129,11 @@ def parse_status(output: str) -> tuple[Member, ...]:
     return tuple(members)
 
 
+@output_of("`microceph disk list`")
 def parse_disks(output: str) -> tuple[ConfiguredDisk, ...]:
     """The OSDs in the output of `microceph disk list --json`."""
-    try:
-        rows = json.loads(output)["ConfiguredDisks"] or []
-        return tuple(ConfiguredDisk(int(row["osd"]), str(row["path"]), str(row["location"])) for row in rows)
-    except (ValueError, KeyError, TypeError) as error:
-        raise LabBroken("microceph disk list --json printed an unknown format", output) from error
+    rows = json.loads(output)["ConfiguredDisks"] or []
+    return tuple(ConfiguredDisk(int(row["osd"]), str(row["path"]), str(row["location"])) for row in rows)
 
 
 def as_root(host: Host) -> tuple[str, ...]:

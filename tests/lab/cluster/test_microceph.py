@@ -200,7 +200,7 @@ def test_disks_are_read() -> None:
     assert disks[1] == ConfiguredDisk(2, "/dev/sdia", "node-02")
     assert len(disks) == 2
     assert parse_disks('{"ConfiguredDisks":null,"AvailableDisks":null}') == ()
-    with pytest.raises(LabBroken, match="unknown format"):
+    with pytest.raises(LabBroken, match="`microceph disk list` cannot be read"):
         parse_disks(text("microceph-disk-add.txt"))
 
 
