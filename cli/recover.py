@@ -38,13 +38,12 @@ def amount(option: str, text: str) -> float:
 
 def recovered(world: World, size: str, demands: Sequence[Demand], profile: Profile, *, k: int) -> Recovered:
     """For a node that held `size` ("4500 GB"); SpecError if it is not a size. k: of an erasure code, 0 for copies."""
-    from cephlab.tuning.limits import recovery_limit, supported_factor
+    from cephlab.tuning.limits import recovery_factor, recovery_limit
     from cephlab.tuning.recovery import recovery_time
-    from cephlab.tuning.references import FigureKind
 
     data_bytes = amount("--recover", size)
     time = recovery_time(profile, data_bytes, k=k)
-    limit = recovery_limit(time, supported_factor(demands, (FigureKind.RECOVERY,), world.profile))
+    limit = recovery_limit(time, recovery_factor(demands, world.profile))
     steps = limit.derivation.lines()
     heading = (
         f"{profile.name}: a lost node is recovered in {time.seconds:,.0f} s, limit: {time.limit}; "

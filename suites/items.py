@@ -8,7 +8,7 @@ from cephlab.fixtures.outcomes import report_cases, require
 from cephlab.lab.scenario.scenario import Scenario, Stage, refuse_swallowing, run_scenario
 
 
-def one_item_each(scenarios: Sequence[Scenario]) -> Callable[[Scenario, Stage], None]:
+def one_item_each(scenarios: Sequence[Scenario]) -> Callable[[Scenario, Stage, pytest.FixtureRequest], None]:
     """Make a suite's `test_scenario`: a test function from which pytest makes one item for each scenario.
 
     SpecError for a suite whose source swallows errors.

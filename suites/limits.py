@@ -9,11 +9,10 @@ from cephlab.lab.cluster.pools import REPLICATED, PoolKind
 from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.suites.machines import hardware_of, machines_with_osds
-from cephlab.tuning.limits import supported_factor
+from cephlab.tuning.limits import recovery_factor
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.profilefile import find_profile
 from cephlab.tuning.recovery import recovery_time
-from cephlab.tuning.references import FigureKind
 from cephlab.tuning.units import Measure, show
 
 RECORDED = Bound("recorded only: it depends on this machine", basis=Basis.NOTED)
@@ -56,7 +55,7 @@ def copying(stage: Stage, data_bytes: float, kind: PoolKind = REPLICATED) -> Cop
     def find(name: str) -> Profile:
         return find_profile(name, cluster.run.home.profiles)
 
-    factor = supported_factor((), (FigureKind.RECOVERY,), find)
+    factor = recovery_factor((), find)
     allowed = recovery.seconds * factor
     why = (
         f"{allowed:.3g} s for copying {show(part, Measure.BYTES)} on a machine of {hardware.profile.name}, limited by "

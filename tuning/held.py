@@ -11,12 +11,11 @@ from cephlab.lab.base.numbers import how_many, percent
 from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.telemetry.demand import Demand
 from cephlab.tuning import imbalance, placement
-from cephlab.tuning.limits import supported_factor, trusted_factor
+from cephlab.tuning.limits import recovery_factor, trusted_factor
 from cephlab.tuning.model import predict
 from cephlab.tuning.profile import MachineClass, Profile
 from cephlab.tuning.profilefile import Hardware
 from cephlab.tuning.recovery import recovery_in_place, recovery_of_largest, recovery_time
-from cephlab.tuning.references import FigureKind
 from cephlab.tuning.requirements import (
     Amount,
     CapacityRequirement,
@@ -46,7 +45,7 @@ class Trust:
 def trust_in(demands: Sequence[Demand], find: Callable[[str], Profile]) -> Trust:
     """The model's errors where no test beds can be left out, from publications; for loads see `load_factor`."""
     return Trust(
-        supported_factor(demands, (FigureKind.RECOVERY,), find),
+        recovery_factor(demands, find),
         trusted_factor(OBJECT_RATIOS),
     )
 

@@ -9,7 +9,7 @@ from cephlab.tuning.derivation import Derivation, DerivationStep
 from cephlab.tuning.model import Prediction
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.recovery import Recovery
-from cephlab.tuning.references import FigureKind, load_references, of_kinds
+from cephlab.tuning.references import load_references, of_recovery
 from cephlab.tuning.validate import TARGET_WORST, geometric_error, validate
 
 
@@ -65,11 +65,11 @@ def trusted_factor(ratios: Sequence[float], least: float = 1.25) -> float:
     return max(least, *(max(ratio, 1 / ratio) for ratio in ratios))
 
 
-def supported_factor(demands: Sequence[Demand], kinds: Sequence[FigureKind], find: Callable[[str], Profile]) -> float:
-    """The factor by which predictions from these demands may be off, for some kinds of figures. find: profile by name.
+def recovery_factor(demands: Sequence[Demand], find: Callable[[str], Profile]) -> float:
+    """The factor by which a predicted time of recovery may be off. find: profile by name.
 
-    It is the worst of all published figures, or 2 if that is more. It serves what has no test beds to leave out, such
-    as recovery; rates and latencies have `Prediction.trust`.
+    It is the worst of all published times, or 2 if that is more: recovery has no test beds to leave out. For rates and
+    latencies see `Prediction.trust`.
     """
-    compared = validate(with_shipped(demands), of_kinds(load_references(), kinds), find).comparisons
+    compared = validate(with_shipped(demands), of_recovery(load_references()), find).comparisons
     return trusted_factor([comparison.ratio for comparison in compared if comparison.ratio], least=TARGET_WORST)

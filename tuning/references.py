@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -229,9 +229,9 @@ def of_profile(references: Iterable[Publication], profile: str) -> tuple[Publica
     return _with(references, lambda whole, figure: not figure.on and (figure.profile or whole.profile) == profile)
 
 
-def of_kinds(references: Iterable[Publication], kinds: Sequence[FigureKind]) -> tuple[Publication, ...]:
-    """Publications with only the figures of some kinds."""
-    return _with(references, lambda _whole, figure: figure.kind in kinds)
+def of_recovery(references: Iterable[Publication]) -> tuple[Publication, ...]:
+    """Publications with only the times of recovery."""
+    return _with(references, lambda _whole, figure: figure.kind is FigureKind.RECOVERY)
 
 
 def _with(

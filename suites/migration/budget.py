@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.history.history import Basis, Bound
 from cephlab.tuning.held import Trust, held
-from cephlab.tuning.limits import supported_factor
+from cephlab.tuning.limits import recovery_factor
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.profilefile import SHIPPED as PROFILES
 from cephlab.tuning.profilefile import Hardware, load_profile
 from cephlab.tuning.recovery import recovery_of_largest, recovery_time
 from cephlab.tuning.references import SHIPPED as REFERENCES
-from cephlab.tuning.references import FigureKind, load_reference
+from cephlab.tuning.references import load_reference
 
 REFERENCE = "ampere-altra"
 """The white paper Ceph on Ampere Altra (2023), sections 9.1 and 9.2, which gives the figures."""
@@ -76,7 +76,7 @@ def by_profile(hardware: Hardware, moved_share: float, find: Callable[[str], Pro
     full a node is and which share of disks and network recovery gets. Without a requirement there is no limit.
     """
     profile, wanted = hardware.profile, hardware.recovery
-    factor = supported_factor((), (FigureKind.RECOVERY,), find)
+    factor = recovery_factor((), find)
     if wanted is None:
         recovery = recovery_of_largest(profile, FILL * max(machine.weight for machine in profile.nodes))
         whole_s, limit, steps = recovery.seconds, recovery.limit, recovery.derivation.lines()

@@ -77,7 +77,7 @@ SCENARIOS = (
         run=struck,
         check="witnessed",
         tier=Tier.FULL,
-        lasts_s=mixed.lasts_s,
+        lasts_s=lasts_s,
         expects={**EXPECTED, **PAUSED},
         sees=("steps of the schedule", ".* goes on after the last fault"),
     ),

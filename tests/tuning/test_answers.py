@@ -20,11 +20,10 @@ from cephlab.tuning.held import (
     trust_in,
     words,
 )
-from cephlab.tuning.limits import supported_factor
+from cephlab.tuning.limits import recovery_factor
 from cephlab.tuning.model import Prediction, predict
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.profilefile import Hardware, find_profile
-from cephlab.tuning.references import FigureKind
 from cephlab.tuning.requirements import (
     LoadRequirement,
     PowerRequirement,
@@ -127,7 +126,7 @@ def test_a_model_is_trusted_by_its_errors_against_publications() -> None:
         return find_profile(name, Path("/nonexistent"))
 
     made = trust_in((), find)
-    assert made.recovery == supported_factor((), (FigureKind.RECOVERY,), find)
+    assert made.recovery == recovery_factor((), find)
     assert made.objects == 1.25
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cephlab.tuning.limits import latency_limit, recovery_limit, supported_factor, throughput_limit, trusted_factor
+from cephlab.tuning.limits import latency_limit, recovery_factor, recovery_limit, throughput_limit, trusted_factor
 from cephlab.tuning.model import predict
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.recovery import recovery_time
@@ -61,7 +61,7 @@ class Reference:
 def test_a_prediction_is_trusted_as_far_as_publications_bear_it_out(
     monkeypatch: pytest.MonkeyPatch, ratios: list[float | None], factor: float
 ) -> None:
-    kinds, mine = (FigureKind.THROUGHPUT,), [demand()]
+    mine = [demand()]
 
     def find(name: str) -> Profile:
         raise AssertionError(name)
@@ -70,9 +70,9 @@ def test_a_prediction_is_trusted_as_far_as_publications_bear_it_out(
         assert (demands, references, finder) == ([*mine, "shipped"], (Reference((figure,)),), find)
         return SimpleNamespace(comparisons=[SimpleNamespace(ratio=ratio) for ratio in ratios])
 
-    figure, other = (SimpleNamespace(kind=kind) for kind in (FigureKind.THROUGHPUT, FigureKind.RECOVERY))
+    figure, other = (SimpleNamespace(kind=kind) for kind in (FigureKind.RECOVERY, FigureKind.THROUGHPUT))
     monkeypatch.setattr("cephlab.tuning.limits.validate", validated)
     published = (Reference((figure, other)), Reference((other,)))
     monkeypatch.setattr("cephlab.tuning.limits.load_references", lambda: published)
     monkeypatch.setattr("cephlab.tuning.limits.with_shipped", lambda demands: [*demands, "shipped"])
-    assert supported_factor(mine, kinds, find) == factor
+    assert recovery_factor(mine, find) == factor
