@@ -19,7 +19,7 @@ from cephlab.cli.plan import name_all, refuse_settings, show, warn_of_unasked
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import LabBroken, LabError, SpecError
 from cephlab.lab.base.given import user_path
-from cephlab.lab.base.nearest import did_you_mean
+from cephlab.lab.base.nearest import unknown
 
 if TYPE_CHECKING:
     from cephlab.cli.narration import Narration
@@ -183,8 +183,7 @@ def gate(
     from cephlab.lab.base.runs import refuse_used
 
     if what.tier is not None and what.tier not in TIERS:
-        hint = did_you_mean(what.tier, TIERS, "leave it out for quick")
-        raise SpecError(f"--tier: {what.tier!r} is not known", f"wanted: {' or '.join(TIERS)}", hint)
+        raise unknown(f"--tier: {what.tier!r} is not known", what.tier, TIERS, "leave it out for quick")
     refuse_wrong(what.expression)
     if kept.sign:
         sign(b"", kept.sign)  # a key that cannot sign is refused now, not after the run

@@ -12,7 +12,7 @@ from cephlab.cli.output import Output
 from cephlab.cli.request import parse_bytes
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError, Unavailable
-from cephlab.lab.base.nearest import did_you_mean
+from cephlab.lab.base.nearest import unknown
 from cephlab.lab.base.progress import Progress
 from cephlab.lab.spec.arch import parse_arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, HEALTHY_S, UNKNOWN_RELEASE, refuse_image
@@ -108,8 +108,7 @@ class MeasureRequest:
 
         needs = UNASKED if self.lab == AUTO else frozenset()
         if self.disks not in DISKS:
-            hint = did_you_mean(self.disks, DISKS)
-            raise SpecError(f"--disks: {self.disks!r} is not known", f"wanted: {', '.join(DISKS)}", hint)
+            raise unknown(f"--disks: {self.disks!r} is not known", self.disks, DISKS)
         if self.disks != "file":
             spec = self.spec(in_memory=True)
             try:

@@ -22,7 +22,7 @@ from cephlab.cli.sweep import LOADS, read_sweep, requirements_met, show_met, sho
 from cephlab.cli.work import watt_steps, work_lines
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.base.nearest import did_you_mean
+from cephlab.lab.base.nearest import unknown
 from cephlab.lab.spec.clusterspec import KNOWN_RELEASES
 from cephlab.tuning.workload import OPERATIONS
 
@@ -135,8 +135,7 @@ class LoadOptions:
         if not self.release:
             return find_demands(home.demands, self.demand)
         if self.release not in KNOWN_RELEASES:
-            got = f"got {self.release!r}, wanted one of {', '.join(KNOWN_RELEASES)}"
-            raise SpecError("--release is not a known release of Ceph", got, did_you_mean(self.release, KNOWN_RELEASES))
+            raise unknown(f"--release: {self.release!r} is not known", self.release, KNOWN_RELEASES)
         every, origin = find_every_demand(home.demands, self.demand)
         return of_release(every, self.release), origin
 

@@ -16,7 +16,7 @@ from cephlab.cli.request import ClusterOptions, nodes_text, parse_disk_size, war
 from cephlab.cli.world import World
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import LabError, NotInstalled, NotReached, SpecError
-from cephlab.lab.base.nearest import did_you_mean
+from cephlab.lab.base.nearest import unknown
 from cephlab.lab.base.progress import Progress
 from cephlab.lab.spec.clusterspec import HEALTHY_S
 
@@ -72,8 +72,8 @@ class MicrocephOptions:
     def refuse_misplaced(self, cluster: ClusterOptions) -> None:
         """SpecError for an unknown deployer, and for options that the chosen one does not have."""
         if self.deploy not in (PACKAGES, MICROCEPH):
-            hint = did_you_mean(self.deploy, (PACKAGES, MICROCEPH), "choose another --deploy")
-            raise SpecError(f"unknown deployer {self.deploy!r}", f"known: {PACKAGES}, {MICROCEPH}", hint)
+            known = (PACKAGES, MICROCEPH)
+            raise unknown(f"unknown deployer {self.deploy!r}", self.deploy, known, "choose another --deploy")
         own = {f"--{name}": getattr(self, name) for name in ("inventory", "snap", "device", "gateway")}
         foreign, other = (cluster.of_packages, PACKAGES) if self.deploy == MICROCEPH else (own, MICROCEPH)
         misplaced = [option for option, value in foreign.items() if value]

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.given import user_path
-from cephlab.lab.base.nearest import did_you_mean
+from cephlab.lab.base.nearest import unknown
 from cephlab.lab.spec.specfile import Text, TomlTable, load_model, refuse_twice
 from cephlab.lab.tunables.settings import Kind, Setting
 
@@ -93,11 +93,8 @@ def load(name: str, folder: Path = FOLDER) -> Tuning:
     if path.suffix == ".toml":
         return read(path)
     if name not in names(folder):
-        raise SpecError(
-            f"there is no tuning {name!r}",
-            f"known: {', '.join(names(folder))}",
-            did_you_mean(name, names(folder), "choose one of these, or give the path of a .toml file"),
-        )
+        otherwise = "choose one of these, or give the path of a .toml file"
+        raise unknown(f"there is no tuning {name!r}", name, names(folder), otherwise)
     return read(folder / f"{name}.toml")
 
 

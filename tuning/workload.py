@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.base.nearest import did_you_mean
+from cephlab.lab.base.nearest import unknown
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.telemetry.demand import Operation
 from cephlab.lab.telemetry.describe import size_text
@@ -74,9 +74,7 @@ class Shape:
 
     def __post_init__(self) -> None:
         if self.operation not in FLOWS and not _MIX.fullmatch(self.operation):
-            wanted = ", ".join(OPERATIONS)
-            what, got = "the model does not know the operation", f"got {self.operation!r}, wanted one of {wanted}"
-            raise SpecError(what, got, did_you_mean(self.operation, OPERATIONS))
+            raise unknown(f"the model does not know the operation {self.operation!r}", self.operation, OPERATIONS)
         if self.stripe_unit % STRIPE_UNIT or self.stripe_unit <= 0:
             raise SpecError(
                 "the stripe unit cannot be used", f"got {self.stripe_unit} B, wanted: a multiple of {STRIPE_UNIT} B"

@@ -13,8 +13,8 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from cephlab.lab.base.errors import LabError, SpecError, unreadable
-from cephlab.lab.base.nearest import did_you_mean
+from cephlab.lab.base.errors import SpecError, unreadable
+from cephlab.lab.base.nearest import unknown
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import PAGE_BYTES
 from cephlab.lab.spec.specfile import load_model
@@ -149,9 +149,8 @@ class RecipeBook(_Part):
         """The recipe of an image; SpecError on a release, architecture or role set that is not in the book."""
         entry = self.release(release)
         if arch not in entry.archs:
-            error = _unknown(f"architecture of {release}", arch, entry.archs)
-            error.hint = f"use only nodes of {entry.archs[0]}: --nodes {entry.archs[0]}:3"
-            raise error
+            hint = f"use only nodes of {entry.archs[0]}: --nodes {entry.archs[0]}:3"
+            raise SpecError(f"unknown architecture of {release} '{arch}'", f"known: {', '.join(entry.archs)}", hint)
         if not role_sets:
             raise SpecError(
                 "an image needs at least one role set", "got none", f"known: {', '.join(sorted(self.role_sets))}"
@@ -172,7 +171,7 @@ class RecipeBook(_Part):
     def _role_set(self, name: str, arch: Arch) -> _Contents:
         contents = _named("role set", name, self.role_sets)
         if arch not in contents.archs:
-            raise _unknown(f"architecture of the role set {name}", arch, contents.archs)
+            raise unknown(f"unknown architecture of the role set {name} '{arch}'", arch, sorted(contents.archs))
         return contents
 
     def archs_of(self, release: str) -> tuple[Arch, ...]:
@@ -192,7 +191,7 @@ class RecipeBook(_Part):
         """The recipe of a kernel, whose `release` is `kernel-NAME`; SpecError if the book has none."""
         entry = _named("kernel", name, self.kernels)
         if arch not in entry.packages:
-            raise _unknown(f"architecture of the kernel {name}", arch, tuple(entry.packages))
+            raise unknown(f"unknown architecture of the kernel {name} '{arch}'", arch, sorted(entry.packages))
         return KernelRecipe(
             release=f"kernel-{name}",
             suite=entry.suite,
@@ -220,11 +219,5 @@ def _config(name: str) -> str:
 
 def _named(kind: str, name: str, entries: Mapping[str, _Entry]) -> _Entry:
     if name not in entries:
-        raise _unknown(kind, name, tuple(entries))
+        raise unknown(f"unknown {kind} {name!r}", name, sorted(entries))
     return entries[name]
-
-
-def _unknown(kind: str, got: str, known: Sequence[str]) -> LabError:
-    return SpecError(
-        f"unknown {kind} '{got}'", f"known: {', '.join(sorted(known))}", did_you_mean(got, known, "choose one of these")
-    )

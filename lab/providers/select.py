@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from cephlab.lab.base.errors import SpecError, Unavailable
-from cephlab.lab.base.nearest import did_you_mean
+from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.base.nearest import unknown
 from cephlab.lab.providers.base import Provider
 from cephlab.lab.providers.local import LocalProvider
 from cephlab.lab.providers.ssh import SshProvider
@@ -68,9 +68,7 @@ class Choice:
 def provider(name: str, providers: Mapping[str, Callable[[], Provider]] = PROVIDERS) -> Provider:
     """The provider with that name; SpecError lists the known names."""
     if name not in providers:
-        known = (AUTO, *providers)
-        hint = did_you_mean(name, known, "choose another --lab")
-        raise SpecError(f"unknown provider {name!r}", f"known: {', '.join(known)}", hint)
+        raise unknown(f"unknown provider {name!r}", name, (AUTO, *providers), "choose another --lab")
     return providers[name]()
 
 

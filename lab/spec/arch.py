@@ -5,8 +5,7 @@ from __future__ import annotations
 import platform
 from enum import StrEnum
 
-from cephlab.lab.base.errors import SpecError
-from cephlab.lab.base.nearest import did_you_mean
+from cephlab.lab.base.nearest import unknown
 
 
 class Arch(StrEnum):
@@ -73,11 +72,7 @@ def parse_arch(text: str) -> Arch:
     try:
         return Arch(_ALIASES[text.strip().lower()])
     except KeyError:
-        raise SpecError(
-            f"unknown architecture {text!r}",
-            f"known: {', '.join(sorted(_ALIASES))}",
-            did_you_mean(text, _ALIASES, "use x86_64 or aarch64"),
-        ) from None
+        raise unknown(f"unknown architecture {text!r}", text, sorted(_ALIASES), "use x86_64 or aarch64") from None
 
 
 def host_arch() -> Arch:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.base.nearest import did_you_mean
+from cephlab.lab.base.nearest import unknown
 from cephlab.lab.telemetry.demand import CPU, Operation, Resource, Role
 from cephlab.lab.telemetry.demandfile import Batch
 from cephlab.lab.telemetry.readings import Spent
@@ -66,8 +66,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.operation.name not in OPERATIONS and not MIX.fullmatch(self.operation.name):
-            hint = did_you_mean(self.operation.name, OPERATIONS, "choose one of these")
-            raise SpecError(f"unknown operation {self.operation.name!r}", f"known: {', '.join(OPERATIONS)}", hint)
+            raise unknown(f"unknown operation {self.operation.name!r}", self.operation.name, OPERATIONS)
         if len(self.nodes) != self.operation.clients:
             raise SpecError(
                 f"{self.operation.clients} clients on {len(self.nodes)} nodes", "each client needs its own node"

@@ -191,7 +191,7 @@ def test_the_geometric_error_counts_both_ways() -> None:
         ("depth = 20 }", "depth = 20, dept = 1 }", "unknown key"),
         ("clients = 50", "clients = 0", "1 or more"),
         ('bs = "4k"', 'bs = "4q"', "figures.0.load: the block size: '4q' is not a size: wanted e.g. 4k"),
-        ('op = "randwrite"', 'op = "randwrit"', "figures.0.load: the model does not know the operation: got "),
+        ('op = "randwrite"', 'op = "randwrit"', "figures.0.load: the model does not know the operation 'randwrit'"),
     ],
 )
 def test_a_reference_that_does_not_fit_is_refused(tmp_path: Path, was: str, becomes: str, wanted: str) -> None:
