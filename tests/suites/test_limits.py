@@ -24,7 +24,6 @@ from cephlab.suites.limits import (
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.profilefile import load_hardware
 from cephlab.tuning.recovery import recovery_time
-from cephlab.tuning.references import FigureKind
 from tests.model_parts import as_file, disks, machine, profile
 from tests.suites.test_service_limits import GRACE_S, PATIENCE, PEERING_S, SHARED, stage_on
 
@@ -56,12 +55,12 @@ def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own.parent.mkdir()
     own.write_text(as_file(profile(machine(count=7, disk=(disks(),)))))
 
-    def factor(demands: Sequence[object], kinds: Sequence[FigureKind], find: Callable[[str], Profile]) -> float:
-        assert (tuple(demands), tuple(kinds)) == ((), (FigureKind.RECOVERY,))
+    def factor(demands: Sequence[object], find: Callable[[str], Profile]) -> float:
+        assert tuple(demands) == ()
         assert find("test").node_count == 7
         return FACTOR
 
-    monkeypatch.setattr(limits, "supported_factor", factor)
+    monkeypatch.setattr(limits, "recovery_factor", factor)
 
 
 @pytest.mark.usefixtures("trusted")
