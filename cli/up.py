@@ -15,7 +15,7 @@ from cephlab.cli.output import Output
 from cephlab.cli.request import ClusterOptions, nodes_text, parse_disk_size, warnings
 from cephlab.cli.world import World
 from cephlab.lab.base.clock import SYSTEM
-from cephlab.lab.base.errors import LabError, NotInstalled, NotReached, SpecError
+from cephlab.lab.base.errors import LabError, NotInstalled, NotReached, SpecError, noted_on
 from cephlab.lab.base.nearest import unknown
 from cephlab.lab.base.progress import Progress
 from cephlab.lab.spec.clusterspec import HEALTHY_S
@@ -123,10 +123,8 @@ def raise_microceph(
 def _forget(world: World, name: str, error: BaseException) -> None:
     from cephlab.lab.cluster.prune import remove
 
-    try:
+    with noted_on(error, "removing it"):
         remove(world.home, world.runs.get(name), world.providers)
-    except LabError as also:
-        error.add_note(f"and removing it failed: {also}")
 
 
 def disks_of(inventory: Inventory, options: MicrocephOptions, cluster: ClusterOptions) -> Mapping[str, Sequence[str]]:

@@ -191,6 +191,15 @@ def try_all(steps: Iterable[Callable[[], object]]) -> None:
         raise first
 
 
+@contextmanager
+def noted_on(error: BaseException, what: str) -> Iterator[None]:
+    """Make a later error a note of an earlier one, which says what went wrong. what: the block does this."""
+    try:
+        yield
+    except LabError as also:
+        error.add_note(f"and {what} failed: {also}")
+
+
 def interruption(error: BaseException) -> KeyboardInterrupt | None:
     """The KeyboardInterrupt behind an error, if any. When it ends a scenario, a failed clean-up may hide it."""
     seen: list[BaseException] = []

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cephlab.lab.base import clock, process
-from cephlab.lab.base.errors import LabError, NotReached
+from cephlab.lab.base.errors import LabError, NotReached, noted_on
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, Runs, remove_tree, write_json
@@ -129,11 +129,8 @@ def raise_for(
 
 def _remove(request: ClusterRequest, run: Run, error: BaseException) -> None:
     """Remove the rest of a failed run. An error here becomes a note of the first error."""
-    try:
+    with noted_on(error, "removing it"):
         remove(request.home, run, {request.provider.name: lambda: request.provider})
-    except LabError as also:
-        error.add_note(f"and removing it failed: {also}")
-    else:
         error.add_note("everything that was started has been removed again")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
-from cephlab.lab.base.errors import CleanUp, LabBroken, LabError, SpecError, Unavailable
+from cephlab.lab.base.errors import CleanUp, LabBroken, SpecError, Unavailable, noted_on
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, RunId, remove_tree
@@ -217,10 +217,8 @@ def removing(run: Run, remove: Callable[[], object]) -> Iterator[None]:
         yield
     except BaseException as error:
         if not run.kept:
-            try:
+            with noted_on(error, "the clean-up"):
                 remove()
-            except LabError as also:
-                error.add_note(f"and the clean-up failed: {also}")
         raise
     if not run.kept:
         remove()

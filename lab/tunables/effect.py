@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from cephlab.lab.base.errors import LabError, SpecError
+from cephlab.lab.base.errors import SpecError, noted_on
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.telemetry.demand import Interval, Resource, Role
 from cephlab.lab.telemetry.demandfile import Measurement
@@ -74,11 +74,8 @@ def measure_effect(
         restart(cluster)
         tuned = measure()
     except BaseException as error:
-        try:
+        with noted_on(error, f"reverting {tuning}"):
             _put_back(target, tuning, say)
-        except LabError as also:
-            # The first error says what went wrong.
-            error.add_note(f"and reverting {tuning} failed: {also}")
         raise
     _put_back(target, tuning, say)
     restart(cluster)

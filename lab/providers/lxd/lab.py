@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from cephlab.lab.base.errors import LabBroken, LabError
+from cephlab.lab.base.errors import LabBroken, LabError, noted_on
 from cephlab.lab.base.runs import Run
 from cephlab.lab.providers.engine.answers import NotThere
 from cephlab.lab.providers.engine.lab import EngineLab, node_from, node_state
@@ -132,10 +132,8 @@ class LxdLab(EngineLab[LxdHost]):
         try:
             carry(source.server, goal.server, source.project, disk)
         except LabError as error:
-            try:
+            with noted_on(error, "putting it back"):
                 nodes.plug(source, source.disks[disk])
-            except LabError as also:
-                error.add_note(f"and putting it back failed: {also}")
             raise
 
     def close(self) -> None:
