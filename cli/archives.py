@@ -76,7 +76,7 @@ def row_of(path: Path) -> dict[str, Any]:
     try:
         manifest = json.loads((path / "manifest.json").read_text())
         parts = unmerged(path) or [path]
-        verdicts = [each for part in parts for each in json.loads((part / "verdicts.json").read_text())["verdicts"]]
+        verdicts = [row for part in parts for row in json.loads((part / "verdicts.json").read_text())["verdicts"]]
         counts: dict[str, int] = {}
         for verdict in verdicts:
             # An interrupted scenario has no verdict yet; `--resume` runs it again.

@@ -279,7 +279,7 @@ def down(out: Output, world: World, name: NameArgument) -> None:
 
 
 def _strays(out: Output, world: World, *, explained: bool) -> list[str]:
-    """Copies of images in engines that this home does not have; prints each if `told`, else only how many.
+    """Copies of images in engines that this home does not have; prints each if `explained`, else only how many.
 
     Most belong to another home, so the command that removes one is not offered to everybody.
     """

@@ -68,13 +68,13 @@ def _costs(out: Output, before: Path, after: Path) -> int:
 
     earlier, later = measurements(before), measurements(after)
     sides = ((before, earlier), (after, later))
-    if not {each.demand.operation for each in earlier} & {each.demand.operation for each in later}:
+    if not {before.demand.operation for before in earlier} & {after.demand.operation for after in later}:
         detail = "\n".join(
             f"{path}: {', '.join(operation_text(m.demand.operation) for m in side)}" for path, side in sides
         )
         raise SpecError("the two have no operation in common", detail, "measure the same operations on both sides")
     compared = compare_all(earlier, later)
-    if not any(each.changes for each in compared):
+    if not any(comparison.changes for comparison in compared):
         batches = "\n".join(
             f"{path}: {how_many(sum(len(m.batches) for m in side), 'batch', 'batches')}" for path, side in sides
         )

@@ -162,7 +162,7 @@ def refuse_unwritable(option: str, path: Path | None, *, folders: bool = False) 
         return
     above = path.absolute().parents or (path,)
     try:
-        folder = next(each for each in above if each.exists()) if folders else above[0]
+        folder = next(parent for parent in above if parent.exists()) if folders else above[0]
         there = path.is_dir()
     except OSError as error:  # a name that is too long
         raise SpecError(f"{option} {path} cannot be written", error.strerror or str(error), "name another") from None
@@ -187,8 +187,8 @@ def wrong_use(error: typer.TyperException, name: str) -> SpecError:
     what, _, wanted = what.partition(": Input should be ")
     if wanted:
         # The value is in the error of pydantic that caused this one.
-        inputs = [repr(each["input"]) for each in getattr(error.__cause__, "errors", list)()]
-        detail = "; ".join([*(f"got: {each}" for each in inputs), f"wanted: {plainly(wanted)}"])
+        inputs = [repr(problem["input"]) for problem in getattr(error.__cause__, "errors", list)()]
+        detail = "; ".join([*(f"got: {text}" for text in inputs), f"wanted: {plainly(wanted)}"])
     return SpecError(f"{what[:1].lower()}{what[1:]}".rstrip(".: "), detail, f"see `{name} --help`")
 
 

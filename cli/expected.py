@@ -49,7 +49,7 @@ def expectation_lines(predictions: Sequence[dict[str, Any]]) -> list[str]:
         else:
             lines.append(f"not predicted for {prediction['profile']}, {prediction['shape']}: {prediction['unknown']}")
         lines += [_limit_line(limit) for limit in prediction.get("limits", ())]
-    costs = dict.fromkeys(each["demands"] for each in predictions if "demands" in each)
+    costs = dict.fromkeys(prediction["demands"] for prediction in predictions if "demands" in prediction)
     rest = (*(f"demands {origin}" for origin in costs), "The report shows how each figure is derived.")
     return ["", *lines, *rest] if lines else []
 

@@ -86,8 +86,8 @@ RESOURCE_HEADS = ("resource", "allows", "utilisation")
 def resource_rows(prediction: Prediction) -> list[tuple[str, str, str]]:
     """RESOURCE_HEADS of each resource: the rate that it allows, lowest first, and its utilisation."""
     return [
-        (each.name, si(each.ops, "ops/s"), percent(prediction.utilisation[each.name], ".0f"))
-        for each in prediction.ceilings
+        (ceiling.name, si(ceiling.ops, "ops/s"), percent(prediction.utilisation[ceiling.name], ".0f"))
+        for ceiling in prediction.ceilings
     ]
 
 

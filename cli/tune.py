@@ -230,7 +230,7 @@ def revert(out: Output, world: World, name: TuningArgument, place: TuningPlace) 
         restored: list[str] = []
         errors: list[str] = []
         # Where an earlier revert succeeded, nothing is left to do.
-        for target in [each for each in chosen if each.records.get(tuning)] or chosen:
+        for target in [target for target in chosen if target.records.get(tuning)] or chosen:
             try:
                 restored += restore(target, tuning)
             except CleanupFailed as error:

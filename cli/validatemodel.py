@@ -70,7 +70,7 @@ def validate_model(
     validation = validate(demands, references, world.profile, sensitivity=True)
     if picture:
         beds = {miss.bed for miss in misses}
-        write_named(picture, drawn(misses, [each.name for each in references if each.name not in beds]))
+        write_named(picture, drawn(misses, [reference.name for reference in references if reference.name not in beds]))
     out.note(f"demands: {origin}")
     if out.as_json:
         out.json(

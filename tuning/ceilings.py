@@ -233,7 +233,7 @@ def _sharing(machine: MachineClass, disks: Disks) -> float:
     """OSDs that share one of these disks: their PGs together are more, and so more even, than those of one OSD."""
     if disks.role is DiskRole.DATA:
         return disks.osds_per_disk
-    return max(1.0, machine.osds / sum(each.count for each in machine.metadata_disks))
+    return max(1.0, machine.osds / sum(metadata.count for metadata in machine.metadata_disks))
 
 
 def _link(load: MachineLoad, disks: Disks, amount: float, forked: float) -> Iterator[Ceiling]:

@@ -45,7 +45,7 @@ def enough(profile: Profile, judge: Judge, kinds: Sequence[str]) -> Iterator[Eno
     """
     tried = [_least(profile, judge, kind) for kind in kinds if KINDS[kind].first(profile)]
     yield from tried
-    if {"nodes", "clients"} <= {each.kind for each in tried} and not any(each.met for each in tried):
+    if {"nodes", "clients"} <= {change.kind for change in tried} and not any(change.met for change in tried):
         yield _least(profile, judge, TOGETHER)
 
 

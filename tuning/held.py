@@ -89,7 +89,7 @@ class Answer:
     @property
     def predicted(self) -> str:
         """The prediction with its interval, for a reader."""
-        value, low, high = (words(each, self.kind) for each in (self.value, self.low, self.high))
+        value, low, high = (words(figure, self.kind) for figure in (self.value, self.low, self.high))
         if low == high:
             return f"{value} ({self.no_interval})" if self.no_interval else value
         return f"{value} ({low} to {high})"

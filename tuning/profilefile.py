@@ -85,7 +85,7 @@ class Hardware:
     @property
     def recovery(self) -> RecoveryRequirement | None:
         """The first requirement of recovery; None where there is none."""
-        return next((each for each in self.requirements if isinstance(each, RecoveryRequirement)), None)
+        return next((wanted for wanted in self.requirements if isinstance(wanted, RecoveryRequirement)), None)
 
 
 def load_hardware(path: Path, changes: Sequence[str] = ()) -> Hardware:

@@ -62,17 +62,17 @@ class Validation:
     @property
     def rates(self) -> list[Comparison]:
         """Comparisons of rates that have a prediction."""
-        return [each for each in self.comparisons if each.ratio is not None and each.figure.kind.is_rate]
+        return [rate for rate in self.comparisons if rate.ratio is not None and rate.figure.kind.is_rate]
 
     @property
     def error(self) -> float | None:
         """Geometric mean of how far rates are off, as a factor of 1 or more; None when there are none."""
-        return geometric_error([each.ratio for each in self.rates if each.ratio])
+        return geometric_error([rate.ratio for rate in self.rates if rate.ratio])
 
     @property
     def error_without_assumptions(self) -> float | None:
         """As `error`, for predictions that rest on no assumption."""
-        return geometric_error([each.ratio for each in self.rates if each.ratio and not each.rests])
+        return geometric_error([rate.ratio for rate in self.rates if rate.ratio and not rate.rests])
 
     @property
     def met(self) -> bool | None:
@@ -86,14 +86,14 @@ class Validation:
     def by_bed(self) -> dict[str, float]:
         """Test bed (a publication) -> the error of its rates."""
         ratios: dict[str, list[float]] = {}
-        for each in self.rates:
-            ratios.setdefault(each.reference, []).append(each.ratio or 1.0)
+        for rate in self.rates:
+            ratios.setdefault(rate.reference, []).append(rate.ratio or 1.0)
         return {bed: geometric_error(known) or 1.0 for bed, known in ratios.items()}
 
     @property
     def worst(self) -> float | None:
         """The largest factor by which a rate is off."""
-        return max((max(each.ratio, 1 / each.ratio) for each in self.rates if each.ratio), default=None)
+        return max((max(rate.ratio, 1 / rate.ratio) for rate in self.rates if rate.ratio), default=None)
 
 
 def geometric_error(ratios: Sequence[float]) -> float | None:

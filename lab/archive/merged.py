@@ -182,7 +182,7 @@ def read_run(directory: Path, signers: Path | None = None) -> Archive:
 def _from_beside(lane: Archive) -> Archive:
     """A lane, with the logs of its records named as its gate's archive finds them."""
     beside = Path("..", lane.directory.parent.name, lane.directory.name)
-    records = (replace(each, logs=str(beside / each.logs)) if each.logs else each for each in lane.records)
+    records = (replace(record, logs=str(beside / record.logs)) if record.logs else record for record in lane.records)
     return replace(lane, records=tuple(records))
 
 

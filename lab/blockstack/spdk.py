@@ -181,7 +181,7 @@ class SpdkGateway:
     def learn(self) -> None:
         """Store what must be known once it is down: the ANA group of the namespaces, and its Ceph clients."""
         self._group = int(self._first().anagrpid)
-        nonces = (_TYPED.sub("", each.nonce) for each in self._subsystem().namespaces)
+        nonces = (_TYPED.sub("", namespace.nonce) for namespace in self._subsystem().namespaces)
         self._clients = tuple(dict.fromkeys((*self._clients, *nonces)))
 
     def member(self) -> Member:
@@ -227,13 +227,13 @@ class SpdkGateway:
     def _subsystem(self) -> Any:
         """The subsystem as SPDK has it. CephTrouble if it has none."""
         nqn = self._served.nqn
-        there = {each.nqn: each for each in self.api.call("get_subsystems").subsystems}
+        there = {subsystem.nqn: subsystem for subsystem in self.api.call("get_subsystems").subsystems}
         if nqn not in there:
             raise CephTrouble(f"the gateway on {self.name} has no subsystem {nqn}", f"it has: {', '.join(there)}")
         return there[nqn]
 
     def _shown(self) -> bool:
-        return self._served.nqn in {each.nqn for each in self.api.call("get_subsystems").subsystems}
+        return self._served.nqn in {subsystem.nqn for subsystem in self.api.call("get_subsystems").subsystems}
 
     def _lets_in(self, host: str, *, proven: bool) -> bool:
         """Whether a host may connect. proven: whether it must authenticate; old gateways ignore secrets."""
@@ -244,18 +244,18 @@ class SpdkGateway:
         return (self.address, str(PORT)) in {(at.traddr, at.trsvcid) for at in self._subsystem().listen_addresses}
 
     def _has(self, namespace: Namespace) -> bool:
-        uuids = {each.nsid: each.uuid.lower() for each in self._subsystem().namespaces}
+        uuids = {present.nsid: present.uuid.lower() for present in self._subsystem().namespaces}
         return uuids.get(namespace.number) == namespace.uuid
 
     def _all_in(self, group: int) -> bool:
-        return {each.anagrpid for each in self._subsystem().namespaces} == {group}
+        return {namespace.anagrpid for namespace in self._subsystem().namespaces} == {group}
 
     def _sizes(self) -> dict[int, int]:
         listed = self.api.call("list_namespaces", subsystem=self._served.nqn).namespaces
-        return {each.nsid: each.rbd_image_size for each in listed}
+        return {namespace.nsid: namespace.rbd_image_size for namespace in listed}
 
     def _first(self) -> Any:
-        return next(each for each in self._subsystem().namespaces if each.nsid == self._served.number)
+        return next(namespace for namespace in self._subsystem().namespaces if namespace.nsid == self._served.number)
 
 
 @dataclass

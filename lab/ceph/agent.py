@@ -224,7 +224,7 @@ class Agent:
         """{size, order, snaps, pieces: base64 each}; pieces: [offset, length] each."""
         with self._image(pool, image, snap, None) as opened:
             read = [base64.b64encode(opened.read(offset, length)).decode() for offset, length in pieces]
-            snaps = sorted(each["name"] for each in opened.list_snaps())
+            snaps = sorted(snapshot["name"] for snapshot in opened.list_snaps())
             return {"size": opened.size(), "order": opened.stat()["order"], "snaps": snaps, "pieces": read}
 
     def op_rbd_snap(self, pool, image, snap):

@@ -64,7 +64,7 @@ class Defect(TomlTable):
     def expected(self, version: str) -> tuple[str, bool]:
         """(`there`, `gone` or empty: of this version or the newest older one; whether it was this version)."""
         known = {**dict.fromkeys(self.there, "there"), **dict.fromkeys(self.gone, "gone")}
-        older = [each for each in known if _numbers(each) <= _numbers(version)]
+        older = [release for release in known if _numbers(release) <= _numbers(version)]
         nearest = max(older, key=_numbers, default="")
         return known.get(nearest, ""), nearest == version
 
@@ -74,7 +74,7 @@ class _File(TomlTable):
 
     @model_validator(mode="after")
     def _once(self) -> "_File":
-        refuse_twice("defect.name", [each.name for each in self.defect])
+        refuse_twice("defect.name", [defect.name for defect in self.defect])
         return self
 
 
@@ -86,11 +86,11 @@ def read_defects(path: Path) -> tuple[Defect, ...]:
 def part(defects: Sequence[Defect]) -> str:
     """The generated part of the track record, in Markdown."""
     lines: list[str] = []
-    for on in dict.fromkeys(each.on for each in defects):
+    for on in dict.fromkeys(defect.on for defect in defects):
         lines += [f"## Found in {on}", ""]
-        for each in defects:
-            if each.on == on:
-                lines += _entry(each)
+        for defect in defects:
+            if defect.on == on:
+                lines += _entry(defect)
     return "\n".join(lines)
 
 
@@ -135,7 +135,7 @@ def developer_report(archive: Archive, name: str) -> str:
         scenarios = sorted({e.scenario.partition(".")[2] for e in archive.events if e.kind == "known_defect"})
         what = f"{archive.directory} has no defect {name!r}"
         raise SpecError(what, f"it has: {', '.join(scenarios) or 'none'}", did_you_mean(name, scenarios))
-    record = next((each for each in archive.records if each.scenario == f"{SUITE}.{name}"), None)
+    record = next((record for record in archive.records if record.scenario == f"{SUITE}.{name}"), None)
     tries = [event.data for event in events if event.kind == "defect_try"]
     lines = [f"# {known['title']}", "", known["text"].strip(), ""]
     lines += [f"- Ceph: {known['version']}, {known['build']}"]

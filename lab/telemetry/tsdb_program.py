@@ -22,7 +22,7 @@ def ranges(base: str) -> None:
     """Answer the queries on the standard input: {queries, start, end, step} -> a list of results."""
     queries = json.load(sys.stdin)
     common = {key: queries[key] for key in ("start", "end", "step")}
-    results = [ask(f"{base}/query_range", {"query": each, **common})["result"] for each in queries["queries"]]
+    results = [ask(f"{base}/query_range", {"query": query, **common})["result"] for query in queries["queries"]]
     json.dump(results, sys.stdout)
 
 

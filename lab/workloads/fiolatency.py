@@ -33,6 +33,10 @@ class Window:
         """Operations per second."""
         return self.operations / (self.ended_s - self.began_s)
 
+    @property
+    def middle_s(self) -> float:
+        return (self.began_s + self.ended_s) / 2
+
 
 def options(base: PurePosixPath, window_s: float) -> Mapping[str, str]:
     """Options that make fio log a histogram for each window. base: the folder for the log."""

@@ -200,7 +200,7 @@ def merged(results: Sequence[S3Result]) -> S3Result:
     Windows stay those of each client, in order of time: their percentiles cannot be added.
     """
     operations = sorted((op for result in results for op in result.operations), key=lambda op: op.ended_s)
-    windows = sorted((each for result in results for each in result.windows), key=lambda each: each.began_s)
+    windows = sorted((window for result in results for window in result.windows), key=lambda window: window.began_s)
     return S3Result(
         tuple(operations),
         tuple(line for result in results for line in result.wrong),

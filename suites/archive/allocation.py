@@ -42,7 +42,7 @@ def run(stage: Stage, unit_bytes: int) -> None:
     loaded(stage, "the first object", near(cluster), doors[:1], load)
     before = data_bytes(cluster)
     rest = replace(load, over={FILL: Over(objects=((2, OBJECTS, 1.0),))})
-    sizes = [each.bytes for each in loaded(stage, "the others", near(cluster), doors, rest).of(FILL)]
+    sizes = [operation.bytes for operation in loaded(stage, "the others", near(cluster), doors, rest).of(FILL)]
     grown, formula = data_bytes(cluster) - before, taken_bytes(sizes, unit_bytes, EC_4_2)
     exact = formula / sum(sizes)
     stage.recorder.observe(

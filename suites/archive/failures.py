@@ -137,7 +137,7 @@ def gateway_serves(stage: Stage, running: RunningS3Load) -> None:
     truthful(stage.recorder, "the other gateway's load", result)
     errors = result.errors
     stage.recorder.observe("errors of the other gateway's load", got=errors, wanted={}, of=len(result.operations))
-    served = [each for each in result.of(RUN) if each.began_s > struck_s and not each.code]
+    served = [operation for operation in result.of(RUN) if operation.began_s > struck_s and not operation.code]
     stage.recorder.witness("requests that the other gateway served meanwhile", got=len(served), least=LEAST_AFTER)
 
 
@@ -158,7 +158,7 @@ def faults_of(stage: Stage, count: int, what: str) -> list[Fault]:
 def served(recorder: Recorder, result: S3Result, healed_s: float, bound: Bound) -> None:
     """Observe that no request failed, that none took longer than failure detection, and that the load went on."""
     recorder.observe("errors of the load", got=result.errors, wanted={}, of=len(result.operations))
-    later = [each for each in result.of(RUN) if each.began_s > healed_s]
+    later = [operation for operation in result.of(RUN) if operation.began_s > healed_s]
     recorder.witness("requests after the failure", got=len(later), least=LEAST_AFTER)
     recorder.figure("longest response", result.percentile_s(100), "s", bound)
 
@@ -183,9 +183,9 @@ def dark(stage: Stage) -> None:
             check_stores(stage, cluster)
         back_s = now_s(near(cluster))
         result = healed(stage, running)
-    answered = [each for each in result.of(RUN) if not each.code]
+    answered = [operation for operation in result.of(RUN) if not operation.code]
     stage.recorder.witness("requests that were answered", got=len(answered), least=LEAST_AFTER)
-    later = [each for each in answered if each.began_s > back_s]
+    later = [operation for operation in answered if operation.began_s > back_s]
     stage.recorder.witness("requests that were answered after the power cut", got=len(later), least=LEAST_AFTER)
     # The paper's GETs were slower after its outage, because its OSDs had less memory than before.
     stage.recorder.observe("osd_memory_target of each OSD afterwards", got=memory_targets(cluster), wanted=before)

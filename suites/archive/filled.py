@@ -107,7 +107,7 @@ def filled(stage: Stage, doors: Sequence[Gateway], number: int, target: float) -
     count = max(1, round(missing / taken_bytes([LARGE_BYTES], UNIT_BYTES, EC_4_2)))
     large = replace(small, bucket=f"large-{number}-", objects=count, sizes=constant(LARGE_BYTES))
     loaded(stage, f"large objects of cycle {number + 1}", near(cluster), doors[:1], large)
-    return [replace(each, phases=(FINAL,)) for each in (large, small)]
+    return [replace(load, phases=(FINAL,)) for load in (large, small)]
 
 
 def at_rest(cluster: Cluster) -> tuple[float, float]:
@@ -182,10 +182,10 @@ def judge(recorder: Recorder, phase: str, costs: Sequence[Sequence[float]], shar
 
 def draw(recorder: Recorder, costs: dict[str, list[list[float]]], shares: Sequence[float]) -> None:
     """Draw the cost of each phase over the share in use."""
-    means = {phase: [1e3 * fmean(values) for values in each] for phase, each in costs.items()}
+    means = {phase: [1e3 * fmean(values) for values in cycles] for phase, cycles in costs.items()}
     lines = [
-        Line("OSDs' CPU for an operation, ms", phase, tuple(zip(shares, each, strict=True)))
-        for phase, each in means.items()
+        Line("OSDs' CPU for an operation, ms", phase, tuple(zip(shares, costs_ms, strict=True)))
+        for phase, costs_ms in means.items()
     ]
     record_series(recorder, "cost against share used", lines, axis="share used", marks={})
 

@@ -112,7 +112,7 @@ def allow_fuller(cluster: Cluster) -> None:
 def data_bytes(cluster: Cluster) -> int:
     """Bytes that the objects' pool takes on all disks, without metadata, once every OSD has reported."""
     cluster.settle()
-    pool = next(each for each in cluster.client.mon("df", detail="detail")["pools"] if each["name"] == DATA_POOL)
+    pool = next(pool for pool in cluster.client.mon("df", detail="detail")["pools"] if pool["name"] == DATA_POOL)
     return int(pool["stats"]["data_bytes_used"])
 
 

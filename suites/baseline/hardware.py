@@ -188,14 +188,14 @@ def firmware_of(files: Mapping[str, str]) -> list[Firmware]:
             device = PurePosixPath(path).parent
             if device.match(folder) and PurePosixPath(path).name == model:
                 devices.append(Firmware(str(device), files[path], files.get(str(device / version), "")))
-    return [each for each in devices if each.model and each.version]
+    return [firmware for firmware in devices if firmware.model and firmware.version]
 
 
 def unlike_most(devices: Mapping[str, Firmware]) -> dict[str, list[str]]:
     """Model with more than one device -> those with another version than most, with that version."""
     versions: dict[str, dict[str, str]] = {}
-    for name, each in devices.items():
-        versions.setdefault(each.model, {})[name] = each.version
+    for name, firmware in devices.items():
+        versions.setdefault(firmware.model, {})[name] = firmware.version
     return {model: _others(of_model) for model, of_model in versions.items() if len(of_model) > 1}
 
 
@@ -208,16 +208,16 @@ def run_firmware(stage: Stage) -> None:
     """Observe that all devices of a model have the same firmware, on all machines together."""
     patterns = [f"{folder}/{file}" for folder, *files in FIRMWARE for file in files]
     devices = {
-        f"{host.name} {each.device}": each
+        f"{host.name} {firmware.device}": firmware
         for host in stage.cluster.hosts.values()
-        for each in firmware_of(read(host, *patterns))
+        for firmware in firmware_of(read(host, *patterns))
     }
     odd = unlike_most(devices)
     if not odd:
         raise Unavailable("no two devices of one model show their firmware", f"looked at {', '.join(patterns)}")
-    stage.recorder.record("firmware", devices={name: vars(each) for name, each in devices.items()})
+    stage.recorder.record("firmware", devices={name: vars(firmware) for name, firmware in devices.items()})
     for model, others in odd.items():
-        count = sum(each.model == model for each in devices.values())
+        count = sum(firmware.model == model for firmware in devices.values())
         stage.recorder.observe(f"{model}: devices with another firmware than most", got=others, wanted=[], of=count)
 
 

@@ -146,7 +146,7 @@ def port_of(host: Host, address: str) -> Port:
     patterns = [f"/sys/class/net/{{interface}}/{below}bonding/slaves" for below in ("", "lower_*/")]
     machine = Machine(host.name, host, "" if ":" in address else address)
     contents = [content for files in machine.read(patterns).values() for content in files.values()]
-    return Port(host, address, any(isinstance(each, bytes) and len(each.split()) > 1 for each in contents))
+    return Port(host, address, any(isinstance(content, bytes) and len(content.split()) > 1 for content in contents))
 
 
 def run_clients(stage: Stage) -> None:

@@ -67,8 +67,8 @@ def run(stage: Stage) -> None:
     require_watts(meter)
     with written(stage, CLIENTS) as images:
         fio_jobs = [job(stage, target, "randwrite", BLOCK_BYTES, DEPTH, ramp_time=f"{RAMP_S:g}") for target in images]
-        lasting = [replace(each, runtime_s=LOAD_S[stage.tier]) for each in fio_jobs]
-        jobs = [(client_node(cluster, number), each) for number, each in enumerate(lasting)]
+        lasting = [replace(fio_job, runtime_s=LOAD_S[stage.tier]) for fio_job in fio_jobs]
+        jobs = [(client_node(cluster, number), fio_job) for number, fio_job in enumerate(lasting)]
         judged = limits_of(stage) != Limits()
         with meter.looking(), watched(stage, jobs, judged=judged) as watch:
             began_s = time.time()

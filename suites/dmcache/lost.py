@@ -65,7 +65,7 @@ def _signs(stand: Stand, ledger: Ledger) -> list[str]:
     except (CommandFailed, CommandTimedOut, DatabaseDown) as error:
         return [f"{error.what}: {error.detail[-400:]}"]
     losses = {"lost": wrong.lost, "half": wrong.half, "made up": wrong.made_up}
-    signs = [f"{len(each)} {what}" for what, each in losses.items() if each]
+    signs = [f"{len(transactions)} {what}" for what, transactions in losses.items() if transactions]
     return signs + ([] if checked == "OK" else [f"CHECK TABLE: {checked}"])
 
 

@@ -49,9 +49,9 @@ def scaled(load: ObjectLoad, scale: Scale, seed: int) -> Scaled:
         operations = min(operations, buckets * objects)
     over = {
         kind: s3load.Over(
-            shrunk(each.buckets, load.buckets, buckets), shrunk(each.objects, load.objects, objects), each.in_order
+            shrunk(part.buckets, load.buckets, buckets), shrunk(part.objects, load.objects, objects), part.in_order
         )
-        for kind, each in load.over.items()
+        for kind, part in load.over.items()
     }
     rampup_s = scale.seconds(load.rampup_s) if load.rampup_s else 0.0
     runtime_s = scale.seconds(load.runtime_s) if load.runtime_s else 0.0
@@ -118,13 +118,13 @@ def note(recorder: Recorder, load: ObjectLoad, result: S3Result, why: str, rampu
     operations = counted(result, rampup_s)
     recorder.witness(f"operations of {load.name} after its ramp", got=len(operations), least=LEAST_OPERATIONS)
     bound = Bound(f"recorded only: it depends on the machines; {why}", basis=Basis.NOTED)
-    seconds = max(each.ended_s for each in operations) - min(each.began_s for each in operations) if operations else 1.0
-    for kind in sorted({each.kind for each in operations}):
-        own = [each for each in operations if each.kind == kind]
+    seconds = max(op.ended_s for op in operations) - min(op.began_s for op in operations) if operations else 1.0
+    for kind in sorted({op.kind for op in operations}):
+        own = [op for op in operations if op.kind == kind]
         recorder.figure(f"{load.name}: {kind}", len(own) / seconds, "operations/s", bound)
-        only = replace(result, operations=tuple(replace(each, phase=RUN) for each in own))
+        only = replace(result, operations=tuple(replace(op, phase=RUN) for op in own))
         recorder.figure(f"{load.name}: p90 of {kind}", only.percentile_s(90), "s", bound)
-    recorder.figure(f"{load.name}: bytes of bodies", sum(each.bytes for each in operations) / seconds, "B/s", bound)
+    recorder.figure(f"{load.name}: bytes of bodies", sum(op.bytes for op in operations) / seconds, "B/s", bound)
 
 
 def counted(result: S3Result, rampup_s: float) -> list[S3Operation]:
@@ -135,5 +135,5 @@ def counted(result: S3Result, rampup_s: float) -> list[S3Operation]:
 def settled(result: S3Result, rampup_s: float) -> list[S3Operation]:
     """The operations of the run that began after its ramp."""
     run_of = result.of(RUN)
-    begin_s = min((each.began_s for each in run_of), default=0.0) + rampup_s
-    return [each for each in run_of if each.began_s >= begin_s]
+    begin_s = min((op.began_s for op in run_of), default=0.0) + rampup_s
+    return [op for op in run_of if op.began_s >= begin_s]

@@ -64,7 +64,7 @@ def beside_krbd(stage: Stage, gateway: Arch) -> None:
         machines = (INITIATOR, stand.pair.serving.name)
         pair = OnTheWay(stage.cluster, BLOCK_BYTES, loads, machines)
         idle = pair.at_rest()
-        budget, last = (clock.Deadline.after(each * stage.cluster.patience) for each in (BUDGET_S, LONGEST_S))
+        budget, last = (clock.Deadline.after(seconds * stage.cluster.patience) for seconds in (BUDGET_S, LONGEST_S))
         rounds = 0
         while rounds < LEAST_ROUNDS or not enough(operations, costs, budget, last):
             for name in loads:

@@ -271,7 +271,7 @@ def judge(recorder: Recorder, axis: Axis, rates: Mapping[int, Sequence[float]], 
 
 def note_rates(recorder: Recorder, axis: Axis, pattern: str, rates: Mapping[int, Sequence[float]]) -> None:
     """Record the rates, which depend on this machine, and draw them."""
-    means = [(float(value), sum(each) / len(each)) for value, each in rates.items()]
+    means = [(float(value), sum(measured) / len(measured)) for value, measured in rates.items()]
     for value, mean in means:
         recorder.figure(f"{pattern} with {value:g} {axis.words}", mean, "operations/s", SHARED)
     rounds = len(rates[axis.values[0]])

@@ -113,7 +113,7 @@ def paired(cluster: Cluster, nodes: Nodes, *, fenced: bool = True, **volume: Any
     if isinstance(cluster, AttachedCluster):
         entered_as_root(cluster.hosts[initiator_on(cluster)])
         return pair_of(cluster, exported)
-    serving, waiting = (KernelGateway(cluster, *each) for each in zip(nodes, CONTROLLERS, strict=True))
+    serving, waiting = (KernelGateway(cluster, *pair) for pair in zip(nodes, CONTROLLERS, strict=True))
     return Pair(cluster, exported, serving, waiting, fenced)
 
 

@@ -154,16 +154,16 @@ def measure(stage: Stage, requirement: LoadRequirement, load: FioLoad, profile: 
 def at_the_plugs(recorder: Recorder, meter: WattMeter, window: tuple[float, float]) -> tuple[tuple[Energy, ...], str]:
     """(each machine's energy at its plug in that time, or none and why)."""
     energies = meter.energies(window)
-    recorder.record("watts", energies=[energy_value(each) for each in energies], unread=sorted(meter.unread))
+    recorder.record("watts", energies=[energy_value(energy) for energy in energies], unread=sorted(meter.unread))
     plug = tuple(at_the_plug(energies, sorted(meter.hosts)))
     return plug, "" if plug else unplugged(meter, energies)
 
 
 def unplugged(meter: WattMeter, energies: Sequence[Energy]) -> str:
     """Why there is no sum of watts at the plug, in words."""
-    sound = {each.node for each in energies if each.scope is Scope.MACHINE and each.measured}
+    sound = {energy.node for energy in energies if energy.scope is Scope.MACHINE and energy.measured}
     without = ", ".join(sorted(set(meter.hosts) - sound))
-    wrong = [f"{each.node} by {each.source}: {line}" for each in energies for line in each.trouble]
+    wrong = [f"{energy.node} by {energy.source}: {line}" for energy in energies for line in energy.trouble]
     reason = f"no source has the watts at the plug of {without}" if without else "no single source has the watts of all"
     return "; ".join([reason, *wrong, *sorted(meter.unread)])
 

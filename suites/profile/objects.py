@@ -208,7 +208,7 @@ def trust(stage: Stage, fleet: Fleet) -> None:
     if fleet.lost:
         raise broken("was lost", fleet.lost, "see the machine of the client")
     whole = fleet.whole
-    operations = {name: sum(each.operations for each in result.windows) for name, result in fleet.results.items()}
+    operations = {name: sum(window.operations for window in result.windows) for name, result in fleet.results.items()}
     busy = {name: round(result.busy, 3) for name, result in fleet.results.items()}
     stage.recorder.record("s3_clients", operations=operations, client_busy=busy)
     stage.recorder.observe("wrong answers", got=list(whole.wrong), wanted=[], of=sum(operations.values()))
@@ -242,21 +242,21 @@ def summed(fleet: Fleet) -> Summed:
     # Scrubs and compactions slow all clients at once, so their rates are added second by second.
     rate = interval([sum(window.rate for window in together) for together in zip(*clients, strict=False)])
     first_s, last_s = max(windows[0].began_s for windows in clients), min(windows[-1].ended_s for windows in clients)
-    busy = [each for result in fleet.results.values() for each in result.windows if begun(each, first_s, last_s)]
-    lowest, highest = min(each.p99_s for each in busy), max(each.p99_s for each in busy)
+    busy = [window for result in fleet.results.values() for window in result.windows if begun(window, first_s, last_s)]
+    lowest, highest = min(window.p99_s for window in busy), max(window.p99_s for window in busy)
     return Summed(
         first_s,
         last_s,
-        sum(each.operations for windows in clients for each in windows),
+        sum(window.operations for windows in clients for window in windows),
         rate,
-        beside(rate, weighted([(each.mean_s, each.operations) for each in busy])),
-        Interval(weighted([(each.p99_s, each.operations) for each in busy]), lowest, highest, len(busy)),
+        beside(rate, weighted([(window.mean_s, window.operations) for window in busy])),
+        Interval(weighted([(window.p99_s, window.operations) for window in busy]), lowest, highest, len(busy)),
     )
 
 
 def begun(window: Window, first_s: float, last_s: float) -> bool:
     """Whether operations of a window belong to the time from first_s to last_s, though they may have ended later."""
-    return first_s <= (window.began_s + window.ended_s) / 2 and window.began_s - window.p99_s < last_s
+    return first_s <= window.middle_s and window.began_s - window.p99_s < last_s
 
 
 def steady(known: Sequence[Window]) -> list[Window]:
@@ -274,9 +274,9 @@ def together_in(clients: Sequence[Sequence[Window]]) -> list[list[Window]]:
     """The windows of each client in which all worked; none if there are fewer than two, which have no spread."""
     if not all(clients):
         return [[] for _ in clients]
-    first, last = max(each[0].began_s for each in clients), min(each[-1].ended_s for each in clients)
-    common = [[each for each in windows if first <= (each.began_s + each.ended_s) / 2 <= last] for windows in clients]
-    return [left if len(left) > 1 and any(each.operations for each in left) else [] for left in common]
+    first, last = max(windows[0].began_s for windows in clients), min(windows[-1].ended_s for windows in clients)
+    common = [[window for window in windows if first <= window.middle_s <= last] for windows in clients]
+    return [left if len(left) > 1 and any(window.operations for window in left) else [] for left in common]
 
 
 def weighted(pairs: Sequence[tuple[float, int]]) -> float:

@@ -120,7 +120,7 @@ def scenario_of(wanted: Wanted) -> Scenario:
         check="figures",
         sees=("measured / k over predicted", "what bounds the model"),
         needs=NEEDS,
-        topology=ScaledTopology(parts=tuple(round(each / sum(points), 6) for each in points)),
+        topology=ScaledTopology(parts=tuple(round(share / sum(points), 6) for share in points)),
     )
 
 
@@ -150,7 +150,7 @@ def run(stage: Stage, wanted: Wanted) -> None:
             results, use = loaded(stage, wanted, targets, nodes)
     fewest = min(result.operations for result in results)
     stage.recorder.witness("operations of the slowest load generator", got=fewest, least=LEAST_OPERATIONS)
-    stage.recorder.observe("errors of fio", got=sum(each.main.errors for each in results), wanted=0)
+    stage.recorder.observe("errors of fio", got=sum(result.main.errors for result in results), wanted=0)
     note(stage, prediction, Modelled(k, summed(results).rate, idle, use), origin)
 
 
@@ -173,9 +173,9 @@ def _jobs(
     return [
         (
             client_node(stage.cluster, number),
-            replace(each, runtime_s=SECONDS[stage.tier], options=UNCACHED, more=more),
+            replace(fio_job, runtime_s=SECONDS[stage.tier], options=UNCACHED, more=more),
         )
-        for number, each in enumerate(jobs)
+        for number, fio_job in enumerate(jobs)
     ]
 
 
@@ -226,7 +226,7 @@ def note(stage: Stage, prediction: Prediction, modelled: Modelled, demands: str)
         f"the busiest node does {uneven:.3f} times the mean: an even model would have done that much more",
     )
     bound = Bound(f"the model within {WITHIN:g} times", 1 / WITHIN, WITHIN, steps, basis=Basis.SHAPE)
-    value, low, high = (each * uneven / share for each in (modelled.rate.mean, modelled.rate.low, modelled.rate.high))
+    value, low, high = (rate * uneven / share for rate in (modelled.rate.mean, modelled.rate.low, modelled.rate.high))
     recorder.figure("measured / k over predicted", value, "", bound, interval=(low, high))
     why = "not judged: only the bottleneck has to be near 100 %, and a witness says whether it was"
     for kind, used in most.items():

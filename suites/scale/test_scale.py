@@ -14,7 +14,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     hardware = metafunc.config.stash[HARDWARE]
     scenarios = SCENARIOS
     if hardware is not None:
-        scenarios = tuple(scenario_for(hardware, each) for each in hardware.requirements)
+        scenarios = tuple(scenario_for(hardware, requirement) for requirement in hardware.requirements)
     metafunc.parametrize("scenario", scenarios, ids=[scenario.name for scenario in scenarios])
 
 

@@ -63,7 +63,7 @@ def rate_of(result: S3Result) -> float:
 def record(stage: Stage, result: S3Result, length: Length, began_s: float) -> series.Values:
     """Record a load's figures window by window; returns the last values. began_s: its start, since the epoch."""
     # Windows count what ended. Of the run, `operations` has only the rows of what failed.
-    failed = [f"{each.kind} of {each.path}: {each.code}" for each in result.of(RUN)]
+    failed = [f"{operation.kind} of {operation.path}: {operation.code}" for operation in result.of(RUN)]
     operations = sum(window.operations for window in result.windows)
     stage.recorder.observe(f"errors of {NAME}", got=failed[:10], wanted=[], of=operations)
     stage.recorder.observe(f"wrong answers of {NAME}", got=list(result.wrong), wanted=[], of=len(result.of(FINAL)))

@@ -80,8 +80,8 @@ def readable(stage: Stage) -> None:
     length = length_of(SHORT_S)
     run(stage, length, SHORT_CALIBRATE_S)
     readings = [event.data["values"] for event in stage.recorder.events() if event.kind == "reading"]
-    for name in dict.fromkeys(name for each in readings for name in each):
-        got = [each[name] for each in readings if name in each]
+    for name in dict.fromkeys(name for reading in readings for name in reading):
+        got = [reading[name] for reading in readings if name in reading]
         missing = sum(value is None for value in got)
         stage.recorder.observe(f"{name}: looks without a value", got=missing, wanted=0, of=len(got))
 
@@ -103,8 +103,8 @@ def run(
         running = [start(client, rate, length) for client, rate in zip(clients, rates, strict=True)]
         objects = s3.start(s3_rate, length) if s3.gateways else None
         values = (meanwhile or sampled)(stage, [*running, *([objects] if objects else [])], length)
-        for client, each in zip(clients, running, strict=True):
-            values |= finished(stage, client, each, length, began_s)
+        for client, program in zip(clients, running, strict=True):
+            values |= finished(stage, client, program, length, began_s)
         if objects:
             values |= finished_s3(stage, objects, length, began_s)
     draw(stage)
@@ -153,7 +153,8 @@ def calibrated(stage: Stage, clients: Sequence[Client], s3: buckets.S3Client, se
     objects = s3.begin("calibrate", seconds) if s3.gateways else None
     timeout_s = (seconds + MARGIN_S) * stage.cluster.patience
     full = {
-        client.job.name: each.finish(timeout_s=timeout_s).iops for client, each in zip(clients, running, strict=True)
+        client.job.name: program.finish(timeout_s=timeout_s).iops
+        for client, program in zip(clients, running, strict=True)
     }
     if objects:
         full[buckets.NAME] = buckets.rate_of(objects.finish(timeout_s=timeout_s))
@@ -207,7 +208,7 @@ def sampled(stage: Stage, running: Sequence[RunningProgram], length: Length) -> 
         stage.recorder.record("reading", at_s=now_s - began_s, values=values)
 
     first, first_s, looks = before, began_s, 0
-    while at_s - began_s < length.seconds and any(each.process.alive() for each in running):
+    while at_s - began_s < length.seconds and any(program.process.alive() for program in running):
         looks += 1
         # Looks have fixed times: on a busy machine each takes seconds, and pauses in between would leave too few.
         pause_s = max(LEAST_EVERY_S, began_s + looks * length.every_s - time.time())

@@ -34,8 +34,8 @@ def struck(stage: Stage) -> None:
         steps_done = thrash(cluster, stage.recorder, steps, seconds=length.seconds - calm_s, least=LEAST_STEPS)
         last_heal_s = time.time() - began_s
         stage.recorder.witness("steps of the schedule", got=steps_done, least=LEAST_STEPS)
-        for each in running:
-            each.process.wait(calm_s + mixed.MARGIN_S * cluster.patience)
+        for program in running:
+            program.process.wait(calm_s + mixed.MARGIN_S * cluster.patience)
         cluster.wait_healthy(RETURN_S)
         agreed(stage, mixed.POOL)
         return {}

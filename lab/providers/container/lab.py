@@ -193,7 +193,7 @@ class ContainerLab(EngineLab[ContainerHost]):
         """How many commands run in the node's containers, without those that keep them up."""
         api = self._engine.client.api
         with engine_errors(f"inspecting {host.name}"):
-            known = [each for name in self._states(host) for each in api.inspect_container(name).get("ExecIDs") or []]
+            known = [ident for name in self._states(host) for ident in api.inspect_container(name).get("ExecIDs") or []]
         # Podman still lists commands that have ended.
         states = [execs.inspect(self._engine.client, str(exec_id)) for exec_id in known]
         return sum(state is not None and bool(state["Running"]) for state in states)
