@@ -181,16 +181,16 @@ def template(name: str) -> jinja2.Template:
 
 
 def overall(archive: Archive) -> tuple[str, str]:
-    """(class, sentence) for the top of the page: the first that applies."""
+    """(class, sentences) for the top of the page: the first that applies, and whether the run was cut short.
+
+    A run that was cut short shows no less than what it found before: its ending is the one of `exit_code`.
+    """
     manifest = archive.manifest
     endings = {record.ending for record in deciding(archive.records)}
+    left = left_words(archive.left) or "the rest is not known"
+    cut = "" if manifest["state"] == "complete" else f"This run was cut short; {left}."
     cases = (
         (bool(archive.doubts), Ending.ERROR, f"{DOUBTED}: the archive is not consistent."),
-        (
-            manifest["state"] != "complete",
-            Ending.INCONCLUSIVE,
-            f"This run was cut short; {left_words(archive.left) or 'the rest is not known'}.",
-        ),
         (Ending.FAIL in endings, Ending.FAIL, "At least one scenario failed."),
         (
             Ending.ERROR in endings or bool(manifest["trouble"]),
@@ -198,6 +198,7 @@ def overall(archive: Archive) -> tuple[str, str]:
             "The lab itself had an error; that is not a verdict on Ceph.",
         ),
         (bool(manifest["unexpected_skips"]), Ending.FAIL, "Scenarios were skipped that must run in this tier."),
+        (bool(cut), Ending.INCONCLUSIVE, ""),
         (
             Ending.INCONCLUSIVE in endings,
             Ending.INCONCLUSIVE,
@@ -206,7 +207,8 @@ def overall(archive: Archive) -> tuple[str, str]:
         (Ending.PASS not in endings, Ending.INCONCLUSIVE, "No scenario reached a verdict."),
     )
     applying = ((ending, sentence) for applies, ending, sentence in cases if applies)
-    return next(applying, (Ending.PASS, "Everything that ran passed."))
+    ending, sentence = next(applying, (Ending.PASS, "Everything that ran passed."))
+    return ending, " ".join(filter(None, (sentence, cut)))
 
 
 def left_words(left: Sequence[str]) -> str:
