@@ -18,12 +18,12 @@ hold for a machine that misses its own profile by more. The factor also covers o
 
 @dataclass(frozen=True)
 class Rating:
-    """One figure of a profile. of: finds it; shown: converts it to the suite's unit; smaller: less is better.
+    """One figure of a profile. of: its values for one machine, for each kind of disk its own, None if not known.
 
-    what: to say that a profile does not have it.
+    shown: converts it to the suite's unit; smaller: less is better; what: to say that a profile does not have it.
     """
 
-    of: Callable[[MachineClass], Figure | None]
+    of: Callable[[MachineClass], Sequence[Figure | None]]
     shown: Callable[[float], float]
     smaller: bool = False
     what: str = "such figure"
@@ -38,8 +38,8 @@ class Port:
     bonded: bool = False
 
 
-def _disk(pick: Callable[[Disks], Figure | None]) -> Callable[[MachineClass], Figure | None]:
-    return lambda machine: pick(machine.data_disks[0]) if machine.data_disks else None
+def _disk(pick: Callable[[Disks], Figure | None]) -> Callable[[MachineClass], Sequence[Figure | None]]:
+    return lambda machine: [pick(disks) for disks in machine.data_disks]
 
 
 def _mib(bytes_s: float) -> float:
@@ -54,13 +54,13 @@ SEQUENTIAL = {
 }
 
 
-def _link(machine: MachineClass) -> Figure:
+def _link(machine: MachineClass) -> Sequence[Figure]:
     """One link. `--set` may make all links together narrower than one was."""
-    return _narrower(machine.bandwidth, machine.link_bandwidth)
+    return [_narrower(machine.bandwidth, machine.link_bandwidth)]
 
 
-def _between_osds(machine: MachineClass) -> Figure:
-    return _narrower(machine.cluster_bandwidth or machine.bandwidth, machine.link_bandwidth)
+def _between_osds(machine: MachineClass) -> Sequence[Figure]:
+    return [_narrower(machine.cluster_bandwidth or machine.bandwidth, machine.link_bandwidth)]
 
 
 def _narrower(figure: Figure, link: Figure | None) -> Figure:
@@ -71,12 +71,12 @@ def _mbit(bytes_s: float) -> float:
     return bytes_s * 8 / 1e6
 
 
-NETWORK = Rating(lambda machine: machine.bandwidth, _mbit)
+NETWORK = Rating(lambda machine: [machine.bandwidth], _mbit)
 _LINK = {False: Rating(_link, _mbit), True: Rating(_between_osds, _mbit)}
 """Of one stream: between any two machines, and over a network of the OSDs' own."""
-CHECKSUM = Rating(lambda machine: machine.crc32c, _mib)
-ERASURE_ENCODE = Rating(lambda machine: machine.ec_encode, _mib)
-_UNRATED = Rating(lambda machine: None, lambda value: value)
+CHECKSUM = Rating(lambda machine: [machine.crc32c], _mib)
+ERASURE_ENCODE = Rating(lambda machine: [machine.ec_encode], _mib)
+_UNRATED = Rating(lambda machine: [], lambda value: value)
 
 
 def speed(stage: Stage, host: Host, rating: Rating | None = None) -> Bound:
@@ -104,7 +104,7 @@ def _of_stream(port: Port, between_osds: bool) -> Rating:
     if not port.bonded:
         return rating
     what = "link_bandwidth, of one link of a bond,"
-    return replace(rating, of=lambda machine: rating.of(machine) if machine.link_bandwidth else None, what=what)
+    return replace(rating, of=lambda machine: rating.of(machine) if machine.link_bandwidth else [None], what=what)
 
 
 def _slowest(stage: Stage, ends: Sequence[Sequence[tuple[Host, Rating]]]) -> Bound:
@@ -132,10 +132,14 @@ def _slowest(stage: Stage, ends: Sequence[Sequence[tuple[Host, Rating]]]) -> Bou
 
 
 def _figure(profile: Profile, host: Host, rating: Rating, *, client: bool) -> Figure | None:
-    """What a profile says of the slowest machine that the host can be: a client, or a node."""
+    """What a profile says of the slowest machine that the host can be: a client, or a node.
+
+    None if the figure of one of them is not known, because that one may be the slowest.
+    """
     machines = profile.clients if client and profile.clients else profile.nodes
-    figures = [figure for machine in machines if machine.arch is host.arch and (figure := rating.of(machine))]
-    return _least(figures, rating) if figures else None
+    figures = [figure for machine in machines if machine.arch is host.arch for figure in rating.of(machine)]
+    known = [figure for figure in figures if figure is not None]
+    return _least(known, rating) if known and len(known) == len(figures) else None
 
 
 def _least(figures: Sequence[Figure], rating: Rating) -> Figure:
