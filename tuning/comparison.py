@@ -245,7 +245,7 @@ def _narrowed(of: ComparedSide, beside: ComparedSide, group: Sequence[OltpRun]) 
         if axis == "block_bytes" and of.cache != beside.cache:
             continue  # a side without blocks is compared with all block sizes
         values = ({getattr(run, axis) for run in side} for side in (left, other))
-        chosen = _chosen((of.end(axis), beside.end(axis)), *values)
+        chosen = _chosen(of.end(axis), beside.end(axis), *values)
         if chosen is None:
             return [], []
         left = [run for run in left if getattr(run, axis) == chosen[0]]
@@ -253,18 +253,18 @@ def _narrowed(of: ComparedSide, beside: ComparedSide, group: Sequence[OltpRun]) 
     return left, other
 
 
-def _chosen(ends: tuple[End | None, End | None], left: set[int], other: set[int]) -> tuple[int, int] | None:
+def _chosen(end: End | None, beside: End | None, left: set[int], other: set[int]) -> tuple[int, int] | None:
     """The values of an axis to compare: one that both sides have, or different ones for different ends; else None."""
     if not left or not other:
         return None
-    if ends[0] != ends[1]:
-        apart = (_end(ends[0], left), _end(ends[1], other))
+    if end != beside:
+        apart = (_end(end, left), _end(beside, other))
         return apart if apart[0] != apart[1] else None
     common = left & other
     # A single count of threads cannot be the highest of several; it can stand for the lowest.
-    if not common or (ends[0] is End.HIGHEST and len(common) < _LEAST_COUNTS):
+    if not common or (end is End.HIGHEST and len(common) < _LEAST_COUNTS):
         return None
-    value = _end(ends[0], common)
+    value = _end(end, common)
     return value, value
 
 
@@ -331,8 +331,8 @@ class OltpRun:
     p95_ms: tuple[float, ...]
     hits: tuple[float, ...]
     evicted: int
-    reads: float = 0.0
-    writes: float = 0.0
+    reads: float
+    writes: float
 
 
 def runs(events: Sequence[Event]) -> list[OltpRun]:

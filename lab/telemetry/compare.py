@@ -53,7 +53,7 @@ class CostChange:
     ratio: Ratio
     outcome: Outcome | None
     resource: Resource
-    least: float = FOUND
+    least: float
 
     @property
     def line(self) -> str:

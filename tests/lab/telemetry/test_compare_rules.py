@@ -204,6 +204,37 @@ def test_a_cost_about_the_least_amount_must_rise_by_as_much_as_is_to_be_found(
     assert of(*sides)["read from device by osd.primary, less than 256 B counted as that"].outcome is ends
 
 
+@pytest.mark.parametrize(
+    ("resource", "least"),
+    [
+        (Resource.INSTRUCTIONS, 1000.0),
+        (Resource.DEVICE_READS, 0.05),
+        (Resource.DEVICE_WRITES, 0.05),
+        (Resource.DEVICE_READ_BYTES, 256.0),
+        (Resource.DEVICE_WRITE_BYTES, 256.0),
+        (Resource.WIRE_SENT_BYTES, 1024.0),
+        (Resource.WIRE_RECEIVED_BYTES, 1024.0),
+    ],
+)
+def test_a_cost_is_compared_from_its_least_amount_on(resource: Resource, least: float) -> None:
+    """A cost that is a little higher than the least amount was that amount before, and has not risen."""
+    cost = (Role.PRIMARY, resource)
+    for each, shown in ((0.999 * least, 0), (least, 1)):
+        sides = [side({CPU: [1e-4] * 2, cost: [each] * 2}) for _ in range(2)]
+        assert len([change for change in of(*sides).values() if change.resource is resource]) == shown
+    before, after = (side({CPU: [1e-4] * 2, cost: [each] * 2}) for each in (0.0, 1.0005 * least))
+    [change] = [change for change in of(before, after).values() if change.resource is resource]
+    assert change.before == least
+    assert change.after == pytest.approx(1.0005 * least)
+
+
+@pytest.mark.parametrize(("before", "ends"), [(1.0, Outcome.FAIL), (0.99, None)])
+def test_a_role_of_exactly_a_twentieth_of_the_cpu_counts(before: float, ends: Outcome | None) -> None:
+    """On the second side the client has less than a twentieth, although it needs three times as much."""
+    sides = [side({CPU: [19.0 * by] * 8, CLIENT: [cost] * 8}) for by, cost in ((1.0, before), (5.0, 3 * before))]
+    assert of(*sides)["CPU of client"].outcome is ends
+
+
 def test_a_pair_has_to_find_smaller_rises_of_cpu_than_a_stored_baseline() -> None:
     before, after = [1e-4] * 4, times(1e-4, (0.96, 1.04, 0.97, 1.06))
     pair = [side({CPU: costs}, conditions=PAIRED) for costs in (before, after)]
@@ -253,11 +284,18 @@ def test_an_emulated_processor_is_named_as_the_reason() -> None:
     assert "are emulated: CPU time says nothing about Ceph" in overall(compare([emulated], [here])).reason
 
 
+def test_costs_that_are_not_judged_are_shown_with_the_verdict() -> None:
+    here = measured(1)
+    (operation,) = compare([here], [replace(here, demand=replace(here.demand, arch=Arch.AARCH64))])
+    assert operation.changes
+    assert operation.verdict.derivation == tuple(change.line for change in operation.changes)
+
+
 # What is said of each cost
 
 
 def test_a_line_has_both_amounts_and_the_rise_with_its_ends() -> None:
-    change = CostChange("CPU", 3e-4, 3.3e-4, Ratio(1.1, 0.95, 1.2), None, Resource.CPU_USER_S)
+    change = CostChange("CPU", 3e-4, 3.3e-4, Ratio(1.1, 0.95, 1.2), None, Resource.CPU_USER_S, FOUND)
     assert change.line == "CPU: 300.0 us -> 330.0 us, +10.0 % [-5.0 % .. +20.0 %]"
 
 
