@@ -312,6 +312,7 @@ def prune(
 
     Example: cephlab prune --dry-run
     """
+    from cephlab.lab.archive.merged import prune_unbegun
     from cephlab.lab.cluster.deploy.stores import MOST, Shelf
     from cephlab.lab.cluster.prune import survey, sweep
 
@@ -329,6 +330,7 @@ def prune(
     if dry_run:
         value["would_remove"] = [f"{finding.run.id} ({finding.fate})" for finding in doomed]
         value["would_remove"] += [f"the kept stores {name}" for name in shelf.stale(most)]
+        value["would_remove"] += prune_unbegun(world.home.archive, dry_run=True)
         value["would_remove"] += world.images.prune(dry_run=True)
         lines = [f"would remove {line}" for line in value["would_remove"]]
     else:
@@ -336,6 +338,7 @@ def prune(
         removed = list(swept.removed)
         clean_up.errors += swept.errors
         removed += [f"the kept stores {name}" for name in shelf.thin(most)]
+        removed += prune_unbegun(world.home.archive)
         with clean_up.step("images"):
             removed += world.images.prune()
         value |= {"removed": removed, "errors": clean_up.errors}

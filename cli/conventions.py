@@ -153,10 +153,10 @@ def copies(replicas: int | None, ec: str | None) -> int:
     return DEFAULT_COPIES if replicas is None else replicas
 
 
-def refuse_unwritable(option: str, path: Path | None, *, folders: bool = False) -> None:
+def refuse_unwritable(option: str, path: Path | None, *, folders: bool = False, instead: str = "name another") -> None:
     """SpecError if the file that an option names cannot be written; checked before any work. None: not given.
 
-    folders: whether missing folders above it will be made.
+    folders: whether missing folders above it will be made. instead: what the user can do.
     """
     if path is None:
         return
@@ -165,13 +165,15 @@ def refuse_unwritable(option: str, path: Path | None, *, folders: bool = False) 
         folder = next(parent for parent in above if parent.exists()) if folders else above[0]
         there = path.is_dir()
     except OSError as error:  # a name that is too long
-        raise SpecError(f"{option} {path} cannot be written", error.strerror or str(error), "name another") from None
+        raise SpecError(f"{option} {path} cannot be written", error.strerror or str(error), instead) from None
+    place, hint = path if path.exists() else folder, instead
     if there:
-        why, hint = f"{path} is a folder", "name a file"
+        why = f"{path} is a folder"
     elif not folder.is_dir():
-        why, hint = f"{folder} is not a folder", "create it, or name another"
-    elif not os.access(path if path.exists() else folder, os.W_OK):
-        why, hint = "this user may not write there", "name another"
+        why, hint = f"{folder} is not a folder", f"create it, or {instead}"
+    elif not os.access(place, os.W_OK):
+        read_only = os.statvfs(place).f_flag & os.ST_RDONLY
+        why = "it is on a read-only file system" if read_only else "this user may not write there"
     else:
         return
     raise SpecError(f"{option} {path} cannot be written", why, hint)

@@ -128,7 +128,8 @@ def report(
         where = text if page.output is None else str(page.output.absolute())
         out.result(where, {"defect": page.defect, "markdown": text, "doubts": list(archive.doubts)})
         return warn_of_doubts(out, archive)
-    refuse_unwritable("--output", page.output or directory / "report.html")
+    if page.output is None:
+        refuse_unwritable("the report", directory / "report.html", instead="write it elsewhere: --output FILE")
     others = [(other.name, read_whole(other).events) for other in page.beside or ()]
     with legible(directory, *(page.beside or ())):
         html = render_report(archive, compared(together(archive.events, others)))

@@ -7,8 +7,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import attrgetter
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any
 from xml.etree import ElementTree
+
+import psutil
 
 from cephlab.lab.archive.archive import (
     HISTORY,
@@ -28,6 +31,7 @@ from cephlab.lab.archive.archive import (
 )
 from cephlab.lab.archive.sums import SUMS, files
 from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.runs import ours
 from cephlab.lab.history.history import Event, History, Recorder
 from cephlab.lab.scenario.scenario import Blame, record_raised
 
@@ -60,10 +64,10 @@ def merge(writer: ArchiveWriter, parts: Sequence[Part]) -> None:
     (writer.directory / HISTORY).write_text("".join(event.to_json() + "\n" for event in events))
     # The writer began after the first lane, so its own clock would put what it adds before events that came earlier.
     writer.history = History(writer.directory / HISTORY, earlier=events)
-    begun_too = [part.running for part in parts if part.running is not None]
     settled = {record.scenario for record in records}
-    lost = [name for archive, _ in archives for name in unfinished(archive)]
-    lost += [name for name in begun_too if name not in settled and name not in lost]
+    ended_with_lane = [name for archive, _ in archives for name in unfinished(archive)]
+    ended_with_lane += [part.running for part in parts if part.running is not None]
+    lost = [name for name in dict.fromkeys(ended_with_lane) if name not in settled]
     records += [_lost(writer.history.recorder(name)) for name in lost]
     writer.records = sorted(records, key=attrgetter("began_s"))
     for archive, _ in archives:
@@ -145,6 +149,28 @@ def unmerged(directory: Path) -> list[Path]:
     whole = directory.resolve()
     parts = sorted(path.parent for path in lanes_beside(whole).glob(f"*/{MANIFEST}"))
     return parts if parts and state_of(begun(whole)) == KILLED else []
+
+
+def prune_unbegun(archives: Path, *, dry_run: bool = False) -> list[str]:
+    """Remove what gates left that were killed while they collected; returns a line for each folder.
+
+    That is an archive without any file, or a folder of lanes that recorded nothing. Its name ends with the number of
+    the gate's process, which must be gone. dry_run: only list them.
+    """
+    lines = []
+    for folder in sorted(archives.glob("*-*")):
+        whole = folder.with_name(folder.name.removesuffix(FOLDER_SUFFIX))
+        owner = whole.name.rpartition("-")[2]
+        if not owner.isdecimal() or psutil.pid_exists(int(owner)) or not ours(folder, S_ISDIR):
+            continue
+        recorded = any(folder.iterdir())
+        if folder != whole:
+            recorded = (whole / MANIFEST).exists() or any(folder.glob(f"*/{MANIFEST}"))
+        if not recorded:
+            lines.append(f"{folder.name}, of a gate that was killed before it began")
+            if not dry_run:
+                shutil.rmtree(folder)
+    return lines
 
 
 def read_run(directory: Path, signers: Path | None = None) -> Archive:

@@ -4,6 +4,7 @@ import json
 import os
 import webbrowser
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -158,13 +159,32 @@ def test_a_file_that_cannot_be_written_is_refused_before_any_work(
 
 
 def test_a_report_that_cannot_be_put_into_its_archive_can_be_written_elsewhere(
-    world: World, two: tuple[Path, Path]
+    world: World, two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (two[0] / "report.html").unlink(missing_ok=True)
-    (two[0] / "report.html").mkdir()
+    page = two[0] / "report.html"
+    page.unlink(missing_ok=True)
+    page.mkdir()
     result = call(world, "report", str(two[0]))
     assert result.exit_code == 2
-    assert f"--output {two[0] / 'report.html'} cannot be written" in result.stderr
+    assert f"error: the report {page} cannot be written\n  {page} is a folder\n" in result.stderr
+    assert result.stderr.endswith("hint: write it elsewhere: --output FILE\n")
+    page.rmdir()
+    monkeypatch.setattr(os, "access", lambda _, mode: not mode & os.W_OK)
+    why = "this user may not write there"
+    assert f"{page} cannot be written\n  {why}\n" in call(world, "report", str(two[0])).stderr
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY | os.ST_NOSUID))
+    why = "it is on a read-only file system"
+    assert f"{page} cannot be written\n  {why}\n" in call(world, "report", str(two[0])).stderr
+    assert not page.exists()
+
+
+def test_prune_removes_the_empty_archive_of_a_gate_that_was_killed_while_it_collected(world: World) -> None:
+    folder = world.home.archive / "20261121-090000-quick-4194305"
+    folder.mkdir(parents=True)
+    assert f"would remove {folder.name}, of a gate that" in call(world, "prune", "--dry-run").stdout
+    assert folder.exists()
+    assert f"removed {folder.name}, of a gate that was killed before it began" in call(world, "prune").stdout
+    assert not folder.exists()
 
 
 def test_series_of_what_is_no_archive_are_refused(world: World, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ KEEPER_ADDRESS = "169.254.77.1"
 BRIDGE = "lab"
 PROGRAMS = ("unshare", "nsenter", "ip")
 """Programs of this machine that a network namespace for guests needs."""
+TUN = Path("/dev/net/tun")
 
 _FIRST = 10  # the bridge has .1; the others below are for what tests add to the network
 _READY_S = 15.0
@@ -33,10 +34,11 @@ def privileged() -> bool:
 
 def obstacle() -> Unavailable | None:
     """Why a network of its own is impossible here, or None. Tries it with a temporary namespace. Needs PROGRAMS."""
-    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
-        return Unavailable(
-            "/dev/net/tun cannot be opened", "guests' interfaces are made with it", "load the module tun: modprobe tun"
-        )
+    if not os.access(TUN, os.R_OK | os.W_OK):
+        hint = "load the module tun: modprobe tun"
+        if TUN.exists():
+            hint = f"let this user open it (as root: chmod 666 {TUN}), or run it as root"
+        return Unavailable(f"{TUN} cannot be opened", "guests' interfaces are made with it", hint)
     tried = process.run((*_unshare(), "ip", "tuntap", "add", "dev", "probe", "mode", "tap"), check=False)
     if tried.code != 0:
         hint = (

@@ -10,7 +10,7 @@ import pytest
 
 from cephlab.lab.archive import archive as names
 from cephlab.lab.archive.archive import ArchiveWriter, Ending, Record, judged, read_archive, state_of
-from cephlab.lab.archive.merged import Part, begun, merge, read_run, read_whole, unmerged
+from cephlab.lab.archive.merged import Part, begun, merge, prune_unbegun, read_run, read_whole, unmerged
 from cephlab.lab.archive.schemas import VERSION
 from cephlab.lab.archive.sums import SUMS
 from cephlab.lab.base.births import identity_of
@@ -195,3 +195,63 @@ def test_a_lane_whose_verdicts_cannot_be_relied_on_is_named(tmp_path: Path) -> N
     with pytest.raises(SpecError, match=r"the verdicts of .*whole cannot be relied on") as refused:
         read_whole(whole)
     assert refused.value.detail == f"{whole.with_name('whole.lanes')}/0: {names.REPORT} was altered"
+
+
+def test_a_scenario_that_another_lane_ended_gets_one_verdict(tmp_path: Path) -> None:
+    """An archive that is merged with one that has its verdict must not add another to it."""
+    first = lane(tmp_path / "0", 1.0)
+    second = write(tmp_path / "1")
+    second.history.record("demo.0", *began())
+    second.save()
+    writer = write(tmp_path / "whole")
+    merge(writer, [Part(first.directory, 0.0, ""), Part(second.directory, 1.0, "", "demo.0")])
+    assert [(record.scenario, record.ending) for record in writer.records] == [("demo.0", Ending.PASS)]
+
+
+# A gate that was killed while it collected
+
+
+def collected_for(archives: Path, name: str, *files: str) -> Path:
+    """What a gate had made before it was killed: the folder of its archive, and files and folders of its lanes."""
+    (archives / name).mkdir(parents=True)
+    for file in files:
+        (archives / f"{name}.lanes" / file).mkdir(parents=True)
+    return archives / name
+
+
+def test_what_a_gate_left_that_was_killed_before_it_began_is_removed(tmp_path: Path) -> None:
+    archives = tmp_path / "archive"
+    collected_for(archives, "20261121-090000-quick-4194305", "0", "1")
+    collected_for(archives, "20261121-090000-full-4194306")
+    (archives / "20261121-090000-quick-4194305.lanes" / "0.log").touch()
+    listed = prune_unbegun(archives, dry_run=True)
+    assert [line.partition(",")[0] for line in listed] == [
+        "20261121-090000-full-4194306",
+        "20261121-090000-quick-4194305",
+        "20261121-090000-quick-4194305.lanes",
+    ]
+    assert len(list(archives.iterdir())) == 3
+    assert prune_unbegun(archives) == listed
+    assert list(archives.iterdir()) == []
+    assert prune_unbegun(archives) == prune_unbegun(tmp_path / "nosuch") == []
+
+
+def test_a_gate_that_still_collects_and_one_that_recorded_anything_are_left(tmp_path: Path) -> None:
+    collected_for(tmp_path, f"20261121-090000-quick-{os.getpid()}", "0")
+    collected_for(tmp_path, "my-own")
+    (collected_for(tmp_path, "20261121-090000-quick-4194305") / "note").touch()
+    killed_gate(tmp_path / "to").rename(tmp_path / "20261121-090000-full-4194305")
+    (tmp_path / "to" / "whole.lanes").rename(tmp_path / "20261121-090000-full-4194305.lanes")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link-4194305").symlink_to(tmp_path / "other")
+    before = sorted(tmp_path.rglob("*"))
+    assert prune_unbegun(tmp_path) == []
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_part_with_a_verdict_is_left_though_its_gate_wrote_nothing(tmp_path: Path) -> None:
+    """The gate was killed after its lane had begun, and before it had itself."""
+    whole = collected_for(tmp_path, "20261121-090000-full-4194305", "1")
+    lane(whole.with_name(f"{whole.name}.lanes") / "0", 0.0, KILLED_GATE)
+    prune_unbegun(tmp_path)
+    assert (whole.with_name(f"{whole.name}.lanes") / "0" / names.MANIFEST).exists()

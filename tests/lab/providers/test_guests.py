@@ -1,6 +1,7 @@
 """Guests without any machine: what they boot from, their command lines, their network's names, their refusals."""
 
 import lzma
+import os
 import socket
 import subprocess
 import sys
@@ -252,3 +253,15 @@ def test_the_cpu_time_of_user_mode_linux_says_nothing_of_hardware(tmp_path: Path
     lab.restore({"nodes": {"n0": {**state, "arch": "x86_64"}, "n1": {**state, "arch": "aarch64", "index": 1}}})
     assert "User-Mode Linux" in cpu_time_distortion(lab.hosts["n0"])
     assert lab.hosts["n1"].emulated is ("emulated" in cpu_time_distortion(lab.hosts["n1"]))
+
+
+def test_a_user_who_may_not_open_tun_is_not_told_to_load_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tun = tmp_path / "tun"
+    monkeypatch.setattr(network, "TUN", tun)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    for hint in ("load the module tun: modprobe tun", f"let this user open it (as root: chmod 666 {tun})"):
+        refused = network.obstacle()
+        assert refused is not None
+        assert f"{tun} cannot be opened" in refused.what
+        assert refused.hint.startswith(hint)
+        tun.touch()
