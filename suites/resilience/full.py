@@ -1,4 +1,4 @@
-"""A cluster that fills up: it refuses writes, still serves reads, and takes writes again once space is freed."""
+"""A cluster or a pool that fills up: it refuses writes, still serves reads, and takes writes again afterwards."""
 
 import errno
 import math
@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 
+from cephlab.lab.base import clock
 from cephlab.lab.base.clock import SYSTEM, Deadline, not_reached
 from cephlab.lab.base.errors import LabBroken, try_all
 from cephlab.lab.ceph.client import RadosClient, RadosError
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults.full import Level, restore_thresholds, set_threshold, thresholds
-from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.providers.host import Host
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.suites.interop.mirror import Mirror
 from cephlab.suites.limits import copying
 from cephlab.suites.resilience.trial import PG_NUM, returned, scenario_under_load
@@ -20,6 +22,7 @@ from cephlab.suites.resilience.trial import PG_NUM, returned, scenario_under_loa
 ROOM_BYTES = 48 << 20
 """Free space left on each OSD: enough that clients write before the full flag is set, little enough to be quick."""
 OBJECT_BYTES = 2 << 20
+FEW_OBJECTS = 3
 MOST_OBJECTS = 200
 """Eight times the free space: a cluster that takes all of these does not become full."""
 REFUSAL_S = 5
@@ -43,12 +46,12 @@ def full(stage: Stage) -> None:
             mirror = Mirror(client, pool)
             slowest_s = timed(partial(mirror.full, "first", stage.rng.randbytes(OBJECT_BYTES)))
             lower(cluster)
-            with hasty(cluster, slowest_s) as filling:
+            with hasty(cluster, slowest_s, cluster.client.host) as filling:
                 written, slowest_s = fill(stage, Mirror(filling, pool, mirror.objects), slowest_s)
             recorder.witness("objects written before the cluster was full", got=written, least=1)
             # Monitors report OSD_FULL before OSDs have the new map. Until a PG uses that map, it may still take writes.
             cluster.settle()
-            with hasty(cluster, slowest_s) as other:
+            with hasty(cluster, slowest_s, cluster.client.host) as other:
                 recorder.observe("a write to a full cluster is refused", got=refused(other, pool), wanted=True)
             recorder.observe("health reports OSD_FULL", got=cluster.status().has("OSD_FULL"), wanted=True)
             mirror.verify(cluster.client, recorder, "while the cluster is full")
@@ -101,10 +104,10 @@ def timed(act: Callable[[], None]) -> float:
 
 
 @contextmanager
-def hasty(cluster: Cluster, slowest_s: float) -> Iterator[RadosClient]:
+def hasty(cluster: Cluster, slowest_s: float, host: Host) -> Iterator[RadosClient]:
     """A client whose writes time out soon after the longest time that this cluster has needed for one."""
     options = {"rados_osd_op_timeout": str(refusal_s(slowest_s))}
-    with closing(cluster.new_client(cluster.client.host.name, options=options)) as client:
+    with closing(cluster.new_client(host.name, options=options)) as client:
         yield client
 
 
@@ -132,6 +135,45 @@ def free(cluster: Cluster, mirror: Mirror) -> None:
         del mirror.objects[name]
 
 
+def full_pool(stage: Stage) -> None:
+    """Fill a pool up to a quota of objects, then of bytes: no client can write to it until the quota is removed."""
+    cluster, recorder = stage.cluster, stage.recorder
+    with pools.pool(cluster, "limited", pg_num=PG_NUM[stage.tier]) as pool, pools.pool(cluster, "beside") as beside:
+        mirror = Mirror(cluster.client, pool)
+        for quota, most in (("max_objects", FEW_OBJECTS), ("max_bytes", FEW_OBJECTS * OBJECT_BYTES)):
+            slowest_s = max(
+                timed(partial(mirror.full, f"o{number}", stage.rng.randbytes(OBJECT_BYTES)))
+                for number in range(FEW_OBJECTS)
+            )
+            recorder.witness(f"objects in a pool with {quota}", got=len(mirror.objects), least=FEW_OBJECTS)
+            limit(cluster, pool, quota, most)
+            for arch in cluster.spec.archs:
+                with hasty(cluster, slowest_s, cluster.host_with(arch)) as other:
+                    got = refused(other, pool)
+                recorder.observe(
+                    f"a write by {arch} to a pool that has reached {quota} is refused", got=got, wanted=True
+                )
+            got = refused(cluster.client, beside)
+            recorder.observe(f"a write to another pool is refused, {quota}", got=got, wanted=False)
+            mirror.verify(cluster.client, recorder, f"from a pool that has reached {quota}")
+            limit(cluster, pool, quota, 0)
+            got = refused(cluster.client, pool)
+            recorder.observe(f"a write to a pool without {quota} is refused", got=got, wanted=False)
+            cluster.client.remove(pool, LATE)
+
+
+def limit(cluster: Cluster, pool: str, quota: str, most: int) -> None:
+    """Set a pool's quota, 0 for none, and wait until every OSD knows whether the pool has reached it."""
+    cluster.client.mon("osd pool set-quota", pool=pool, field=quota, val=str(most))
+    clock.wait(
+        lambda: "full_quota" in pools.by_name(cluster)[pool]["flags_names"],
+        lambda reached: reached is bool(most),
+        what=f"{pool} {'with' if most else 'without'} the flag full_quota",
+        timeout_s=NOTICE_S * cluster.patience,
+    )
+    cluster.settle()
+
+
 SCENARIOS = (
     scenario_under_load(
         name="resilience.full-cluster",
@@ -139,5 +181,15 @@ SCENARIOS = (
         method="Sets the full ratio just above the space used, writes until refused, reads, removes, writes again.",
         run=full,
         check="witnessed",
+    ),
+    Scenario(
+        name="resilience.full-pool",
+        goal="A pool that has reached its quota refuses writes by clients of each architecture; other pools do not.",
+        method="Sets a quota of objects and then of bytes on a pool that holds as much; writes by each client, reads, "
+        "writes to another pool, removes the quota, writes again.",
+        run=full_pool,
+        check="witnessed",
+        tier=Tier.FULL,
+        expects={r"\(POOL_FULL\)|pool '.*' is full \(reached quota's": "The scenario fills a pool up to its quota."},
     ),
 )

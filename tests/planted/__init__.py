@@ -185,6 +185,14 @@ PLANTED: tuple[Planted, ...] = (
         defines=returns("_ZN9BlueStore18_txc_release_allocEPNS_12TransContextE", 0),
     ),
     Planted(
+        "pool_quota_ignored",
+        "returns.c",
+        Arch.X86_64,
+        "mon",
+        ("resilience.full-pool",),
+        defines=returns("_ZN10OSDMonitor19update_pools_statusEv", 0),
+    ),
+    Planted(
         "gateway_behind",
         "clock_ahead.c",
         Arch.AARCH64,
