@@ -171,6 +171,9 @@ EXPECTED = {
     **DEAD_COUNT,
     **PEERS_MISSED,
     r"mgr\.server reply reply \((11|16)\)": "The manager logs that an OSD may not stop yet.",
+    r"mgr handle_mgr_map I was active but no longer am": (
+        "A manager that starts while monitors elect a leader may be made active twice. It then restarts itself."
+    ),
     r"mgr\[py\] Module \S+ has missing NOTIFY_TYPES member": "A starting manager loads such modules all the same.",
     r"mgr\[py\] Loading module \S+ in main interpreter": "Tentacle's manager logs this for each module at error level.",
     r"read_superblock omap replica is missing": "Older OSDs keep one copy of the superblock; newer OSDs add a second.",
