@@ -194,7 +194,8 @@ def test_doubts_head_the_summary_and_cannot_break_out(archive: Path) -> None:
     verdicts(archive, lambda rows: rows.append({**rows[0], "scenario": "demo|`<b>\nx"}))
     reseal(archive)
     lines = markdown(read_archive(archive)).splitlines()
-    assert lines[2:5] == [f"**{DOUBTED}:**", "", "- demo\\|'&lt;b> x is recorded as pass and has no events"]
+    assert lines[2] == f"**{DOUBTED}: the archive is not consistent.**"
+    assert lines[4] == f"- {DOUBTED}: demo\\|'&lt;b> x is recorded as pass and has no events"
     assert next(notices(read_archive(archive))) == (
         f"::error title={DOUBTED}::demo|`<b>%0Ax is recorded as pass and has no events"
     )

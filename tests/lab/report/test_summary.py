@@ -1,12 +1,22 @@
 """The Markdown of a run, and its annotations: nothing in a reason can break out of its place."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cephlab.lab.archive.archive import Archive, Ending, Record, read_archive
-from cephlab.lab.report.page import render_report
+from cephlab.lab.report.page import DOUBTED, overall, render_report
 from cephlab.lab.report.summary import markdown, notices
 from tests.lab.archive.test_archive import add, write
+from tests.lab.report.test_headline import SETS
+from tests.lab.report.test_headline import archive as made
 
+WORST_FIRST = (Ending.FAIL, Ending.ERROR, Ending.INCONCLUSIVE, Ending.SKIP, Ending.PASS)
 ODD = "osd.0: got `1` | <b>wanted</b>\nand 50%"
 
 
@@ -45,4 +55,66 @@ def test_what_was_cut_short_is_named(tmp_path: Path) -> None:
     writer = write(tmp_path, manifest={"state": "interrupted", "planned": ["demo.fine", "demo.left"]})
     add(writer, Record("demo.fine", "demo", Ending.PASS, "12 observations hold", seconds=4.25))
     writer.seal(render_report)
-    assert "The run was cut short; 1 scenario has no verdict: demo.left" in markdown(read_archive(tmp_path))
+    assert "**This run was cut short; 1 scenario has no verdict: demo.left.**" in markdown(read_archive(tmp_path))
+
+
+@pytest.mark.parametrize("unexpected", [(), ("demo.skip: no engine",)])
+@pytest.mark.parametrize("trouble", [(), ("n1 is\nsilent", "n2 too")])
+@pytest.mark.parametrize("altered", [(), ("history.jsonl differs",)])
+def test_a_run_that_fails_always_has_an_error_and_no_other_run_has(
+    altered: tuple[str, ...], trouble: tuple[str, ...], unexpected: tuple[str, ...]
+) -> None:
+    """Whatever made it fail; the page has the same headline as the report."""
+    for endings in SETS:
+        for quarantined in ((), (Ending.FAIL,)):
+            changes = {"trouble": trouble, "unexpected_skips": unexpected}
+            ended = replace(made(endings, quarantined=quarantined, **changes), altered=altered)
+            ending, sentences = overall(ended)
+            said = [*notices(ended)]
+            levels = [line.split(" ")[0] for line in said]
+            assert ("::error" in levels) is (ending in (Ending.FAIL, Ending.ERROR))
+            assert levels.count("::warning") == endings.count(Ending.INCONCLUSIVE)
+            assert levels.count("::notice") == len(quarantined)
+            assert (
+                len(said)
+                == len(set(said))
+                == sum(map(len, (altered, trouble, unexpected, quarantined)))
+                + len({*endings} - {Ending.PASS, Ending.SKIP})
+            )
+            lines = markdown(ended).splitlines()
+            assert lines[2] == f"**{sentences}**"
+            rows = [line.split(" | ") for line in lines if line.startswith("| ")]
+            words = [row[0].removeprefix("| ") for row in rows]
+            shown = [ending.word for ending in WORST_FIRST if ending in endings and ending is not Ending.PASS]
+            assert [word for word in words if word in {each.word for each in Ending}] == shown
+            assert words.count("failed, quarantined") == len(quarantined)
+            assert [line for line in lines if line.startswith("- ")][: len([*altered, *trouble, *unexpected])] == [
+                *(f"- {DOUBTED}: {line}" for line in altered),
+                *(f"- Skipped, although it must run in this tier: {line}" for line in unexpected),
+                *(f"- The lab itself had an error: {' '.join(text.split())}" for text in trouble),
+            ]
+
+
+def test_each_reason_to_fail_has_its_title() -> None:
+    ended = made((Ending.PASS,), trouble=["n1 is silent"], unexpected_skips=["demo.skip: no engine"])
+    assert [*notices(ended)] == [
+        "::error title=Skipped%2C although it must run in this tier::demo.skip: no engine",
+        "::error title=The lab itself had an error::n1 is silent",
+    ]
+
+
+@pytest.mark.slow
+@given(st.text(st.sampled_from("a|\\<`'%:, \n\r"), max_size=400), st.text(min_size=1, max_size=20))
+@settings(deadline=None, max_examples=60)
+def test_no_text_breaks_out_of_its_line_or_cell(reason: str, name: str) -> None:
+    records = (Record(name, "demo", Ending.FAIL, reason), Record(name, "demo", Ending.PASS, reason, seconds=1.0))
+    ended = replace(made(()), records=records)
+    lines = markdown(ended).split("\n")
+    plain = markdown(made((Ending.FAIL, Ending.PASS))).split("\n")
+    assert len(lines) == len(plain)
+    for line, like in zip(lines, plain, strict=True):
+        assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == like.count("|")
+    [said] = notices(ended)
+    assert not set("\r\n") & set(said)
+    assert said.count("::") >= 2
+    assert unquote(said.split("::", 2)[2]) == f"failed: {reason}"
