@@ -1,6 +1,8 @@
 """The least that a change of maps has to move: by hand for small placements, and its parsing of osdmaptool's words."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cephlab.suites.migration.movement import (
     Movement,
@@ -72,3 +74,54 @@ def test_what_moved_is_told_from_what_ceph_counted() -> None:
     rebuilt = [least_movement([pg("abc", shards=2)], [pg("abd", shards=2)])] * 2
     assert moved_bytes(180, rebuilt, 2) == 90
     assert moved_bytes(90, [least_movement([pg("abc", shards=2)], [pg("abc", shards=2)])], 2) == 45
+
+
+laws = settings(deadline=None, max_examples=60)
+STORES = st.lists(st.sampled_from("abcdef"), min_size=3, max_size=3, unique=True).map("".join)
+WAYS = st.lists(st.tuples(st.tuples(STORES, STORES, STORES), st.integers(0, 1000)), max_size=4)
+Ways = list[tuple[tuple[str, str, str], int]]
+SHARDS = st.sampled_from([0, 2])
+
+
+def placed(ways: Ways, at: int, shards: int) -> list[PlacedPg]:
+    """PGs at the start, at the stop or at the end of their ways. ways: the stores of each, and its size."""
+    return [pg(stores[at], size, shards, f"2.{number}") for number, (stores, size) in enumerate(ways)]
+
+
+@pytest.mark.slow
+@given(WAYS, SHARDS)
+@laws
+def test_a_way_with_a_stop_moves_no_less_than_the_direct_one(ways: Ways, shards: int) -> None:
+    """And what stays moves nothing; one copy or shard is moved for each that is new."""
+    first, stop, last = (placed(ways, at, shards) for at in range(3))
+    direct, legs = least_movement(first, last), [least_movement(first, stop), least_movement(stop, last)]
+    assert direct.copies <= sum(leg.copies for leg in legs)
+    assert direct.least_bytes <= sum(leg.least_bytes for leg in legs)
+    assert least_movement(first, first) == Movement(0, 0, 0)
+    assert (direct.least_bytes == direct.counted_bytes) or shards
+    for leg in (direct, *legs):
+        assert leg.counted_bytes <= max(1, shards) * leg.least_bytes <= 3 * leg.counted_bytes
+
+
+@pytest.mark.slow
+@given(st.lists(WAYS, min_size=1, max_size=3), SHARDS, st.floats(1.0, 3.0))
+@laws
+def test_what_ceph_counts_for_the_least_movement_is_the_least_movement(
+    legs: list[Ways], shards: int, more: float
+) -> None:
+    """And more by any factor is more by that factor."""
+    moved = [least_movement(placed(ways, 0, shards), placed(ways, 1, shards)) for ways in legs]
+    counted = sum(leg.counted_bytes for leg in moved)
+    least = sum(leg.least_bytes for leg in moved)
+    assert moved_bytes(int(counted), moved, shards) == pytest.approx(least)
+    assert moved_bytes(int(more * counted), moved, shards) == pytest.approx(more * least, abs=2)
+
+
+@pytest.mark.slow
+@given(WAYS, SHARDS)
+@laws
+def test_all_stores_together_hold_every_copy_or_shard(ways: Ways, shards: int) -> None:
+    pgs = placed(ways, 0, shards)
+    of_each = [held_bytes(pgs, {store}) for store in "abcdef"]
+    assert sum(of_each) == pytest.approx(held_bytes(pgs, set("abcdef")))
+    assert sum(of_each) == pytest.approx(sum(3 * size / max(1, shards) for _, size in ways))
