@@ -40,6 +40,11 @@ def si(value: float, unit: str) -> str:
     return f"{_digits(value / size)} {prefix}{_short(unit)}".strip()
 
 
+def six_digits(value: float) -> str:
+    """`2,256,526`, `530,590`, `52.6552`: six digits, since a figure may be close to its limit, and no exponent."""
+    return f"{value:,.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:,.6g}"
+
+
 def _short(unit: str) -> str:
     return {"bytes/s": "B/s", "bytes": "B"}.get(unit, unit)
 

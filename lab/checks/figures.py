@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cephlab.lab.base.numbers import six_digits
 from cephlab.lab.checks.observations import observations
 from cephlab.lab.checks.verdict import Outcome, Verdict, merge
 from cephlab.lab.checks.witnessed import witnesses
@@ -55,7 +56,7 @@ def _sound(data: Mapping[str, Any]) -> bool:
 
 _SCALES: Mapping[str, Sequence[tuple[str, float]]] = {
     "bytes/s": (("GB/s", 1e9), ("MB/s", 1e6)),
-    "bytes": (("GiB", 2.0**30), ("MiB", 2.0**20)),
+    "bytes": (("TB", 1e12), ("GiB", 2.0**30), ("MiB", 2.0**20)),
     "s": (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)),
 }
 """Unit of a figure -> units to show to a reader, the largest first."""
@@ -64,14 +65,14 @@ _SCALES: Mapping[str, Sequence[tuple[str, float]]] = {
 def _number(data: Mapping[str, Any]) -> str:
     value, low, high = data["value"], data["low"], data["high"]
     unit, size = _scale(data)
-    spread = "" if low == high == value else f" [{_digits(low / size)} .. {_digits(high / size)}]"
-    return f"{_digits(value / size)}{spread} {unit}".rstrip()
+    spread = "" if low == high == value else f" [{six_digits(low / size)} .. {six_digits(high / size)}]"
+    return f"{six_digits(value / size)}{spread} {unit}".rstrip()
 
 
 def _limit(data: Mapping[str, Any]) -> str:
     unit, size = _scale(data)
     sides = ((data["least"], "at least"), (data["most"], "at most"))
-    bounds = [f"{word} {_digits(bound / size)}" for bound, word in sides if bound is not None]
+    bounds = [f"{word} {six_digits(bound / size)}" for bound, word in sides if bound is not None]
     words = f"{' and '.join(bounds)} {unit}".rstrip() + " wanted" if bounds else "no limit"
     return f"{words}: {data['why']}" if data["why"] else words
 
@@ -80,8 +81,3 @@ def _scale(data: Mapping[str, Any]) -> tuple[str, float]:
     """(unit to show, its size in the unit of the figure). The interval and the limit are shown in the same unit."""
     scales = _SCALES.get(data["unit"], ())
     return next(((unit, size) for unit, size in scales if abs(data["value"]) >= size), (data["unit"], 1.0))
-
-
-def _digits(value: float) -> str:
-    """Six digits, since a figure may be close to its limit; no exponent if all digits are before the point."""
-    return f"{value:,.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cephlab.lab.base.numbers import how_many
+from cephlab.lab.base.numbers import how_many, six_digits
 from cephlab.lab.checks.observations import observations
 from cephlab.lab.checks.verdict import Outcome, Verdict, merge
 from cephlab.lab.history.history import Event
@@ -22,7 +22,9 @@ def witnesses(events: Sequence[Event]) -> Verdict:
     records = [event.data for event in events if event.kind == "witness"]
     if not records:
         return Verdict(Outcome.INCONCLUSIVE, "no witness shows that the load was real")
-    lines = tuple(f"{data['what']}: {data['got']:g}, at least {data['least']:g} wanted" for data in records)
+    lines = tuple(
+        f"{data['what']}: {six_digits(data['got'])}, at least {six_digits(data['least'])} wanted" for data in records
+    )
     # Not `got < least`: that is false for NaN.
     missing = [line for line, data in zip(lines, records, strict=True) if not data["got"] >= data["least"]]
     if missing:

@@ -171,7 +171,7 @@ def test_a_client_with_a_slower_port_than_the_nodes_is_held_to_its_own_rate(tmp_
 def test_a_client_at_a_tenth_of_its_rate_is_found(tmp_path: Path) -> None:
     slow = verdict(CLIENTS, stage(tmp_path, machines(client=CLIENT / 10)))
     assert slow.outcome is Outcome.FAIL
-    assert slow.reason.startswith("c0 to n0: TCP, one stream: 2500 Mbit/s; at least 12500 Mbit/s wanted: " + PROFILE)
+    assert slow.reason.startswith("c0 to n0: TCP, one stream: 2,500 Mbit/s; at least 12,500 Mbit/s wanted: " + PROFILE)
 
 
 def test_a_node_at_a_tenth_of_its_rate_is_found_from_a_client(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_node_at_a_tenth_of_its_rate_is_found_from_a_client(tmp_path: Path) ->
 def test_a_client_that_is_slow_only_with_all_nodes_at_once_is_found(tmp_path: Path) -> None:
     slow = verdict(CLIENTS, stage(tmp_path, machines(at_once_mbit_s=CLIENT / 10)))
     assert slow.outcome is Outcome.FAIL
-    assert slow.reason.startswith("all nodes to c0 at once: TCP, one stream each: 2500 Mbit/s; at least 12500")
+    assert slow.reason.startswith("all nodes to c0 at once: TCP, one stream each: 2,500 Mbit/s; at least 12,500")
 
 
 def test_both_ways_of_each_pair_are_run_and_then_all_at_once(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_a_stream_over_a_bond_is_held_to_one_of_its_links(tmp_path: Path) -> Non
     """At 94 % of one link it was below half of both."""
     assert verdict(THROUGHPUT, stage(tmp_path, machines(nodes=0.94 * LINK))).outcome is Outcome.PASS
     slow = verdict(THROUGHPUT, stage(tmp_path, machines(nodes=0.4 * LINK)))
-    assert slow.reason.startswith("n0 to n1: TCP, one stream: 10000 Mbit/s; at least 12500 Mbit/s wanted: " + PROFILE)
+    assert slow.reason.startswith("n0 to n1: TCP, one stream: 10,000 Mbit/s; at least 12,500 Mbit/s wanted: " + PROFILE)
 
 
 def test_a_bond_of_which_the_profile_says_no_link_has_no_limit_for_one_stream(tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_a_cluster_network_is_measured_between_its_own_addresses(tmp_path: Path)
     ] * 2
     hosts["n1"].own_mbit_s = LINK / 10
     slow = verdict(THROUGHPUT, on)
-    assert slow.reason.startswith("n0 to n1 over the cluster network: TCP, one stream: 2500 Mbit/s; at least 5000")
+    assert slow.reason.startswith("n0 to n1 over the cluster network: TCP, one stream: 2,500 Mbit/s; at least 5,000")
 
 
 def narrow_between_osds(folder: Path) -> str:

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from cephlab.lab.base.numbers import duration, how_many, percent, rise, si
+from cephlab.lab.base.numbers import duration, how_many, percent, rise, si, six_digits
 from tests.code_tree import PACKAGES, ROOT, modules, nodes, tree
 
 EITHER = re.compile(r"[a-z]\((?:s|es|ies)\)")
@@ -26,6 +26,14 @@ def test_one_is_told_from_several(count: float, words: str) -> None:
 )
 def test_sizes_go_on_to_the_largest_prefix(value: float, shown: str) -> None:
     assert si(value, "bytes") == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(2_256_526.4, "2,256,526"), (530590.0, "530,590"), (52.65523, "52.6552"), (1e-7, "1e-07"), (1e16, "1e+16")],
+)
+def test_a_figure_beside_its_limit_has_six_digits(value: float, shown: str) -> None:
+    assert six_digits(value) == shown
 
 
 @pytest.mark.parametrize(

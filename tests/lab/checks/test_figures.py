@@ -97,6 +97,7 @@ def test_a_metric_that_is_no_number_is_not_served(limits: list[Event]) -> None:
     [
         (4.5e9, "bytes/s", "4.5 GB/s; at least 4.5 GB/s wanted"),
         (3.0 * 2**30, "bytes", "3 GiB; at least 3 GiB wanted"),
+        (569_717_000_000_000.0, "bytes", "569.717 TB; at least 569.717 TB wanted"),
         (0.0012, "s", "1.2 ms; at least 1.2 ms wanted"),
         (1_234_567.0, "ops/s", "1,234,567 ops/s; at least 1,234,567 ops/s wanted"),
         (0.0, "s", "0 s; at least 0 s wanted"),
