@@ -223,7 +223,8 @@ def _line(problem: ErrorDetails, model: Any) -> str:
     wanted = plainly(problem["msg"].removeprefix("Value error, ").removeprefix("Input should be "))
     if problem["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         *place, unknown = problem["loc"]
-        meant = did_you_mean(str(unknown), keys_at(model, place))
+        known = keys_at(model, place)
+        meant = did_you_mean(str(unknown), known, f"known: {', '.join(sorted(known))}" if known else "")
         return f"{key}: unknown key; {meant}" if meant else f"{key}: unknown key"
     if problem["type"] in ("missing", "missing_argument"):
         return f"{key}: missing"

@@ -128,7 +128,10 @@ def test_a_list_or_table_in_place_of_a_value_is_told_as_what_it_is(tmp_path: Pat
         ),
         ("relase = 'reef'\n" + node(), "relase: unknown key; did you mean release?"),
         ("noodles = 3\n" + node("n0", "noodles = 3\n"), "noodles: unknown key; did you mean nodes?"),
-        (node("n0", "colour = 3\n"), "nodes.0.colour: unknown key"),
+        (
+            node() + DISK + "limits = { colour = 1 }\n",
+            "nodes.0.disks.0.limits.colour: unknown key; known: read_bytes_s, read_iops, write_bytes_s, write_iops",
+        ),
     ],
 )
 def test_an_unknown_key_is_told_with_the_nearest_of_its_table(tmp_path: Path, text: str, line: str) -> None:
