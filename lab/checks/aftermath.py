@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cephlab.lab.base.numbers import how_many
-from cephlab.lab.checks.verdict import Outcome, Verdict, merge
-from cephlab.lab.history.history import Event
+from cephlab.lab.checks.verdict import Outcome, Verdict, first_of, merge
+from cephlab.lab.history.history import Event, data_of
 
 _SHOWN = 10
 _LOG = "in the log of"
@@ -45,8 +45,8 @@ def aftermath(events: Sequence[Event]) -> Verdict | None:
 
     Also `unseen` ({blame, what, detail}): looking at the cluster failed; blame: `ceph`, or else the lab.
     """
-    records = [event.data for event in events if event.kind == "aftermath"]
-    unseen = [event.data for event in events if event.kind == "unseen"]
+    records = data_of(events, "aftermath")
+    unseen = data_of(events, "unseen")
     if not records and not unseen:
         return None
     return merge([*map(_unseen, unseen), *([_seen(records)] if records else [])])
@@ -78,8 +78,7 @@ def _seen(records: Sequence[Mapping[str, Any]]) -> Verdict:
         clean = "no crash, no dead daemon, no unexpected log line, and the cluster is healthy"
         unread = tuple(f"not looked at: {sentence}" for data in records for sentence in data.get("unread", []))
         return Verdict(Outcome.PASS, clean, unread)
-    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    return Verdict(Outcome.FAIL, f"afterwards: {wrong[0]}{more}", tuple(wrong))
+    return Verdict(Outcome.FAIL, f"afterwards: {first_of(wrong)}", tuple(wrong))
 
 
 def _grown(data: Mapping[str, Any]) -> Iterator[str]:

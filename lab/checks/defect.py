@@ -5,7 +5,7 @@ from typing import Any
 
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.checks.verdict import Outcome, Verdict
-from cephlab.lab.history.history import Event
+from cephlab.lab.history.history import Event, data_of
 
 GONE_BELOW = 0.01
 """A defect counts as gone if, at its known rate, the chance of not seeing it in all these tries is below this."""
@@ -19,8 +19,8 @@ def defect(events: Sequence[Event]) -> Verdict:
     A Ceph that has only its known defects passes. A defect that came back fails. So does a defect that exactly this
     version had and that the program written to show it no longer shows.
     """
-    known = next((event.data for event in events if event.kind == "known_defect"), None)
-    tries = [event.data for event in events if event.kind == "defect_try"]
+    known = next(iter(data_of(events, "known_defect")), None)
+    tries = data_of(events, "defect_try")
     decided = [data for data in tries if data["seen"] is not None]
     lines = tuple(f"try {number}: {data['said']}" for number, data in enumerate(tries, 1))
     if known is None or not decided:

@@ -14,7 +14,7 @@ from cephlab.lab.checks.figures import judge_figure
 from cephlab.lab.checks.observations import observations
 from cephlab.lab.checks.verdict import Outcome, Verdict, merge
 from cephlab.lab.checks.witnessed import witnesses
-from cephlab.lab.history.history import Event
+from cephlab.lab.history.history import Event, data_of
 
 if TYPE_CHECKING:
     from cephlab.lab.checks.trend import Trend
@@ -43,10 +43,10 @@ def drift(events: Sequence[Event]) -> Verdict:
     that settles is judged by its second half. A series of enough samples that stays within a band as wide as its
     allowance passes.
     """
-    declared = [event.data for event in events if event.kind == "sampled"]
+    declared = data_of(events, "sampled")
     if not declared:
         return Verdict(Outcome.INCONCLUSIVE, "no series was declared")
-    samples = [event.data for event in events if event.kind == "reading"]
+    samples = data_of(events, "reading")
     verdicts = [judge_series(data, samples) for data in declared]
     if any(event.kind == "observation" for event in events):
         verdicts.append(observations(events))

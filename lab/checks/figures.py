@@ -8,7 +8,7 @@ from cephlab.lab.base.numbers import six_digits
 from cephlab.lab.checks.observations import observations
 from cephlab.lab.checks.verdict import Outcome, Verdict, merge
 from cephlab.lab.checks.witnessed import witnesses
-from cephlab.lab.history.history import Event
+from cephlab.lab.history.history import Event, data_of
 
 
 def figures(events: Sequence[Event]) -> Verdict:
@@ -16,7 +16,7 @@ def figures(events: Sequence[Event]) -> Verdict:
 
     Inconclusive: an interval across a limit, a number that is not finite, no witness that the load was real, no figure.
     """
-    measured = [event.data for event in events if event.kind == "figure"]
+    measured = data_of(events, "figure")
     if not measured:
         return Verdict(Outcome.INCONCLUSIVE, "nothing was measured")
     verdicts = [judge_figure(data) for data in measured]

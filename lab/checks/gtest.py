@@ -6,7 +6,7 @@ from typing import Any
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.checks.verdict import Outcome, Verdict, merge
 from cephlab.lab.checks.witnessed import witnessed
-from cephlab.lab.history.history import Event
+from cephlab.lab.history.history import Event, data_of
 
 _SHOWN = 20
 _BEGAN = ("pass", "fail", "unfinished")
@@ -19,8 +19,8 @@ def gtest(events: Sequence[Event]) -> Verdict:
     known: why the case cannot pass here, or None. Observations and witnesses are judged as in `witnessed`.
     A program without a passed case is inconclusive, even if all its failures are known. So is a run without a program.
     """
-    programs = [event.data for event in events if event.kind == "gtest_program"]
-    cases = [event.data for event in events if event.kind == "gtest_case"]
+    programs = data_of(events, "gtest_program")
+    cases = data_of(events, "gtest_case")
     if not programs:
         return Verdict(Outcome.INCONCLUSIVE, "no test program was run")
     verdicts = [_program(program, [c for c in cases if c["program"] == program["program"]]) for program in programs]

@@ -5,8 +5,8 @@ from itertools import takewhile
 from typing import Any
 
 from cephlab.lab.base.numbers import how_many
-from cephlab.lab.checks.verdict import Outcome, Verdict
-from cephlab.lab.history.history import Event
+from cephlab.lab.checks.verdict import Outcome, Verdict, first_of
+from cephlab.lab.history.history import Event, data_of
 
 _SHOWN_CHARS = 160
 _BEFORE_CHARS = 20
@@ -29,15 +29,15 @@ def observations(events: Sequence[Event]) -> Verdict:
     Without any observation the verdict is inconclusive. The same holds for an empty answer if nothing was looked at
     (`of` is 0), or if `of` is not given.
     """
-    observed = [event.data for event in events if event.kind == "observation"]
+    observed = data_of(events, "observation")
     if not observed:
         return Verdict(Outcome.INCONCLUSIVE, "the scenario observed nothing")
     wrong = tuple(f"{data['what']}: {difference(data['got'], data['wanted'])}" for data in observed if _wrong(data))
     if wrong:
-        return Verdict(Outcome.FAIL, _first_of(wrong), wrong)
+        return Verdict(Outcome.FAIL, first_of(wrong), wrong)
     unseen = tuple(f"{data['what']}: nothing was looked at" for data in observed if _unseen(data))
     if unseen:
-        return Verdict(Outcome.INCONCLUSIVE, _first_of(unseen), unseen)
+        return Verdict(Outcome.INCONCLUSIVE, first_of(unseen), unseen)
     return Verdict(Outcome.PASS, how_many(len(observed), "observation holds", "observations hold"))
 
 
@@ -60,10 +60,6 @@ def _unseen(data: Mapping[str, Any]) -> bool:
     """Whether an observation holds only because nothing was looked at."""
     empty = data["got"] is None or (hasattr(data["got"], "__len__") and not len(data["got"]))
     return int(data.get("of", 0 if empty else 1)) < 1
-
-
-def _first_of(lines: Sequence[str]) -> str:
-    return lines[0] + (f" (and {len(lines) - 1} more)" if len(lines) > 1 else "")
 
 
 def _first_difference(where: str, got: Any, wanted: Any) -> tuple[str, Any, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from cephlab.lab.base.numbers import percent, rise
 from cephlab.lab.checks.figures import figures
 from cephlab.lab.checks.verdict import Outcome, Verdict, merge
-from cephlab.lab.history.history import Event
+from cephlab.lab.history.history import Event, data_of
 
 SAME = 1.06
 """A rise up to this factor counts as no change, however certain it is. Source: at 1.05, two of a hundred equal pairs
@@ -42,7 +42,7 @@ def judge(value: float, low: float, high: float, detectable: float = FOUND, same
 
 def regression(events: Sequence[Event]) -> Verdict:
     """Judge events of kind `change` ({what, value, low, high, found}: after / before), if any, and the figures."""
-    changes = [event.data for event in events if event.kind == "change"]
+    changes = data_of(events, "change")
     return merge([figures(events), *(_judge_change(data) for data in changes)])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from cephlab.lab.checks.figures import judge_figure
 from cephlab.lab.checks.verdict import Outcome, Verdict, merge
-from cephlab.lab.history.history import Event
+from cephlab.lab.history.history import Event, data_of
 from cephlab.lab.history.operations import Act, Ended, Operation, operations_of
 
 _SHOWN = 10
@@ -28,7 +28,7 @@ def service(events: Sequence[Event]) -> Verdict:
     """
     meanwhile = _meanwhile(events)
     figures = _computed(meanwhile, ends_of(events))
-    measured = [event.data for event in events if event.kind == "figure"]
+    measured = data_of(events, "figure")
     limits = limits_by_metric(events)
     # A figure with its own bounds is judged by them alone, unless a limit applies to it too.
     figures += [_parts(data) for data in measured if not bounded(data) or data["metric"] in limits]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from cephlab.lab.base.numbers import how_many
-from cephlab.lab.checks.verdict import Outcome, Verdict, merge
+from cephlab.lab.checks.verdict import Outcome, Verdict, first_of, merge
 from cephlab.lab.history.history import Event
 from cephlab.lab.history.operations import ALIEN, NOTHING, Act, Ended, Operation, operations_of
 
@@ -32,8 +32,7 @@ def survival(events: Sequence[Event]) -> Verdict:
     wrong = [line for key, of_key in sorted(by_key.items()) for line in judge_key(key, of_key)]
     facts = tuple(_facts(operations))
     if wrong:
-        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        return Verdict(Outcome.FAIL, wrong[0] + more, (*wrong[:_SHOWN], *facts))
+        return Verdict(Outcome.FAIL, first_of(wrong), (*wrong[:_SHOWN], *facts))
     open_ends = [Verdict(Outcome.INCONCLUSIVE, reason) for reason in _missing(operations, by_key, events)]
     return merge([*open_ends, Verdict(Outcome.PASS, f"nothing lost, made up or stale: {facts[0]}", facts)])
 

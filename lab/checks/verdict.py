@@ -1,6 +1,6 @@
 """Verdicts, and how several are merged into one."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -33,3 +33,8 @@ def merge(verdicts: Iterable[Verdict]) -> Verdict:
     return Verdict(
         ordered[0].outcome, ordered[0].reason, tuple(line for verdict in ordered for line in verdict.derivation)
     )
+
+
+def first_of(lines: Sequence[str]) -> str:
+    """The first of some sentences as the reason of a verdict, with the number of the others."""
+    return lines[0] + (f" (and {len(lines) - 1} more)" if len(lines) > 1 else "")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from cephlab.lab.base.numbers import how_many, six_digits
 from cephlab.lab.checks.observations import observations
 from cephlab.lab.checks.verdict import Outcome, Verdict, merge
-from cephlab.lab.history.history import Event
+from cephlab.lab.history.history import Event, data_of
 
 
 def witnessed(events: Sequence[Event]) -> Verdict:
@@ -19,7 +19,7 @@ def witnessed(events: Sequence[Event]) -> Verdict:
 
 def witnesses(events: Sequence[Event]) -> Verdict:
     """Judge the witnesses alone."""
-    records = [event.data for event in events if event.kind == "witness"]
+    records = data_of(events, "witness")
     if not records:
         return Verdict(Outcome.INCONCLUSIVE, "no witness shows that the load was real")
     lines = tuple(

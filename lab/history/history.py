@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -225,6 +225,11 @@ def current(kind: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
         kept = {key: value for key, value in data.items() if key not in ("what", "mix")}
         return {"phase": Phase.REACHED.value, "seconds": None, **named, **kept}
     return data
+
+
+def data_of(events: Iterable[Event], kind: str) -> list[Mapping[str, Any]]:
+    """The data of the events of a kind."""
+    return [event.data for event in events if event.kind == kind]
 
 
 def load_events(path: Path) -> tuple[Event, ...]:

@@ -12,6 +12,7 @@ import cephlab
 from cephlab.lab.archive.archive import Archive
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.nearest import did_you_mean
+from cephlab.lab.history.history import data_of
 from cephlab.lab.spec.specfile import TomlTable, load_model, refuse_twice
 from cephlab.lab.spec.written import Flag
 
@@ -130,13 +131,13 @@ def developer_report(archive: Archive, name: str) -> str:
     It is made from the history of the run, so it says what that run used.
     """
     events = archive.of(f"{SUITE}.{name}")
-    known = next((event.data for event in events if event.kind == "known_defect"), None)
+    known = next(iter(data_of(events, "known_defect")), None)
     if known is None:
         scenarios = sorted({e.scenario.partition(".")[2] for e in archive.events if e.kind == "known_defect"})
         what = f"{archive.directory} has no defect {name!r}"
         raise SpecError(what, f"it has: {', '.join(scenarios) or 'none'}", did_you_mean(name, scenarios))
     record = next((record for record in archive.records if record.scenario == f"{SUITE}.{name}"), None)
-    tries = [event.data for event in events if event.kind == "defect_try"]
+    tries = data_of(events, "defect_try")
     lines = [f"# {known['title']}", "", known["text"].strip(), ""]
     lines += [f"- Ceph: {known['version']}, {known['build']}"]
     lines += [f"- Verdict: {record.reason}"] if record is not None else []

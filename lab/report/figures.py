@@ -6,7 +6,7 @@ from typing import Any
 
 from cephlab.lab.checks.figures import figure_parts
 from cephlab.lab.checks.service import bounded, computed, limits_by_metric
-from cephlab.lab.history.history import Event
+from cephlab.lab.history.history import Event, data_of
 
 _MISSING = "not measured"
 
@@ -27,7 +27,7 @@ def figure_rows(events: Sequence[Event]) -> Iterator[FigureRow]:
     Those other metrics are the ones that the check `service` computes. A limit that has no value is shown without one.
     """
     limits = limits_by_metric(events)
-    figures = [event.data for event in events if event.kind == "figure"]
+    figures = data_of(events, "figure")
     for data in figures:
         limit = limits.get(data["metric"])
         if limit is None or bounded(data):

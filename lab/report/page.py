@@ -13,7 +13,7 @@ import jinja2
 
 from cephlab.lab.archive.archive import JUNIT, Archive, Ending, Record, counted, deciding, file_name
 from cephlab.lab.base.numbers import duration, how_many, si
-from cephlab.lab.history.history import Event
+from cephlab.lab.history.history import Event, data_of
 from cephlab.lab.providers.base import LeavesUnsaid
 from cephlab.lab.providers.select import PROVIDERS
 from cephlab.lab.providers.ssh import SshProvider
@@ -135,9 +135,9 @@ def render_report(archive: Archive, beside: Beside | None = None) -> str:
         matrices=list(matrices(archive.records)),
         limits=limits_of(archive),
         wanted=list(wanted_of(archive)),
-        predictions=_events(archive, "prediction"),
-        recoveries=_events(archive, "recovery"),
-        claims=_events(archive, "claim"),
+        predictions=data_of(archive.events, "prediction"),
+        recoveries=data_of(archive.events, "recovery"),
+        claims=data_of(archive.events, "claim"),
         beside=beside,
         doubted=DOUBTED,
         doubts=archive.doubts,
@@ -147,10 +147,6 @@ def render_report(archive: Archive, beside: Beside | None = None) -> str:
         began=_moment(archive.manifest["started"]),
         duration=_duration(archive.manifest),
     )
-
-
-def _events(archive: Archive, kind: str) -> list[Mapping[str, Any]]:
-    return [event.data for event in archive.events if event.kind == kind]
 
 
 class _Lacking(jinja2.UndefinedError, LookupError):

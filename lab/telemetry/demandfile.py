@@ -11,7 +11,7 @@ from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.given import parse_json, read_text
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import write_json
-from cephlab.lab.history.history import Event
+from cephlab.lab.history.history import Event, data_of
 from cephlab.lab.spec.specfile import explain
 from cephlab.lab.telemetry.demand import Demand, Resource, Role
 
@@ -86,7 +86,7 @@ def event_of(measured: Measurement) -> dict[str, Any]:
 
 def measured_in(events: Iterable[Event]) -> tuple[Measurement, ...]:
     """Every measurement of a history; SpecError if one has another schema."""
-    raw = [event.data["measured"] for event in events if event.kind == EVENT]
+    raw = [data["measured"] for data in data_of(events, EVENT)]
     try:
         return _ADAPTER.validate_python(raw)
     except ValidationError as error:

@@ -11,6 +11,7 @@ from cephlab.lab.base.clock import Deadline
 from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import data_of
 from cephlab.lab.providers.host import Host
 from cephlab.lab.report.series import Line, record_series
 from cephlab.lab.scenario.scenario import Scenario, Stage
@@ -79,7 +80,7 @@ def readable(stage: Stage) -> None:
     """Load a cluster for seconds; observe that each series of a stress run has a value at every look."""
     length = length_of(SHORT_S)
     run(stage, length, SHORT_CALIBRATE_S)
-    readings = [event.data["values"] for event in stage.recorder.events() if event.kind == "reading"]
+    readings = [data["values"] for data in data_of(stage.recorder.events(), "reading")]
     for name in dict.fromkeys(name for reading in readings for name in reading):
         got = [reading[name] for reading in readings if name in reading]
         missing = sum(value is None for value in got)
@@ -260,7 +261,7 @@ DRAWN = ("rate", "mean latency", "p99 latency", "CPU of an operation", "CPU besi
 
 def draw(stage: Stage) -> None:
     """Draw the series in the report, those of one kind together."""
-    readings = [event.data for event in stage.recorder.events() if event.kind == "reading"]
+    readings = data_of(stage.recorder.events(), "reading")
     names = dict.fromkeys(name for data in readings for name in data["values"])
     for kind in DRAWN:
         lines = []

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cephlab.lab.history.history import Event, Recorder
+from cephlab.lab.history.history import Event, Recorder, data_of
 from cephlab.suites.stress import series
 
 LEAST_LOOKS = 40
@@ -19,7 +19,7 @@ _PART = re.compile(r" \(part (\d+)\): ")
 def take_over(recorder: Recorder, earlier: Sequence[Event], *, shared: bool) -> float:
     """Record the readings of earlier parts and their limits; returns the seconds of load that they had."""
     parts: dict[int, list[Mapping[str, Any]]] = {}
-    looks = [event.data for event in earlier if event.kind == "reading"]
+    looks = data_of(earlier, "reading")
     known = [int(match[1]) for data in looks for name in data["values"] if (match := _PART.search(name))]
     newest = max(known, default=0) + 1
     for data in looks:

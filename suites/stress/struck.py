@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from cephlab.lab.faults import Fault, Layout, layout_of, plan, thrash
 from cephlab.lab.faults.daemons import KillDaemon, PauseDaemon, StopDaemon
-from cephlab.lab.history.history import Recorder
+from cephlab.lab.history.history import Recorder, data_of
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.services.osd import OSD
 from cephlab.lab.workloads.fio import RunningProgram
@@ -57,7 +57,7 @@ def went_on(recorder: Recorder, after_s: float) -> None:
 
     after_s: since the load began.
     """
-    readings = [event.data for event in recorder.events() if event.kind == "reading"]
+    readings = data_of(recorder.events(), "reading")
     # A client whose log has no whole window has no reading either, and would not be missed.
     known = [f"{event.data['job']}{_RATE}" for event in recorder.events() if event.kind == "calibrated"]
     jobs = dict.fromkeys([*known, *(name for data in readings for name in data["values"] if name.endswith(_RATE))])

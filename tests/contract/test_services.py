@@ -12,7 +12,7 @@ from cephlab.lab.cluster.raising import ClusterRequest, raise_for, refuse_unfit
 from cephlab.lab.faults import inflict
 from cephlab.lab.faults.daemons import KillDaemon
 from cephlab.lab.faults.fault import layout_of
-from cephlab.lab.history.history import History
+from cephlab.lab.history.history import History, data_of
 from cephlab.lab.images.store import ImageStore
 from cephlab.lab.providers.local import LocalProvider
 from cephlab.lab.services import CORE, SERVICES, service_of
@@ -64,7 +64,7 @@ def test_a_service_that_dies_is_missed(cluster: OwnCluster) -> None:
         assert SERVICES["mds"].missing(cluster.client, cluster.host_of("mds.n0"), "n0") != ""
     cluster.wait_healthy()
     assert layout_of(cluster).daemons("mds") == ["mds.n0", "mds.n2"]
-    [witness] = [event.data for event in history.recorder("services.demo").events() if event.kind == "witness"]
+    [witness] = data_of(history.recorder("services.demo").events(), "witness")
     assert witness["got"] >= witness["least"] == 1
 
 

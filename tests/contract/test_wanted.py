@@ -11,7 +11,7 @@ import pytest
 from cephlab.lab.base.home import Home
 from cephlab.lab.checks.verdict import Outcome, Verdict
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.history.history import History
+from cephlab.lab.history.history import History, data_of
 from cephlab.lab.providers.local import LocalProvider
 from cephlab.lab.report.wanted import KIND
 from cephlab.lab.scenario.scenario import Stage, run_scenario, seeded
@@ -102,7 +102,7 @@ def run(folder: Path, cluster: Cluster, home: Home, text: str, *changes: str) ->
     [scenario] = scenarios_of(load_hardware(path, changes), home, attached=True)
     recorder = History().recorder(scenario.name)
     verdict = run_scenario(scenario, Stage(cluster, recorder, seeded(1, scenario.name), folder))
-    [data] = [event.data for event in recorder.events() if event.kind == KIND]
+    [data] = data_of(recorder.events(), KIND)
     return verdict, data
 
 

@@ -12,7 +12,7 @@ from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
 from cephlab.lab.checks.figures import judge_figure
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.history.history import Basis, Bound, History, Recorder
+from cephlab.lab.history.history import Basis, Bound, History, Recorder, data_of
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.workloads.s3_load_program import FILL
@@ -68,7 +68,7 @@ def test_the_disk_space_of_objects_is_held_to_the_formula(
         monkeypatch.setattr(allocation, name, fake)
     stage = fake_stage.stage_of(SimpleNamespace())
     allocation.run(stage, UNIT_BYTES)
-    [figure] = [event.data for event in stage.recorder.events() if event.kind == "figure"]
+    [figure] = data_of(stage.recorder.events(), "figure")
     assert (figure["least"], figure["most"]) == (6.0, 6.0)
     assert judge_figure(figure).outcome is outcome
 

@@ -13,6 +13,7 @@ import pytest
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import Run, RunId
 from cephlab.lab.checks.verdict import Outcome, Verdict
+from cephlab.lab.history.history import data_of
 from cephlab.lab.scenario.scenario import run_scenario
 from cephlab.lab.telemetry import demandfile
 from cephlab.lab.telemetry.demandfile import Measurement
@@ -49,7 +50,7 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         verdict = run_scenario(costs.SCENARIOS[0], stage)
         events = stage.recorder.events()
         (why,) = (e.data["why"] for e in events if e.kind == "figure" and e.data["metric"].startswith("CPU of rand"))
-        return verdict, why, [event.data for event in events if event.kind == "change"]
+        return verdict, why, data_of(events, "change")
 
     return run
 

@@ -8,7 +8,7 @@ import pytest
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.checks import CHECKS
-from cephlab.lab.history.history import History, Recorder
+from cephlab.lab.history.history import History, Recorder, data_of
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch, host_arch
@@ -49,8 +49,8 @@ def test_a_header_may_lack_the_time_of_its_last_use_and_nothing_else(
     stage = SimpleNamespace(cluster=SimpleNamespace(client=client), recorder=recorder)
     compare_headers(cast("Stage", stage), cast("PoolPair", SimpleNamespace(cache="c", base="b")), ["h"])
     events = recorder.events()
-    assert [event.data["got"] for event in events if event.kind == "observation"] == [lost]
-    assert [event.data["behind"] for event in events if event.kind == "headers"] == [{"h": behind}]
+    assert [data["got"] for data in data_of(events, "observation")] == [lost]
+    assert [data["behind"] for data in data_of(events, "headers")] == [{"h": behind}]
 
 
 def test_the_quick_tier_promotes_misses_and_leaves_on_one_cluster() -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from cephlab.lab.history.history import Basis, Bound, History
+from cephlab.lab.history.history import Basis, Bound, History, data_of
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.telemetry.demand import Interval
@@ -126,7 +126,7 @@ def test_the_opposite_of_a_finding_does_not_count_where_misses_explain_it(
     figures, stage = noted(monkeypatch, 1.0, 2.0, lab="ssh")
     figure = figures["kept"]
     why = "finding of the paper, section 3"
-    witnesses = [event.data for event in stage.recorder.events() if event.kind == "witness"]
+    witnesses = data_of(stage.recorder.events(), "witness")
     if explained:
         assert figure["why"] == f"{why}: not judged, more misses of one cache explain it"
         assert (figure["least"], figure["most"], figure["basis"]) == (None, None, "noted")

@@ -9,7 +9,7 @@ import pytest
 
 from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.checks import Verdict
-from cephlab.lab.history.history import History
+from cephlab.lab.history.history import History, data_of
 from cephlab.lab.scenario.scenario import Stage, run_scenario
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.interop import dencoder
@@ -29,7 +29,7 @@ def judged(tmp_path: Path, **flaws: Any) -> tuple[Verdict, Mapping[str, Any], di
     recorder = History().recorder("s")
     stage = Stage(cluster_of(hosts), recorder, Random(1), tmp_path)  # type: ignore[arg-type]
     verdict = run_scenario(dencoder.SCENARIOS[0], stage)
-    seen = [event.data for event in recorder.events() if event.kind == "observation"]
+    seen = data_of(recorder.events(), "observation")
     return verdict, seen[-1], hosts
 
 

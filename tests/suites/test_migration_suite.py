@@ -14,7 +14,7 @@ from cephlab.lab.checks.service import service
 from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.checks.witnessed import witnesses
 from cephlab.lab.cluster import pools
-from cephlab.lab.history.history import History, Recorder
+from cephlab.lab.history.history import History, Recorder, data_of
 from cephlab.lab.scenario.scenario import Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch, host_arch
@@ -146,7 +146,7 @@ def test_the_profile_is_that_of_the_run(tmp_path: Path) -> None:
         stage = SimpleNamespace(profile=profile, changes=(), cluster=cluster, recorder=recorder)
         running = SimpleNamespace(stage=stage, recorder=recorder, replaced_bytes=1e6, moved_bytes=1e6)
         note_scale(cast("Trial", running), SWAP)
-        noted = [event.data for event in recorder.events() if event.kind == "figure"]
+        noted = data_of(recorder.events(), "figure")
         names = ["paper_recovery_s", "recovery_s[rhcs-10b-6n]"]
         assert [data["metric"] for data in noted] == names[:figures_of]
         assert (noted[0]["most"], noted[0]["basis"]) == (75 * 60, "shape"), "the paper's time, whatever the profile"
@@ -194,7 +194,7 @@ def test_moved_bytes_are_held_to_the_least_that_the_maps_allow(
     recorder = movement_of(monkeypatch, recovered, least=1000)
     assert service(recorder.events()).outcome is outcome
     assert witnesses(recorder.events()).outcome is Outcome.PASS
-    [figure] = [event.data for event in recorder.events() if event.kind == "figure"]
+    [figure] = data_of(recorder.events(), "figure")
     assert (figure["metric"], figure["most"], figure["basis"]) == ("moved_bytes", 1020.0, "correctness")
     assert figure["why"].startswith("1.02 times 1000 of 5000 bytes: ")
 

@@ -22,7 +22,7 @@ from cephlab.lab.cluster.attach.discover import Census, DaemonRecord
 from cephlab.lab.cluster.attach.guard import Existing, Guard
 from cephlab.lab.cluster.attach.permit import Permit
 from cephlab.lab.history import operations
-from cephlab.lab.history.history import Recorder
+from cephlab.lab.history.history import Recorder, data_of
 from cephlab.lab.history.operations import Act, Ended, Operation
 from cephlab.lab.providers.ssh import SshProvider
 from cephlab.lab.scenario.scenario import Scenario, Stage, run_scenario
@@ -282,5 +282,5 @@ def test_a_gateway_that_is_cut_off_is_replaced_and_shut_out(
     events = on.recorder.events()
     assert CHECKS["observations"](events).outcome is (Outcome.PASS if fenced and not deaf else Outcome.FAIL)
     assert witnesses(events).outcome is Outcome.PASS
-    assert [event.data["gateway"] for event in events if event.kind == "took_over"] == ["gw2"]
+    assert [data["gateway"] for data in data_of(events, "took_over")] == ["gw2"]
     assert (load.verified, group.subsystems) == (2, {})

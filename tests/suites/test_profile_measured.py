@@ -10,7 +10,7 @@ import pytest
 from cephlab.lab.base.home import Home
 from cephlab.lab.checks.figures import figures
 from cephlab.lab.checks.verdict import Outcome
-from cephlab.lab.history.history import History, Recorder
+from cephlab.lab.history.history import History, Recorder, data_of
 from cephlab.lab.report.wanted import KIND
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.scenario.topology import NOWHERE
@@ -84,7 +84,7 @@ def noted(done: Measured, **limits: str) -> Recorder:
 
 
 def shown(recorder: Recorder) -> Mapping[str, Any]:
-    [data] = [event.data for event in recorder.events() if event.kind == KIND]
+    [data] = data_of(recorder.events(), KIND)
     return data
 
 

@@ -11,6 +11,7 @@ from cephlab.lab.ceph.pgs import NO_OSD, Pg
 from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.attach.guard import NotPermitted
+from cephlab.lab.history.history import data_of
 from cephlab.suites.profile import lost as losing
 from cephlab.suites.profile.lost import Sample, followed, lost, sampled, seen_of, steady
 from cephlab.suites.profile.measured import Seen
@@ -123,7 +124,7 @@ def test_the_largest_machine_is_lost_and_is_back_afterwards(monkeypatch: pytest.
     ]
     assert isinstance(seen, Seen)
     assert "too soon for a steady rate" in seen.why_not
-    [kept] = [event.data for event in stage.recorder.events() if event.kind == "recovered"]
+    [kept] = data_of(stage.recorder.events(), "recovered")
     assert (kept["held"], kept["to_copy"], kept["whole"]) == (1000, 1000, True)
 
 

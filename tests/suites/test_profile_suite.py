@@ -15,7 +15,7 @@ from cephlab.fixtures.run import GateResult, Request, run_gate
 from cephlab.lab.archive.archive import Archive, Ending, judge, read_archive
 from cephlab.lab.archive.sums import altered
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.history.history import History
+from cephlab.lab.history.history import History, data_of
 from cephlab.lab.report.page import render_report
 from cephlab.lab.report.wanted import Shown, record_requirement
 from cephlab.lab.scenario.scenario import verdict_of
@@ -126,7 +126,7 @@ def test_a_gate_is_red_where_a_requirement_is_out_of_reach_and_says_why_and_what
 def share_of_wanted(archive: Archive, name: str) -> float:
     """Predicted throughput over what is wanted."""
     events = archive.of(f"profile.{name}")
-    figures = [event.data for event in events if event.kind == "figure"]
+    figures = data_of(events, "figure")
     [throughput] = [figure for figure in figures if figure["metric"] == "predicted throughput"]
     return float(throughput["value"] / throughput["least"])
 
@@ -202,7 +202,7 @@ def test_what_a_prediction_leaves_out_is_in_the_verdict_the_archive_the_page_and
     said = "leaves such a pool's PGs undersized; the prediction assumes OSDs as failure domain."
     archive = read_archive(result.archive)
     assert [verdict.now for verdict in judge(archive)] == [Ending.INCONCLUSIVE]
-    [figure, *_] = [event.data for event in archive.of("profile.enough") if event.kind == "figure"]
+    [figure, *_] = data_of(archive.of("profile.enough"), "figure")
     assert any(line.startswith("not known: EC 8+3") and said in line for line in figure["derivation"])
     assert said in html.unescape(render_report(archive))
     assert any(

@@ -16,7 +16,7 @@ from cephlab.lab.checks.figures import figures
 from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.attach.guard import NotPermitted
-from cephlab.lab.history.history import History, Recorder
+from cephlab.lab.history.history import History, Recorder, data_of
 from cephlab.lab.report.wanted import KIND
 from cephlab.lab.scenario.scenario import Stage, run_scenario
 from cephlab.lab.scenario.topology import NOWHERE
@@ -69,7 +69,7 @@ def judged(requirement: Requirement, done: Measured | Seen) -> tuple[Outcome, st
     wanted = Wanted(requirement, find(ALTRA), Home(Path("/nonexistent")))
     note_measured(Stage(None, recorder, Random(1), Path()), wanted, done, Known(demands(), trust(), "shipped"))
     verdict = figures(recorder.events())
-    [data] = [event.data for event in recorder.events() if event.kind == KIND]
+    [data] = data_of(recorder.events(), KIND)
     return verdict.outcome, verdict.reason, data
 
 
@@ -103,7 +103,7 @@ def test_what_is_not_measured_there_is_judged_by_its_prediction_and_the_page_say
     assert scenario.topology == NOWHERE
     recorder = History().recorder(scenario.name)
     run_scenario(scenario, Stage(None, recorder, Random(1), tmp_path))
-    [data] = [event.data for event in recorder.events() if event.kind == KIND]
+    [data] = data_of(recorder.events(), KIND)
     assert data["rows"][0]["measured"] == ""
     assert data["measuring"] == [
         "Not measured, so the prediction decides: there is no new machine to replace a lost one, and no existing one "
@@ -121,7 +121,7 @@ def test_a_step_that_is_not_permitted_leaves_the_prediction_to_decide(tmp_path: 
     way = Way("Tries.", lambda _stage, _profile, _trust: permitted(refused))
     compared(Stage(None, recorder, Random(1), tmp_path), wanted, way)
     assert figures(recorder.events()).outcome is Outcome.PASS
-    [data] = [event.data for event in recorder.events() if event.kind == KIND]
+    [data] = data_of(recorder.events(), KIND)
     assert "pool 'wanted' is not on the list; allow it with --may-break" in data["measuring"][0]
 
 
@@ -328,7 +328,7 @@ def test_a_pool_that_lacks_shards_shows_nothing(monkeypatch: pytest.MonkeyPatch)
     pool_there(monkeypatch, [Pg("1.0", "", 1, (0, 1), 0), Pg("1.1", "", 1, (2,), 2)])
     stage = stage_of(cluster_of(4, {"osd df": OSD_DF, "df": DF}, []))
     room.room(stage, find(ALTRA), ROOM)
-    [witness] = [event.data for event in stage.recorder.events() if event.kind == "witness"]
+    [witness] = data_of(stage.recorder.events(), "witness")
     assert witness["got"] < witness["least"]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
-from cephlab.lab.history.history import History
+from cephlab.lab.history.history import History, data_of
 from cephlab.lab.scenario.scenario import Stage, run_scenario
 from cephlab.lab.spec.clusterspec import DiskLimits
 from cephlab.lab.telemetry.demand import Interval
@@ -123,7 +123,7 @@ def test_what_osds_do_without_a_load_is_taken_off_their_cpus_alone(tmp_path: Pat
         rate = 0.01 * made.ops
         stage: Any = Stage(None, recorder, None, tmp_path)  # type: ignore[arg-type]
         note(stage, made, Modelled(0.01, Interval(rate, rate, rate, 10), 0.2, [use]), origin)
-        values.append(next(event.data["value"] for event in recorder.events() if event.kind == "figure"))
+        values.append(next(data["value"] for data in data_of(recorder.events(), "figure")))
     assert values == pytest.approx([1 / 0.8, 1.0])
 
 

@@ -19,7 +19,7 @@ from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.ceph.memory import Footprint
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
 from cephlab.lab.faults import Layout, plan
-from cephlab.lab.history.history import Event, History
+from cephlab.lab.history.history import Event, History, data_of
 from cephlab.lab.scenario.scenario import Tier
 from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.telemetry.daemons import DaemonReading
@@ -185,7 +185,7 @@ def test_what_an_interrupted_run_saw_is_a_part_of_the_next() -> None:
     assert take_over(recorder, interrupted(100), shared=True) == 1000.0
     again = History().recorder("stress.mixed")
     assert take_over(again, [*recorder.events(), *interrupted(50)], shared=True) == 1500.0
-    declared = [event.data["series"] for event in again.events() if event.kind == "sampled"]
+    declared = [data["series"] for data in data_of(again.events(), "sampled")]
     assert declared == ["osd.0 (part 1): memory", "osd.0 (part 2): memory"]
     verdict = CHECKS["drift"]([*again.events(), *witnessed()])
     assert verdict.outcome is Outcome.PASS

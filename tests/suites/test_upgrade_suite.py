@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from cephlab.lab.ceph.status import Status, parse_status
-from cephlab.lab.history.history import History
+from cephlab.lab.history.history import History, data_of
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.suites.upgrade.rolling import others, put_up_with_old_keys
 
@@ -53,7 +53,7 @@ def test_only_the_type_of_keys_is_put_up_with(codes: tuple[str, ...]) -> None:
     cluster = FakeCluster([status("OSD_DOWN"), status("OSD_DOWN", *codes), status(*codes)])
     put_up_with_old_keys(cast("Stage", SimpleNamespace(cluster=cluster, recorder=history.recorder("upgrade"))))
     assert cluster.muted == list(codes)
-    [noted] = [event.data for event in history.events("upgrade") if event.kind == "muted"]
+    [noted] = data_of(history.events("upgrade"), "muted")
     assert noted["codes"] == list(codes)
 
 

@@ -19,7 +19,7 @@ from cephlab.lab.faults import FAULTS, Layout, Sign, inflict, look_for, obstacle
 from cephlab.lab.faults import fault as fault_module
 from cephlab.lab.faults.daemons import FlappingOsd, StopDaemon
 from cephlab.lab.faults.full import Level, lowered
-from cephlab.lab.history.history import History, Recorder
+from cephlab.lab.history.history import History, Recorder, data_of
 from cephlab.lab.providers.local import LocalProvider
 from cephlab.lab.providers.ssh import SshProvider
 from cephlab.lab.spec.clusterspec import Capability
@@ -76,7 +76,7 @@ class Demo:
 
 
 def phases(events: Recorder) -> list[str]:
-    return [event.data["phase"] for event in events.events() if event.kind == "fault"]
+    return [data["phase"] for data in data_of(events.events(), "fault")]
 
 
 def test_a_fault_holds_inside_its_block_and_the_history_says_so() -> None:
@@ -142,7 +142,7 @@ def test_a_metadata_server_that_does_not_stop_is_killed_and_the_history_has_the_
     with inflict(StopDaemon("mds.n0"), a_cluster_with(daemon), told):
         assert daemon.got == ["SIGTERM", "SIGKILL"]
     assert daemon.got[-1] == "start"
-    [defect] = [event.data for event in told.events() if event.kind == "defect"]
+    [defect] = data_of(told.events(), "defect")
     assert (defect["target"], defect["seen"]) == ("mds.n0", "it did not end after SIGTERM and was killed")
 
 

@@ -17,7 +17,7 @@ from cephlab.lab.ceph.daemon import Wanted
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
 from cephlab.lab.cluster import watch as watch_module
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.history.history import History
+from cephlab.lab.history.history import History, data_of
 from cephlab.lab.scenario.scenario import (
     Blame,
     Scenario,
@@ -66,7 +66,7 @@ def test_what_it_is_and_whether_it_needs_mixed_architectures_is_recorded(topolog
     on = stage()
     with pytest.raises(Unavailable):
         run_scenario(replace(scenario(sees(1, LACK)), topology=topology, sees=("more",)), on)
-    [began] = [event.data for event in on.recorder.events() if event.kind == "began"]
+    [began] = data_of(on.recorder.events(), "began")
     assert began == {
         "cluster": "c1",
         "any_arch": topology.any_arch,
@@ -171,7 +171,7 @@ def test_a_scenario_without_a_cluster_is_judged_and_cannot_touch_one() -> None:
 
     on = nowhere()
     assert run_scenario(replace(scenario(knows), topology=NOWHERE), on).outcome is Outcome.PASS
-    [began] = [event.data for event in on.recorder.events() if event.kind == "began"]
+    [began] = data_of(on.recorder.events(), "began")
     assert began["cluster"] == ""
     with pytest.raises(SpecError, match="another scenario"):
         run_scenario(replace(scenario(speaks_for_another), topology=NOWHERE), nowhere())
@@ -223,7 +223,7 @@ def test_a_wait_that_timed_out_beside_a_stopped_daemon_is_put_down_to_it(monkeyp
             run_scenario(scenario(run), on)
         assert ended.value.__suppress_context__ is held
         assert isinstance(ended.value.__cause__, NotReached) is held
-        [raised] = [event.data for event in on.recorder.events() if event.kind == "raised"]
+        [raised] = data_of(on.recorder.events(), "raised")
         assert raised["error"] == type(ended.value).__name__
         assert raised["what"] == ended.value.what
         assert "HEALTH_WARN" in raised["detail"]
