@@ -176,7 +176,7 @@ def judge(recorder: Recorder, phase: str, costs: Sequence[Sequence[float]], shar
         change.mean,
         "",
         Bound(why, most=MOST_COST, basis=Basis.SHAPE),
-        interval=(change.low, change.high),
+        interval=change.ends,
     )
 
 

@@ -131,14 +131,14 @@ def judge(recorder: Recorder, kind: str, rates: Mapping[str, Sequence[float]]) -
         hurt.mean,
         "",
         Bound("scrub and clients share slow disks", most=1.0, basis=Basis.SHAPE),
-        interval=(hurt.low, hurt.high),
+        interval=hurt.ends,
     )
     recorder.figure(
         f"{kind} a second beside a slowed deep scrub / beside one by Ceph's settings",
         eased.mean,
         "",
         Bound("a scrub that pauses leaves more to clients", least=1.0, basis=Basis.SHAPE),
-        interval=(eased.low, eased.high),
+        interval=eased.ends,
     )
 
 

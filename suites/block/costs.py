@@ -82,7 +82,7 @@ def floors(recorder: Recorder, demand: Demand) -> None:
         cost = demand.costs[role][resource]
         what = f"{resource} of {role}, per operation of {size_text(size)}"
         bound = Bound(f"{why}: {floor} B", least=floor * SLACK, basis=Basis.CORRECTNESS)
-        recorder.figure(what, cost.mean, "B", bound, interval=(cost.low, cost.high))
+        recorder.figure(what, cost.mean, "B", bound, interval=cost.ends)
 
 
 def against_baseline(stage: Stage, measurement: Measurement) -> None:

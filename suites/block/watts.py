@@ -171,7 +171,7 @@ def note_whole(recorder: Recorder, taken: Taken, plug: Sequence[Energy], limits:
         why = "the profile's power requirement"
         bound = taken.bias.told_of_watts(Bound(why, most=limits.watts, basis=Basis.PROFILE))
     sure = taken.bias.watts(watts_of_all(plug))
-    recorder.figure(f"watts of all machines by {source}", sure.mean, "W", bound, interval=(sure.low, sure.high))
+    recorder.figure(f"watts of all machines by {source}", sure.mean, "W", bound, interval=sure.ends)
     bound = _NOTED
     if limits.per_watt is not None:
         why = "the profile's requirement for work per watt"

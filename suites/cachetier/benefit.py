@@ -99,7 +99,7 @@ def run(stage: Stage, pattern: str, depth: int) -> None:
             Bound("recorded only: the paper has no figure", basis=Basis.NOTED),
         ),
     ):
-        recorder.figure(f"{what} with the tier / without", change.value, "", bound, interval=(change.low, change.high))
+        recorder.figure(f"{what} with the tier / without", change.value, "", bound, interval=change.ends)
 
 
 def measured(stage: Stage, pool: str, pattern: str, depth: int) -> MeasuredSide:

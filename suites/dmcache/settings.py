@@ -126,7 +126,7 @@ def note_hits(recorder: Recorder, large: Sequence[float], small: Sequence[float]
     share, beside = interval(large), ratio_of_means(small, large)
     bound = Bound("finding of the paper, 5.1.2: over 90 %, once the cache is warm", least=FITS, basis=Basis.SHAPE)
     what = "hit ratio of a cache that holds the database"
-    recorder.figure(what, share.mean, "of accesses", bound, interval=(share.low, share.high))
+    recorder.figure(what, share.mean, "of accesses", bound, interval=share.ends)
     why = "a cache that evicts misses what it evicted; the paper's hit ratio was 0.75 to 0.96, with other sizes"
     bound = Bound(why, most=1.0, basis=Basis.SHAPE)
     what = "hits of a cache that is too small, beside one that is not"
@@ -136,7 +136,7 @@ def note_hits(recorder: Recorder, large: Sequence[float], small: Sequence[float]
 def note_rate(recorder: Recorder, what: str, values: list[float]) -> None:
     """Record transactions a second as a figure without a limit."""
     rate = interval(values)
-    recorder.figure(what, rate.mean, "transactions/s", NO_LIMIT, interval=(rate.low, rate.high))
+    recorder.figure(what, rate.mean, "transactions/s", NO_LIMIT, interval=rate.ends)
 
 
 SCENARIOS = (

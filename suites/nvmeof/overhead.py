@@ -89,7 +89,7 @@ def judge(recorder: Recorder, what: str, costs: dict[str, list[float]], bound: B
     for name, values in costs.items():
         side = interval(values)
         emulated = Bound("recorded only: measured on simulated machines, not on gateway hardware", basis=Basis.NOTED)
-        recorder.figure(f"{what}, {name}", side.mean, "s", emulated, interval=(side.low, side.high))
+        recorder.figure(f"{what}, {name}", side.mean, "s", emulated, interval=side.ends)
     for name in sorted(costs.keys() - {NVMEOF}):
         ratio = ratio_of_means(costs[NVMEOF], costs[name])
         limit = bound if name == KRBD else OTHER_KIND

@@ -42,7 +42,7 @@ def run(stage: Stage) -> None:
         for role in ROLES:
             mean = interval(known[role])
             metric = f"CPU of {role.value} for one {kind}"
-            stage.recorder.figure(metric, mean.mean, "s", RECORDED, interval=(mean.low, mean.high))
+            stage.recorder.figure(metric, mean.mean, "s", RECORDED, interval=mean.ends)
     for role in ROLES:
         parts = sum(MIX[kind] * fmean(alone[kind][role]) for kind in MIX) / sum(MIX.values())
         judge(stage.recorder, role, ratio_of_means(mixed[role], [parts] * ROUNDS))
@@ -55,7 +55,7 @@ def judge(recorder: Recorder, role: Role, ratio: Interval) -> None:
         ratio.mean,
         "",
         Bound("a mix costs about the sum of its parts", 1 / APART, APART, basis=Basis.SHAPE),
-        interval=(ratio.low, ratio.high),
+        interval=ratio.ends,
     )
 
 

@@ -107,7 +107,7 @@ def delayed(stage: Stage) -> None:
         change.mean,
         "",
         Bound(why, least=DELAYED_RATIO, basis=Basis.SHAPE),
-        interval=(change.low, change.high),
+        interval=change.ends,
     )
 
 

@@ -74,7 +74,7 @@ def run(stage: Stage, operation: str) -> None:
         gain.mean,
         "",
         Bound("a request has a fixed cost besides the cost of its bytes", least=LEAST_GAIN, basis=Basis.SHAPE),
-        interval=(gain.low, gain.high),
+        interval=gain.ends,
     )
     lines = [
         *(line for line in expected.lines(sizes) if line.panel == RATE),

@@ -44,7 +44,7 @@ def run(stage: Stage) -> None:
             change.mean,
             "",
             Bound("recorded only: no paper has a figure for it", basis=Basis.NOTED),
-            interval=(change.low, change.high),
+            interval=change.ends,
         )
 
 

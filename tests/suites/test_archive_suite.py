@@ -15,6 +15,7 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Basis, Bound, History, Recorder, data_of
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.telemetry.demand import LARGEST
 from cephlab.lab.workloads.s3_load_program import FILL
 from cephlab.lab.workloads.s3load import S3Operation, S3Result
 from cephlab.suites.archive import SCENARIOS, allocation, failures, filled, scrub, spill
@@ -126,6 +127,15 @@ def test_a_scrub_that_a_pause_does_not_ease_is_found(
 ) -> None:
     rates = {scrub.NONE: [10.0, 10.1, 9.9], scrub.DEFAULT: default, scrub.LOWERED: lowered}
     assert verdict_of(lambda recorder: scrub.judge(recorder, "get", rates)).outcome is outcome
+
+
+def test_a_ratio_without_an_upper_end_is_kept_as_json() -> None:
+    recorder = History().recorder("archive.demo")
+    filled.judge(recorder, "read", [[0.0, 1.0], [1.0, 1.0]], [0.2, 0.85])
+    rates = {scrub.NONE: [0.0, 1.0], scrub.DEFAULT: [0.0, 1.0], scrub.LOWERED: [1.0, 1.0]}
+    scrub.judge(recorder, "get", rates)
+    highs = [figure["high"] for figure in data_of(recorder.events(), "figure")]
+    assert highs == [LARGEST] * 3
 
 
 LONGEST = Bound("a grace, then peering", most=60.0, basis=Basis.CORRECTNESS)
