@@ -75,7 +75,7 @@ def osd_threads(threads: Threads, disks: Disks) -> dict[str, int]:
 
 
 def osd_pools(
-    threads: Threads, machine: MachineClass, disks: Disks, work: OperationWork, *, replica: float, before: float = 0.0
+    threads: Threads, machine: MachineClass, disks: Disks, work: OperationWork, *, replica: float, before: float
 ) -> list[ThreadPool]:
     """The thread pools of one OSD, with their work for each operation of which it is the primary.
 

@@ -113,7 +113,7 @@ def profile_files(own: Path) -> dict[str, Path]:
     return {path.stem: path for folder in (SHIPPED, own) for path in sorted(folder.glob("*.toml"))}
 
 
-def find_hardware(name: str, own: Path, changes: Sequence[str] = ()) -> Hardware:
+def find_hardware(name: str, own: Path, changes: Sequence[str]) -> Hardware:
     """A profile's file by name or by path (something with a / or .toml); SpecError when there is none.
 
     own: the folder of the user's profiles, which `cephlab probe` writes to. changes: see `load_hardware`.

@@ -153,7 +153,7 @@ class RadosClient:
     def set_omap(self, pool: str, name: str, pairs: Mapping[str, bytes]) -> None:
         self.call("set_omap", pool=pool, name=name, pairs={key: _text(value) for key, value in pairs.items()})
 
-    def omap_in_order(self, pool: str, name: str, *, page: int = 500) -> list[tuple[bytes, str]]:
+    def omap_in_order(self, pool: str, name: str, *, page: int) -> list[tuple[bytes, str]]:
         """(key, sha256 of its value) in the order in which the OSD serves them, `page` at a time."""
         served = self.call("omap_in_order", pool=pool, name=name, page=page)
         return [(bytes.fromhex(key), digest) for key, digest in served]

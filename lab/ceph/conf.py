@@ -156,7 +156,7 @@ _ONE_MONITOR = {
 """Options of the managers of a cluster with one monitor."""
 
 
-def host_options(host: Host, identity: str | None = None, *, pulled: bool = False) -> dict[str, str]:
+def host_options(host: Host, identity: str | None = None, *, pulled: bool) -> dict[str, str]:
     """Options of one host: its address, its directories, and the plugin paths of its image.
 
     identity: the host's name in Ceph, if it replaced another host. pulled: whether its image was pulled, not built

@@ -123,7 +123,7 @@ class Fsck:
     output: str
 
 
-def fsck(daemon: Daemon, *, deep: bool = False, patience: float = 1.0) -> Fsck:
+def fsck(daemon: Daemon, *, deep: bool, patience: float) -> Fsck:
     """Check an OSD's store on its host. deep: check all data too, after replaying deferred writes to the disk.
 
     Without `deep` nothing is written: BlueStore::_fsck opens the store read-only.

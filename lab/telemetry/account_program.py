@@ -28,9 +28,9 @@ def clock_s(pid: int) -> float:
     return time.clock_gettime_ns((~pid << 3) | _SCHEDULED) / 1e9
 
 
-def texts_of(pid: int, proc: Path = PROC) -> dict[str, Any]:
+def texts_of(pid: int) -> dict[str, Any]:
     """`stat` and `io` of a process; for each thread its `stat` and its number of voluntary context switches."""
-    base = proc / str(pid)
+    base = PROC / str(pid)
     tasks = []
     for entry in os.scandir(base / "task"):
         try:

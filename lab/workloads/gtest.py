@@ -58,7 +58,7 @@ class GtestRun:
         return f"it was killed by signal {-self.code}" if self.code < 0 else f"it ended with status {self.code}"
 
 
-def list_cases(host: Host, program: str, *, env: Mapping[str, str], select: str = "*") -> tuple[str, ...]:
+def list_cases(host: Host, program: str, *, env: Mapping[str, str], select: str) -> tuple[str, ...]:
     """Names of the cases that a filter selects, without disabled ones. Some programs need a cluster even for this."""
     argv = [program, "--gtest_list_tests", f"--gtest_filter={select}"]
     return parse_list(run_tool(host, argv, env=env, timeout_s=_LIST_S).stdout)

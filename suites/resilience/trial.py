@@ -143,7 +143,7 @@ def again_and_again(
     stage: Stage,
     fault: Fault,
     count: int,
-    data: Data = OBJECTS,
+    data: Data,
     *,
     before_s: tuple[float, float],
     meanwhile: Callable[[], None],

@@ -48,7 +48,7 @@ def raise_on_machines(
     source: Source,
     disks: Mapping[str, Sequence[str]],
     *,
-    rgw: Mapping[str, int] | None = None,
+    rgw: Mapping[str, int],
     progress: Progress,
 ) -> Standing:
     """Install MicroCeph on an inventory's machines. The run is not kept yet.
