@@ -12,18 +12,11 @@ from cephlab.cli.world import World
 from cephlab.lab.archive.archive import Ending, Record, read_archive
 from cephlab.lab.archive.attempts import INTERRUPTED
 from cephlab.lab.base.births import identity_of
-from cephlab.lab.base.home import Home
 from cephlab.lab.report.page import render_report
 from tests.cli.test_cli_clusters import call
-from tests.fake_provider import FakeProvider, providers
 from tests.lab.archive.test_archive import GOOD, write
 
 OWN = identity_of(os.getpid())
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(Home(tmp_path / "home").ensure(), providers(FakeProvider()))
 
 
 @pytest.fixture

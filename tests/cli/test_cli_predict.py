@@ -17,14 +17,12 @@ from cephlab.cli.main import app
 from cephlab.cli.world import World
 from cephlab.lab.base import probe
 from cephlab.lab.base.errors import CommandFailed, LabBroken, NotInstalled, SpecError, Unavailable
-from cephlab.lab.base.home import Home
 from cephlab.lab.cluster import rates
 from cephlab.lab.telemetry import demandfile
 from cephlab.tuning.calibrate import LARGE_BYTES, speed
 from cephlab.tuning.constants import current
 from cephlab.tuning.profilefile import load_profile
 from cephlab.tuning.references import SHIPPED
-from tests.fake_provider import FakeProvider, providers
 from tests.model_parts import demand
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/model.md"
@@ -41,11 +39,6 @@ FIO = {
         }
     ]
 }
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(Home(tmp_path / "home").ensure(), providers(FakeProvider()))
 
 
 def _cephlab(world: World, *arguments: str) -> Result:

@@ -27,11 +27,6 @@ FIRMWARE = '[[settings]]\nkind = "bios"\nkey = "Speed"\nvalue = "high"\nsource =
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(Home(tmp_path / "home").ensure(), providers(FakeProvider()))
-
-
-@pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> FakeMachine:
     fake = FakeMachine(files={SWAPPINESS: b"60\n"})
 

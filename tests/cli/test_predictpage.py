@@ -15,10 +15,8 @@ from cephlab.cli.answers import Answers
 from cephlab.cli.main import app
 from cephlab.cli.predictpage import page_of
 from cephlab.cli.world import World
-from cephlab.lab.base.home import Home
 from cephlab.lab.base.numbers import si
 from cephlab.tuning.profilefile import find_profile
-from tests.fake_provider import FakeProvider, providers
 
 EXAMPLE = str(Path(__file__).resolve().parents[2] / "examples/storage-3n.toml")
 EVERYTHING = (
@@ -26,11 +24,6 @@ EVERYTHING = (
     *("--sweep", "nodes.count=3..5", "--compare", "ampere-altra-4n", "--recover", "4T"),
 )
 UNITS = (("ops_s", "ops/s"), ("latency_s", "s"))
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(Home(tmp_path / "home").ensure(), providers(FakeProvider()))
 
 
 def predict(world: World, *arguments: str) -> Result:

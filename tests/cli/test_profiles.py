@@ -6,15 +6,8 @@ from pathlib import Path
 import pytest
 
 from cephlab.cli.world import World
-from cephlab.lab.base.home import Home
 from cephlab.tuning.profilefile import load_profile
 from tests.cli.test_cli_clusters import call
-from tests.fake_provider import FakeProvider, providers
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(Home(tmp_path / "home").ensure(), providers(FakeProvider()))
 
 
 def test_shipped_profiles_and_own_ones_are_listed(world: World) -> None:

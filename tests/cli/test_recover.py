@@ -1,22 +1,14 @@
 """`predict --recover`: a recovery time for any profile, with the limit that its hardware is held to."""
 
 import json
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from cephlab.cli.main import app
 from cephlab.cli.world import World
-from cephlab.lab.base.home import Home
 from cephlab.tuning.profilefile import find_profile
 from cephlab.tuning.recovery import recovery_time
-from tests.fake_provider import FakeProvider, providers
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(Home(tmp_path / "home").ensure(), providers(FakeProvider()))
 
 
 @pytest.mark.slow

@@ -10,17 +10,10 @@ from typer.testing import CliRunner, Result
 
 from cephlab.cli.main import app
 from cephlab.cli.world import World
-from cephlab.lab.base.home import Home
 from cephlab.tuning.references import SHIPPED
 from cephlab.tuning.workload import OPERATIONS
-from tests.fake_provider import FakeProvider, providers
 
 ALTRA = ("--profile", "ampere-altra-4n")
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(Home(tmp_path / "home").ensure(), providers(FakeProvider()))
 
 
 def _cephlab(world: World, *arguments: str) -> Result:
