@@ -9,8 +9,8 @@ import yaml
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.jobs.cephconf import Conf
 from cephlab.lab.jobs.jobfile import HINT, Job, made_job, refused
+from cephlab.lab.spec.clusterspec import MIB
 
-MIB = 1 << 20
 _LIBRBD = (
     *("time", "vol_size", "mode", "rwmixread", "op_size", "pool_profile"),
     *("procs_per_volume", "numjobs", "volumes_per_client", "iodepth", "total_iodepth"),

@@ -15,7 +15,7 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.pools import REPLICATED, PoolKind
 from cephlab.lab.history.history import Bound
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
-from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.spec.clusterspec import GIB, Capability
 from cephlab.lab.telemetry.statistics import interval_of
 from cephlab.lab.workloads.fio import FioResult
 from cephlab.lab.workloads.image import BlockImage
@@ -44,7 +44,6 @@ from cephlab.suites.block.stand import (
 )
 from cephlab.tuning.workload import FLOWS, Shape
 
-GIB = 1 << 30
 BENCH_BYTES = 512 << 20
 """Most bytes that rados bench may write: the in-memory disks of a lab hold three copies of it."""
 

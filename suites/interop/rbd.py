@@ -8,10 +8,10 @@ from cephlab.lab.ceph.client import RadosClient, RadosError
 from cephlab.lab.cluster import pools
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import MIB
 from cephlab.suites.interop.matrix import observe_client
 from cephlab.suites.interop.sides import sha
 
-MIB = 1 << 20
 IMAGE_BYTES = 8 * MIB  # eight objects of 1 MiB
 WRITES = 6
 WRITE_BYTES = 300_000  # sometimes crosses an object border, and is no multiple of a sector

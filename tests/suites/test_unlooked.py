@@ -15,6 +15,7 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.gateway import Gateway
 from cephlab.lab.history.history import History
 from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.workloads.committed import Ledger, LedgerFaults
 from cephlab.lab.workloads.radosbench import BenchJob, BenchResult
 from cephlab.suites.baseline import clocks, hardware
@@ -137,7 +138,7 @@ class Images:
     def write(self, _pool: str, _image: str, data: bytes, _offset: int, *, encryption: object) -> None:
         assert encryption
         sealed = {"plain": data, "elsewhere": b""}.get(self.flaw, bytes(255 - byte for byte in data))
-        self.raw[rbd.MIB : rbd.MIB + len(sealed)] = sealed
+        self.raw[MIB : MIB + len(sealed)] = sealed
         self.plain = data
 
 
@@ -147,7 +148,7 @@ class Images:
 def test_content_that_is_plain_behind_the_header_is_found(
     monkeypatch: pytest.MonkeyPatch, flaw: str, outcome: Outcome
 ) -> None:
-    monkeypatch.setattr(rbd, "LUKS_BYTES", 4 * rbd.MIB)
+    monkeypatch.setattr(rbd, "LUKS_BYTES", 4 * MIB)
     monkeypatch.setattr(pools, "pool", lambda *_, **__: nullcontext("locked"))
     stage = stage_of(Images(flaw))
     rbd.luks(stage, Arch.X86_64, "luks1")
