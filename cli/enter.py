@@ -220,7 +220,7 @@ def _lines(content: bytes) -> list[str]:
 def follow_logs(sources: Iterable[LogSource], sizes: dict[str, int], run: Run, *, heads: bool) -> str:
     """Print new lines of the logs until the run is gone or is interrupted; returns why it ended.
 
-    seen: how many bytes of each log were shown.
+    sizes: how many bytes of each log were shown.
     """
     try:
         while run.directory.exists():

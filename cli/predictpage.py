@@ -27,7 +27,7 @@ _COUNTED = {"depth": "in flight", "clients": "clients", "nodes.count": "nodes"}
 
 
 def page_of(answers: Answers, changes: Sequence[str], made_at: datetime) -> str:
-    """The page. changes: `PLACE=VALUE`, as given to `--set`; made: when, in UTC."""
+    """The page. changes: `PLACE=VALUE`, as given to `--set`; made_at: in UTC."""
     hardware = answers.hardware
     facts = {
         "profile": f"{hardware.name}: {hardware.title}",

@@ -116,7 +116,7 @@ _FSCK_S = 120.0
 
 @dataclass(frozen=True)
 class Fsck:
-    """Result of `ceph-bluestore-tool fsck`. said: its output, or why it could not open the store."""
+    """Result of `ceph-bluestore-tool fsck`. output: of the program, or why it could not open the store."""
 
     osd: str
     clean: bool

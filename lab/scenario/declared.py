@@ -41,7 +41,7 @@ def unseen(events: Sequence[Event], wanted: Iterable[str]) -> list[str]:
 
 
 def _of_function(run: Callable[..., object], depth: int, patterns: Patterns | None = None) -> tuple[str, ...]:
-    """What a function always records. given: what is known of its arguments."""
+    """What a function always records. patterns: what is known of its arguments."""
     known = dict(patterns or {})
     while isinstance(run, partial):
         bound = _bound(run.func, [_text_pattern(value) for value in run.args], _patterns_of(run.keywords))

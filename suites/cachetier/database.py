@@ -52,7 +52,7 @@ _CACHE_PGS = 4
 class Layers:
     """The client's stand and the cluster below it. slow: the disk of the base pool; pair: the tier over it, if any.
 
-    room_bytes: the size limit of the tier; before: OSD counters when it was made; made: number of tiers made so far.
+    room_bytes: the size limit of the tier; before: OSD counters when it was made; caches_made: tiers so far.
     """
 
     cluster: Cluster

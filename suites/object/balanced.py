@@ -45,7 +45,7 @@ def both_serve(stage: Stage, through: Arch) -> None:
 
 
 def spread(recorder: Recorder, sessions: Mapping[str, int], asked: int, there: Sequence[str]) -> None:
-    """Observe that no gateway is left out. given: gateway -> number of requests, without health checks; there: all."""
+    """Observe that no gateway is left out. sessions: gateway -> requests, without health checks; there: all."""
     recorder.record("balanced", requests=dict(sessions))
     idle = sorted(name for name in there if sessions.get(name, 0) < LEAST_EACH)
     recorder.observe(f"gateways with fewer than {LEAST_EACH} of {asked} requests", got=idle, wanted=[], of=len(there))

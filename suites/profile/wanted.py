@@ -187,7 +187,7 @@ def _record(
     known: Known,
     words: tuple[Sequence[str], Sequence[str]],
 ) -> None:
-    """sentences: what the prediction leaves out, and what the measurement rests on or lacks."""
+    """words: what the prediction leaves out, and what the measurement rests on or lacks."""
     enough_lines = [str(change) for change in changes]
     what, profile = words_of(wanted.requirement), wanted.profile.name
     record_requirement(stage.recorder, Shown(what, profile, rows, enough_lines, known.origin, *words))
