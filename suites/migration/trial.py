@@ -235,6 +235,8 @@ def note_scale(running: Trial, procedure: str) -> None:
     """Scale the moved bytes to the paper's machines, whose time is the limit, and to machines of the run's profile."""
     recorder = running.recorder
     recorder.witness("bytes that the replaced nodes held", got=running.replaced_bytes, least=OBJECT_BYTES)
+    if not running.replaced_bytes:
+        return  # no share of nothing; the witness makes the run inconclusive
     paper = at_scale(procedure, running.moved_bytes, running.replaced_bytes)
     recorder.figure("paper_recovery_s", round(paper.seconds, 1), "s", paper.bound)
     hardware = hardware_of(running.stage)

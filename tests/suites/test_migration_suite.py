@@ -152,6 +152,12 @@ def test_the_profile_is_that_of_the_run(tmp_path: Path) -> None:
         assert (noted[0]["most"], noted[0]["basis"]) == (75 * 60, "shape"), "the paper's time, whatever the profile"
 
 
+def test_nodes_that_held_nothing_decide_nothing() -> None:
+    recorder = History().recorder("s")
+    note_scale(cast("Trial", SimpleNamespace(recorder=recorder, replaced_bytes=0.0, moved_bytes=0.0)), SWAP)
+    assert witnesses(recorder.events()).outcome is Outcome.INCONCLUSIVE
+
+
 def movement_of(monkeypatch: pytest.MonkeyPatch, recovered: int, least: int, of_load: int = 0) -> Recorder:
     """What a migration records that had to move so many bytes, if Ceph counted so many. of_load: in the other pool."""
     counted = {trial.STILL: 50 + recovered, trial.LIVE: of_load}
