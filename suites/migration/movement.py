@@ -16,8 +16,8 @@ class PlacedPg:
 
     pgid: str
     stores: tuple[str, ...]
-    size_bytes: int = 0
-    shards: int = 0
+    size_bytes: int
+    shards: int
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Movement:
 
     least_bytes: float
     copies: int
-    counted_bytes: float = 0.0
+    counted_bytes: float
 
 
 def least_movement(before: Sequence[PlacedPg], after: Sequence[PlacedPg]) -> Movement:

@@ -19,8 +19,8 @@ from cephlab.suites.migration.movement import PlacedPg
 from cephlab.suites.migration.swap import PAIRS
 from cephlab.suites.migration.trial import OBJECT_BYTES, Migration
 
-BEFORE = [PlacedPg("1.0", ("a", "b"), 10 * OBJECT_BYTES), PlacedPg("2.0", ("a", "b"), OBJECT_BYTES)]
-AFTER = [PlacedPg("1.0", ("a", "c"), 10 * OBJECT_BYTES), PlacedPg("2.0", ("c", "b"), OBJECT_BYTES)]
+BEFORE = [PlacedPg("1.0", ("a", "b"), 10 * OBJECT_BYTES, 0), PlacedPg("2.0", ("a", "b"), OBJECT_BYTES, 0)]
+AFTER = [PlacedPg("1.0", ("a", "c"), 10 * OBJECT_BYTES, 0), PlacedPg("2.0", ("c", "b"), OBJECT_BYTES, 0)]
 LEAST = 11 * OBJECT_BYTES
 
 
@@ -72,7 +72,7 @@ def test_too_much_and_too_little_are_both_found(bytes_: int, outcome: Outcome) -
 def test_the_pools_of_ceph_itself_are_moved_too(monkeypatch: pytest.MonkeyPatch) -> None:
     dump = {"pools": [{"pool_name": ".mgr"}, {"pool_name": "still"}]}
     cluster = SimpleNamespace(client=SimpleNamespace(mon=lambda prefix: {"osd dump": dump}[prefix]))
-    monkeypatch.setattr(copied, "placement", lambda _cluster, pool, _kind: [PlacedPg(pool, ("a",))])
+    monkeypatch.setattr(copied, "placement", lambda _cluster, pool, _kind: [PlacedPg(pool, ("a",), 0, 0)])
     assert [pg.pgid for pg in placed(cast("Any", cluster))] == [".mgr", "still"]
 
 

@@ -167,7 +167,7 @@ def movement_of(monkeypatch: pytest.MonkeyPatch, recovered: int, least: int, of_
         cluster=SimpleNamespace(settle=lambda: None),
         recorder=recorder,
         legs=[Movement(least, 2, counted_bytes=least)],
-        before=[PlacedPg("1.0", ("a", "b"), 5000)],
+        before=[PlacedPg("1.0", ("a", "b"), 5000, 0)],
         recovered_before=50,
         kind=PAIRS,
     )

@@ -71,6 +71,7 @@ def test_what_moved_is_told_from_what_ceph_counted() -> None:
     copied = [least_movement([pg("abc")], [pg("abd")])] * 2
     assert moved_bytes(180, copied, 0) == 180
     assert moved_bytes(270, copied, 0) == 270  # one copy more than had to be
+    assert moved_bytes(180, [least_movement([pg("abc")], [pg("cab")])], 0) == 180  # nothing had to move
     rebuilt = [least_movement([pg("abc", shards=2)], [pg("abd", shards=2)])] * 2
     assert moved_bytes(180, rebuilt, 2) == 90
     assert moved_bytes(90, [least_movement([pg("abc", shards=2)], [pg("abc", shards=2)])], 2) == 45

@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cephlab.lab.archive.archive import Archive, Ending, Record, read_archive
@@ -105,6 +105,7 @@ def test_each_reason_to_fail_has_its_title() -> None:
 
 @pytest.mark.slow
 @given(st.text(st.sampled_from("a|\\<`'%:, \n\r"), max_size=400), st.text(min_size=1, max_size=20))
+@example("\\|", "a:b,c")
 @settings(deadline=None, max_examples=60)
 def test_no_text_breaks_out_of_its_line_or_cell(reason: str, name: str) -> None:
     records = (Record(name, "demo", Ending.FAIL, reason), Record(name, "demo", Ending.PASS, reason, seconds=1.0))
@@ -116,5 +117,69 @@ def test_no_text_breaks_out_of_its_line_or_cell(reason: str, name: str) -> None:
         assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == like.count("|")
     [said] = notices(ended)
     assert not set("\r\n") & set(said)
-    assert said.count("::") >= 2
-    assert unquote(said.split("::", 2)[2]) == f"failed: {reason}"
+    title, _, text = said.removeprefix("::error title=").partition("::")
+    assert (unquote(title), unquote(text)) == (name, f"failed: {reason}")
+    assert not set(":,") & set(title)
+
+
+def test_a_page_has_what_was_run_who_signed_it_and_what_is_lost() -> None:
+    ended = replace(made((Ending.PASS,), state="interrupted"), signer="ann`s key", lost=("history.jsonl ends early",))
+    lines = markdown(ended).splitlines()
+    facts = [line for line in lines if line.startswith("- ")]
+    assert facts == [
+        "- tier: `quick`",
+        "- lab: `auto`",
+        "- release: `reef`",
+        "- seed: `7`",
+        "- state: `interrupted`",
+        "- signed by: `ann's key`",
+        "- history.jsonl ends early",
+    ]
+    assert markdown(made(())).splitlines()[0] == "## cephlab: nothing ran"
+    assert "signed by" not in markdown(made((Ending.PASS,)))
+    running = markdown(made((), state="running", process=""))
+    assert "- state: `killed`" in running, "its process is gone"
+
+
+def test_a_long_reason_is_cut_in_a_cell_and_whole_in_an_annotation() -> None:
+    ended = replace(made(()), records=(Record("demo.x", "demo", Ending.ERROR, "w" * 301),))
+    assert f"| {Ending.ERROR.word} | demo.x | {'w' * 300} |" in markdown(ended).splitlines()
+    assert [*notices(ended)] == [f"::error title=demo.x::{Ending.ERROR.word}: {'w' * 301}"]
+
+
+def test_tables_have_their_heads_only_where_they_have_rows() -> None:
+    odd, fine = (markdown(made((ending,))) for ending in (Ending.FAIL, Ending.PASS))
+    assert ("| verdict |" in odd, "<details>" in odd) == (True, False)
+    assert ("| verdict |" in fine, "<details>" in fine) == (False, True)
+
+
+def test_parts_of_the_page_have_empty_lines_between_them() -> None:
+    """Without one, Markdown takes a table or a list for a part of the text before it."""
+    ended = made((Ending.FAIL, Ending.PASS), unexpected_skips=["demo.skip: no engine"])
+    assert markdown(replace(ended, lost=("one event is lost",))).split("\n") == [
+        "## cephlab: 1 failed, 1 passed",
+        "",
+        "**At least one scenario failed.**",
+        "",
+        "- Skipped, although it must run in this tier: demo.skip: no engine",
+        "",
+        "- tier: `quick`",
+        "- lab: `auto`",
+        "- release: `reef`",
+        "- seed: `7`",
+        "- state: `complete`",
+        "",
+        "| verdict | scenario | why |",
+        "|---|---|---|",
+        "| failed | demo.fail | r |",
+        "",
+        "<details><summary>1 passed</summary>",
+        "",
+        "| scenario | took |",
+        "|---|---|",
+        "| demo.pass | 0.0 s |",
+        "",
+        "</details>",
+        "",
+        "- one event is lost",
+    ]
