@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -99,5 +100,5 @@ def write(out: Output, job: Job, output: Path | None) -> None:
     write_named(target, job_to_toml(job))
     for line in job.notes:
         out.note(line)
-    out.note(f"check it, then run: cephlab gate --job {target}")
+    out.note(f"check it, then run: cephlab gate --job {quote(str(target))}")
     out.result(str(target), {"file": str(target.absolute()), "notes": list(job.notes)})

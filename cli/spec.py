@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -48,7 +49,7 @@ def init(
     if os.path.lexists(file):
         raise SpecError(f"{file} already exists", "nothing was written", "name another file, or remove it")
     write_named(file, spec_to_toml(spec))
-    out.note(f"look at it with: cephlab up --spec {file} --dry-run")
+    out.note(f"look at it with: cephlab up --spec {quote(str(file))} --dry-run")
     out.result(str(file), {"file": str(file.absolute())})
 
 

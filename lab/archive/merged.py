@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import attrgetter
 from pathlib import Path
+from shlex import quote
 from stat import S_ISDIR
 from typing import Any
 from xml.etree import ElementTree
@@ -219,6 +220,6 @@ def read_whole(directory: Path) -> Archive:
         raise SpecError(
             f"the verdicts of {directory} cannot be relied on",
             "\n".join(archive.doubts),
-            f"`cephlab judge {directory}` judges its history; docs/archive.md lists what is checked",
+            f"`cephlab judge {quote(str(directory))}` judges its history; docs/archive.md lists what is checked",
         )
     return archive

@@ -317,9 +317,9 @@ def test_a_dry_run_refuses_what_a_run_refuses(world: World) -> None:
 
 
 def test_a_spec_file_is_written_once_and_raises_what_was_asked_for(world: World, tmp_path: Path) -> None:
-    file = tmp_path / "demo.toml"
+    file = tmp_path / "my demo.toml"
     asked = ["spec", "init", str(file), "--nodes", f"{HERE}:3", "--mons", "3", "--image", "example/ceph:1"]
-    assert CliRunner().invoke(app, asked, obj=world).exit_code == 0
+    assert f"cephlab up --spec '{file}' --dry-run\n" in CliRunner().invoke(app, asked, obj=world).stderr
     spec = json.loads(up(world, "--spec", str(file), "--dry-run", "--json").stdout)["spec"]
     assert [(node["mon"], node["disks"][0]["size_bytes"]) for node in spec["nodes"]] == [(True, 10 * GIB)] * 3
     again = CliRunner().invoke(app, asked, obj=world)

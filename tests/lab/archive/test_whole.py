@@ -118,6 +118,9 @@ def test_verdicts_that_cannot_be_relied_on_are_not_read_as_whole(archive: Path) 
     assert refused.value.what == f"the verdicts of {archive} cannot be relied on"
     assert refused.value.detail == "report.html is missing\nmore.txt was added"
     assert f"`cephlab judge {archive}`" in refused.value.hint
+    with pytest.raises(SpecError) as refused:
+        read_whole(archive.rename(archive.with_name("of mine")))
+    assert f"`cephlab judge '{archive.with_name('of mine')}'`" in refused.value.hint
 
 
 def test_endings_of_the_lab_and_of_a_lack_are_confirmed_by_their_history(tmp_path: Path) -> None:
