@@ -65,13 +65,13 @@ def _only(tables: list[Any], change: str) -> Any:
 
 def _value(text: str, change: str, figure: bool) -> Any:
     """A number or a word; a number with a unit is a figure of a profile where a figure stands there."""
-    if re.fullmatch(r"[0-9]{1,1000}", text):  # Python makes no number of more than 4300 digits
+    if re.fullmatch(r"-?[0-9]{1,1000}", text):  # Python makes no number of more than 4300 digits
         return int(text)
     if text in ("true", "false"):
         return text == "true"
     if re.fullmatch(r"[0-9]+\.[0-9]+", text):
         return float(text)
-    if figure and re.match(r"[0-9]", text):
+    if figure and re.match(r"-?[0-9]", text):
         return {"value": text, "source": f"--set {change}"}
     return text
 

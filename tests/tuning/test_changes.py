@@ -114,6 +114,8 @@ NO_CHANGES = (
     ("nodes.count=three", "nodes.0.count: got 'three'"),
     ("nodes.cuont=3", "nodes.0.cuont: unknown key"),
     ("nodes.bandwidth=3 W", "nodes.0.bandwidth: got '3 W'"),
+    ("nodes.count=-1", "nodes.0.count: got -1, wanted: 1 or more"),
+    ("nodes.bandwidth=-3 GB/s", "nodes.0.bandwidth: got '-3 GB/s', wanted: a figure above 0"),
 )
 
 
