@@ -230,6 +230,13 @@ def test_streams_are_held_to_half_of_the_narrowest_part_of_their_way(
         assert bound.basis is Basis.PROFILE
 
 
+def test_only_streams_between_osds_are_held_to_links_of_their_own() -> None:
+    apart = replace(NODE, bandwidth=cast("Figure", rate(1e9)), cluster_bandwidth=rate(1e6), link_bandwidth=None)
+    profile, ends = replace(PLAIN, nodes=(apart,)), ([Port(host("n0"), "a")], Port(host("n1"), "b"))
+    assert bound_of(profile, stream_speed, *ends).least == 4000
+    assert bound_of(profile, stream_speed, *ends, between_osds=True).least == 4
+
+
 def test_senders_together_name_each_source_once() -> None:
     nodes = tuple(
         replace(like, arch=arch, bandwidth=cast("Figure", rate(1e6, source)), link_bandwidth=None)
