@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cephlab.suites.interop.walks import s3_model
-from cephlab.suites.interop.walks.rados_model import RadosModel
+from cephlab.suites.interop.walks.rados_model import RadosModel, is_text
 from cephlab.suites.interop.walks.rados_object import state_of
 from cephlab.suites.interop.walks.rbd_model import RbdModel
 from cephlab.suites.interop.walks.s3_model import S3Model
@@ -20,6 +20,7 @@ from cephlab.suites.interop.walks.walk import (
     Unfit,
     answer_of,
     content,
+    draw,
     fitting,
     simpler_steps,
     told,
@@ -244,6 +245,85 @@ def test_a_name_to_which_an_image_may_return_is_not_given_away() -> None:
         _, model = left_by("rbd", steps)
         with pytest.raises(Unfit):
             model.do_create("a", 9, 12, 1)
+
+
+OPEN: tuple[str, dict[str, Any]] = ("open", {"image": "a"})
+LAYOUT = {"order": 12, "stripes": 1}
+
+
+def test_an_image_that_is_open_is_not_removed_nor_moved() -> None:
+    answer, model = left_by("rbd", [*IMAGE, OPEN, ("remove", {"image": "a"})])
+    assert answer == refused("EBUSY")
+    moving: Steps = [("migrate", {"image": "a", "to": "b", **LAYOUT}), ("rename", {"image": "a", "to": "b"})]
+    for step in (*moving, ("shelve", {"image": "a"}), OPEN):
+        with pytest.raises(Unfit):
+            answer_of(model, Step(SIDE, *step))
+    left_by("rbd", [*IMAGE, OPEN, ("shut", {"image": "a"}), moving[0]])
+
+
+def test_who_has_not_the_lock_rolls_nothing_back() -> None:
+    _, model = left_by("rbd", [*IMAGE, ("snap", {"image": "a", "snap": "s"}), OPEN])
+    rollback = "rollback", {"image": "a", "snap": "s"}
+    with pytest.raises(Unfit):
+        answer_of(model, Step("other", *rollback))
+    assert answer_of(model, Step(SIDE, *rollback)) is None
+
+
+def test_a_stream_is_of_one_side_and_others_only_snapshot_it() -> None:
+    create: Steps = [("create", {"image": "a", "size": 2000, **LAYOUT}), OPEN]
+    stream: tuple[str, dict[str, Any]] = ("stream", {"image": "a", "offset": 100, "blocks": 2})
+    _, model = left_by("rbd", [*create, stream])
+    cut_in = "cut_in", {"image": "a", "offset": 100, "blocks": 2, "write": True}
+    assert answer_of(model, Step("other", *cut_in)) == "one moment"
+    assert model.looking == {"but": ["a"]}
+    assert model.do_look(**model.looking) == {}
+    unfit: Steps = [cut_in, stream, ("shut", {"image": "a"}), ("write", {**IMAGE[1][1]}), ("look", {"but": []})]
+    for step in unfit:
+        with pytest.raises(Unfit):
+            answer_of(model, Step(SIDE, *step))
+    answer_of(model, Step(SIDE, "halt", {"seed": 3}))
+    assert bytes(model.images["a"].data) == bytes(100) + content(3, 1536) + bytes(364)
+    with pytest.raises(Unfit):
+        answer_of(model, Step("other", *cut_in))
+
+
+def test_a_side_does_not_use_the_new_part_of_an_image_before_it_knows_of_it() -> None:
+    create: Steps = [("create", {"image": "a", "size": 9, **LAYOUT}), OPEN]
+    _, model = left_by("rbd", create)
+    answer_of(model, Step("other", "resize", {"image": "a", "size": 2000}))
+    beyond: Steps = [
+        ("write", {"image": "a", "seed": 1, "size": 2, "offset": 8}),
+        ("read", {"image": "a", "size": 1, "offset": 9}),
+        ("stream", {"image": "a", "offset": 0, "blocks": 1}),
+    ]
+    for step in beyond:
+        with pytest.raises(Unfit):
+            answer_of(model, Step(SIDE, *step))
+    answer_of(model, Step("other", *beyond[0]))
+    answer_of(model, Step(SIDE, "look", {"but": ["a"]}))
+    with pytest.raises(Unfit):
+        answer_of(model, Step(SIDE, *beyond[0]))
+    answer_of(model, Step(SIDE, "look", {"but": []}))
+    for step in beyond:
+        answer_of(model, Step(SIDE, *step))
+
+
+@pytest.mark.parametrize(("blocks", "fits"), [(2, True), (3, False), (0, False)])
+def test_a_stream_stays_in_its_image(blocks: int, fits: bool) -> None:
+    steps: list[tuple[str, dict[str, Any]]] = [("create", {"image": "a", "size": 1536, **LAYOUT}), OPEN]
+    steps.append(("stream", {"image": "a", "offset": 0, "blocks": blocks}))
+    model: Any = RbdModel(Random(3))
+    assert len(fitting(model, [Step(SIDE, *step) for step in steps])) == (3 if fits else 2)
+
+
+@pytest.mark.parametrize("text_keys", [True, False])
+def test_keys_of_omaps_are_text_where_the_binding_takes_no_others(text_keys: bool) -> None:
+    model: Any = RadosModel(Random(3), omap=True, text_keys=text_keys)
+    steps = draw(model, Random(3), ("a", "b"), 120, 8)
+    pages = [bytes.fromhex(step.arguments["prefix"]) for step in steps if "prefix" in step.arguments]
+    keys = [*map(bytes.fromhex, model.omap_keys), *pages]
+    assert all(is_text(key) for key in keys) == text_keys
+    assert ("compare_omap" in repr(steps)) == (not text_keys)
 
 
 def test_a_copy_has_the_snapshots_and_the_parent_of_its_source() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from cephlab.suites import s3
 from cephlab.suites.interop.walks import s3_model
-from cephlab.suites.interop.walks.printing import program
+from cephlab.suites.interop.walks.printing import INSIDE, program
 from cephlab.suites.interop.walks.rados_model import RadosModel
 from cephlab.suites.interop.walks.rbd_model import RbdModel
 from cephlab.suites.interop.walks.s3_model import S3Model
@@ -43,6 +43,7 @@ MOST_STEPS_LEFT = 9
 MODELS: dict[str, Callable[[], Any]] = {
     "rados": lambda: RadosModel(Random(3), omap=True),
     "rados-moving": lambda: RadosModel(Random(3), omap=True, moving=True),
+    "rados-text": lambda: RadosModel(Random(3), omap=True, text_keys=True),
     "rbd": lambda: RbdModel(Random(3)),
     "s3": lambda: S3Model(Random(3)),
     "s3-versions": lambda: S3Model(Random(3), versioned=True),
@@ -203,7 +204,7 @@ BROKEN: dict[str, tuple[str, Callable[[Any], Service]]] = {
             "rbd": (
                 *("discard", "write_zeroes", "resize", "rollback", "flatten", "rename", "carry"),
                 *("deep_copy", "rename_snap", "shelve", "migrate", "abort"),
-                *("note", "drop_note", "seize", "join", "group_snap", "group_rollback"),
+                *("note", "drop_note", "seize", "join", "group_snap", "group_rollback", "halt"),
             ),
             "s3": ("put", "copy", "recopy", "delete", "delete_many", "multipart", "tag", "part", "complete", "abort"),
             "s3-versions": ("versioning", "delete", "delete_version", "copy_version"),
@@ -361,6 +362,28 @@ def test_the_quick_tier_has_a_walk_of_each_kind() -> None:
 def test_models_answer_to_the_protocol() -> None:
     models: list[Model] = [make() for make in MODELS.values()]
     assert all(model.do_look(**model.looking) is not None for model in models)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "answer"),
+    [
+        ([2, 2, 1], "one moment"),
+        ([1, 0, 0], "one moment"),
+        ([3], "one moment"),
+        ([2, 1, 2], [2, 1, 2]),
+        ([1, 2], [1, 2]),
+        ([3, 1], [3, 1]),
+        ([2, 0], [2, 0]),
+    ],
+)
+def test_a_snapshot_of_a_stream_shows_one_moment_of_it(rounds: list[int], answer: Any) -> None:
+    source = (INSIDE / "rbd_opened.py").read_text().replace("import rbd\n", "")
+    scope: dict[str, Any] = {}
+    exec(source, scope)
+    data = b"".join(scope["block_of"](number) if number else bytes(512) for number in rounds)
+    assert scope["moment_of"](data) == answer
+    for wrong in (data[:-1] + b"?", b"?" + data[1:]):
+        assert scope["moment_of"](wrong) == "blocks that the stream did not write"
 
 
 def test_an_answer_that_repeats_a_key_with_control_characters_is_read() -> None:

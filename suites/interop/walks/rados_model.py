@@ -50,15 +50,18 @@ class RadosModel(Shared):
     """Objects of one pool. A name may start with a locator key and a NUL.
 
     omap: whether the pool has omaps, which erasure-coded pools lack. moving: whether its OSDs, PGs and copies change.
+    text_keys: whether keys of omaps, and values that are compared, are text, because the binding of pacific takes no
+    others.
     """
 
-    def __init__(self, rng: Random, *, omap: bool, moving: bool = False) -> None:
+    def __init__(self, rng: Random, *, omap: bool, moving: bool = False, text_keys: bool = False) -> None:
         super().__init__(omap=omap)
         own = edges.texts(rng, NAMES, edges.NAME_BYTES)
         self.names = [*own[:3], f"{own[0]}\0{own[1]}", f"{own[3]}\0{own[0]}"]
         self.keys = edges.texts(rng, KEYS, edges.XATTR_NAME_BYTES)
-        self.omap_keys = [key.hex() for key in rng.sample(edges.binary_keys(rng, 24), k=12)]
-        self.moving = moving
+        known = [key for key in edges.binary_keys(rng, 24) if not text_keys or is_text(key)]
+        self.omap_keys = [key.hex() for key in rng.sample(known, k=12)]
+        self.moving, self.text_keys = moving, text_keys
         self.snaps: dict[str, dict[str, WantedObject]] = {}
         self.looking: dict[str, Any] = {"names": self.names, "omap": omap}
 
@@ -133,7 +136,7 @@ class RadosModel(Shared):
                 *self.class_guards(rng, name),
             ]
             omap = self.objects[name].omap if name in self.objects else {}
-            if self.omap and omap:
+            if omap and not self.text_keys:
                 key, value = rng.choice(sorted(omap.items()))
                 value = value if rng.random() < 0.5 else value[:-1] + b"?"
                 others.append(("compare_omap", {"key": key.hex(), "data": value.hex()}))
@@ -150,6 +153,8 @@ class RadosModel(Shared):
         if self.omap:
             after, key = rng.choice(["", *self.omap_keys]), rng.choice(self.omap_keys)
             prefix = key[: 2 * rng.randint(0, min(3, len(key) // 2))]
+            if self.text_keys and not is_text(bytes.fromhex(prefix)):
+                prefix = ""
             page = {"after": after, "prefix": prefix, "most": rng.choice((1, 3, 100))}
             some = sorted(rng.sample(self.omap_keys, k=4))
             steps += [("page", page), ("page_at", {"snap": snap, **page}), ("pick", {"keys": some})]
@@ -344,3 +349,8 @@ class RadosModel(Shared):
             for snap, objects in self.snaps.items()
         }
         return {"listed": sorted(self.objects), "now": now, **at}
+
+
+def is_text(key: bytes) -> bool:
+    """Whether it is UTF-8."""
+    return key.decode(errors="ignore").encode() == key

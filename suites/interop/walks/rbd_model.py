@@ -7,7 +7,8 @@ from typing import Any
 
 from cephlab.suites.interop import edges
 from cephlab.suites.interop.walks.model import draw_size, overwrite, put_tail
-from cephlab.suites.interop.walks.rbd_groups import Drawn, Groups, WantedImage
+from cephlab.suites.interop.walks.rbd_groups import Drawn, WantedImage
+from cephlab.suites.interop.walks.rbd_opened import STREAMING, Opened, Stream
 from cephlab.suites.interop.walks.walk import Refused, Unfit, content, told
 
 IMAGES, SNAPS = 4, 3
@@ -24,10 +25,8 @@ FEATURES = ("object-map", "journaling")
 """Features that are turned on and off while there is data. With the object map goes fast-diff."""
 
 
-class RbdModel(Groups):
+class RbdModel(Opened):
     """Images of one pool. Every snapshot is protected, so that it can be cloned."""
-
-    side = ""
 
     def __init__(self, rng: Random) -> None:
         self.names = edges.texts(rng, IMAGES, IMAGE_NAME_BYTES, but="/@")
@@ -35,10 +34,14 @@ class RbdModel(Groups):
         self.keys = [key for key in edges.texts(rng, NOTES, IMAGE_NAME_BYTES) if not key.startswith("conf_")]
         self.images: dict[str, WantedImage] = {}
         self.trash: dict[str, WantedImage] = {}
-        self.looking: dict[str, Any] = {}
+        self.opened: set[tuple[str, str]] = set()
+        self.grown: dict[tuple[str, str], int] = {}
+        self.streams: dict[str, Stream] = {}
 
     def draw(self, rng: Random) -> Drawn:
-        image, to, seed = rng.choice(self.names), rng.choice(self.names), rng.randrange(1 << 16)
+        if self.streams and rng.random() < STREAMING:
+            return rng.choice(self.stream_steps(rng))
+        image, to, seed = self.some_image(rng, self.names), rng.choice(self.names), rng.randrange(1 << 16)
         free = [name for name in self.names if name not in self.images]
         if free and rng.random() < 0.8:
             to = rng.choice(free)
@@ -69,6 +72,7 @@ class RbdModel(Groups):
             *[("carry", {"image": image, "since": since, "snap": snap_there, "to": to})] * 2,
             *self._further(rng, image, to, snap, extent, layout),
             *self.group_steps(rng, image, snap),
+            *self.open_steps(rng, image, offset),
         ]
         return rng.choice(steps)
 
@@ -100,6 +104,7 @@ class RbdModel(Groups):
         ]
 
     def _there(self, image: str) -> WantedImage:
+        self._still(image)
         if image not in self.images:
             raise Unfit
         return self.images[image]
@@ -120,6 +125,7 @@ class RbdModel(Groups):
         data = self._there(image).data
         if not size or offset + size > len(data):
             raise Unfit
+        self._reach(image, offset + size)
         return data
 
     def _snapped(self, image: str, snap: str) -> bytes:
@@ -155,10 +161,12 @@ class RbdModel(Groups):
         there = self._settled(image)
         if there.snaps or there.grouped:
             raise Unfit
+        if self._is_open(image):
+            raise Refused("EBUSY")
         del self.images[image]
 
     def do_rename(self, image: str, to: str) -> None:
-        there = self._settled(image)
+        there = self._closed(image)
         self._free(to)
         self.images[to] = there
         del self.images[image]
@@ -178,6 +186,7 @@ class RbdModel(Groups):
         if there.source and there.cut and size > len(there.data):
             raise Unfit  # known to be wrong: librbd-resize-migrating in suites/defects/known.toml
         there.cut |= size < len(there.data)
+        self._resized(image, len(there.data), but=self.side)
         put_tail(there.data, size)
 
     def do_snap(self, image: str, snap: str) -> None:
@@ -197,6 +206,7 @@ class RbdModel(Groups):
 
     def do_rollback(self, image: str, snap: str) -> None:
         snapped = self._snapped(image, snap)
+        self._mine(image)
         self._settled(image)  # known to be wrong: librbd-rollback-migrating in suites/defects/known.toml
         self.images[image].data[:] = snapped
 
@@ -293,7 +303,7 @@ class RbdModel(Groups):
 
     def do_shelve(self, image: str) -> None:
         """Move an image to the trash. Its clones stay."""
-        if self._settled(image).grouped:
+        if self._closed(image).grouped:
             raise Unfit
         self.trash[image] = self.images[image]
         del self.images[image]
@@ -308,7 +318,7 @@ class RbdModel(Groups):
 
     def do_migrate(self, image: str, to: str, order: int, stripes: int) -> None:
         """Begin to migrate an image to another layout, and perhaps another name. It can be used there at once."""
-        there = self._settled(image)
+        there = self._closed(image)
         if order not in ORDERS or not stripes or self._relative_moves(image, there) or self._inherits(there):
             raise Unfit
         if there.group_snaps:
@@ -356,7 +366,10 @@ class RbdModel(Groups):
         self.do_write(image, seed, size, offset)
         return "ESHUTDOWN"
 
-    def do_look(self, **_looking: Any) -> Any:
+    def do_look(self, **looking: Any) -> Any:
+        but = looking["but"]
+        self._still(*(image for image in self.images if image not in but))
+        self._looked(but)
         return {
             name: {
                 "order": image.order,
@@ -369,6 +382,7 @@ class RbdModel(Groups):
                 **{f"together at {snap}": told(data) for snap, data in image.group_snaps.items()},
             }
             for name, image in self.images.items()
+            if name not in but
         }
 
 

@@ -1,7 +1,8 @@
 """A side of a walk over RADOS: objects of one pool, in the walk's own namespace, through librados.
 
 Settings: conf, name, pool (created if missing), place (prefix of the names that the walk creates), snapshots: `pool`,
-or `managed`, which clients number and list themselves. A pool can have those of one kind only.
+or `managed`, which clients number and list themselves. A pool can have those of one kind only. keys: of omaps, `bytes`,
+or `text` for the binding of pacific, which takes no others.
 """
 
 import contextlib
@@ -9,7 +10,7 @@ import errno
 
 import rados
 
-SETTINGS = {"conf": "/etc/ceph/ceph.conf", "name": "client.admin", "pool": "walk", "snapshots": "pool"}
+SETTINGS = {"conf": "/etc/ceph/ceph.conf", "name": "client.admin", "pool": "walk", "snapshots": "pool", "keys": "bytes"}
 WORDS = ("ENOENT", "EEXIST", "ENODATA", "ECANCELED", "ERANGE", "EOVERFLOW", "EFBIG", "EBUSY", "EINVAL")
 NOTIFY_MS = 60000
 
@@ -28,6 +29,7 @@ class Side(Classes):
         self.ioctx = self.cluster.open_ioctx(self.pool)
         self.snaps = Managed(self) if settings["snapshots"] == "managed" else Pooled(self)
         self.place = ""
+        self.keys = {} if settings["keys"] == "text" else {"omap_key_type": bytes}
         self.watches, self.heard = {}, {}
 
     def begin(self, place):
@@ -146,13 +148,13 @@ class Side(Classes):
     def add_set_omap(self, op, keys, seed, size):
         """keys: in hex. Values have `size` bytes each and come from consecutive seeds, starting with this one."""
         values = tuple(content(seed + number, size) for number in range(len(keys)))
-        self.ioctx.set_omap(op, raw(keys), values)
+        self.ioctx.set_omap(op, self.raw(keys), values)
 
     def add_remove_omap(self, op, keys):
-        self.ioctx.remove_omap_keys(op, raw(keys))
+        self.ioctx.remove_omap_keys(op, self.raw(keys))
 
     def add_remove_omap_range(self, op, begin, end):
-        self.ioctx.remove_omap_range2(op, *raw([begin, end]))
+        self.ioctx.remove_omap_range2(op, *self.raw([begin, end]))
 
     def add_clear_omap(self, op):
         self.ioctx.clear_omap(op)
@@ -245,18 +247,19 @@ class Side(Classes):
     def op_page(self, name, after, prefix, most):
         """At most so many entries after a key, of the keys with that prefix."""
         with rados.ReadOpCtx() as op:
-            return self.entries(op, name, self.io.get_omap_vals(op, *raw([after, prefix]), most, omap_key_type=bytes))
+            begin = self.raw([after, prefix])
+            return self.entries(op, name, self.io.get_omap_vals(op, *begin, most, **self.keys))
 
     def op_page_at(self, snap, **page):
         return self.at(snap, lambda: self.op_page(**page))
 
     def op_pick(self, name, keys):
         with rados.ReadOpCtx() as op:
-            return self.entries(op, name, self.io.get_omap_vals_by_keys(op, raw(keys), omap_key_type=bytes))
+            return self.entries(op, name, self.io.get_omap_vals_by_keys(op, self.raw(keys), **self.keys))
 
     def entries(self, op, name, served):
         self.ioctx.operate_read_op(op, self.key(name))
-        return [[key.hex(), told(value or b"")] for key, value in served[0]]
+        return [[hex_of(key), told(value or b"")] for key, value in served[0]]
 
     def at(self, snap, question):
         """The answer to a question at a snapshot."""
@@ -295,18 +298,22 @@ class Side(Classes):
 
     def omap_of(self, name):
         """[[key in hex, value]] in the OSD's order, read in small pages."""
-        entries, last = [], b""
+        entries, (last, prefix) = [], self.raw(["", ""])
         while True:
             with rados.ReadOpCtx() as op:
-                pairs, _ = self.ioctx.get_omap_vals(op, last, b"", 7, omap_key_type=bytes)
+                pairs, _ = self.ioctx.get_omap_vals(op, last, prefix, 7, **self.keys)
                 self.ioctx.operate_read_op(op, name)
                 served = [[key, told(value or b"")] for key, value in pairs]
             if not served:
-                return [[key.hex(), value] for key, value in entries]
+                return [[hex_of(key), value] for key, value in entries]
             entries += served
             last = served[-1][0]
 
+    def raw(self, keys):
+        """Keys from hex, as the binding takes them."""
+        raw = [bytes.fromhex(key) for key in keys]
+        return tuple(raw if self.keys else [key.decode() for key in raw])
 
-def raw(keys):
-    """Keys from hex."""
-    return tuple(bytes.fromhex(key) for key in keys)
+
+def hex_of(key):
+    return (key.encode() if isinstance(key, str) else key).hex()

@@ -1,4 +1,4 @@
-"""A side of a walk over RBD: images of one pool, through librbd. Each step opens its image again.
+"""A side of a walk over RBD: images of one pool, through librbd. A step opens its image again, unless it is kept open.
 
 Settings: conf, name, pool (created if missing), place (prefix of the names that the walk creates).
 """
@@ -21,7 +21,7 @@ AT_FIRST = (
 SETTINGS = {"conf": "/etc/ceph/ceph.conf", "name": "client.admin", "pool": "walk"}
 
 
-class Side:
+class Side(Opened):
     """One librbd client."""
 
     refusals = (rados.Error, rbd.Error, OSError, ValueError, TypeError)
@@ -41,12 +41,15 @@ class Side:
         self.io = self.cluster.open_ioctx(settings["pool"])
         self.io.application_enable("rbd", True)
         self.place = ""
+        self.kept, self.stream = {}, None
 
     def begin(self, place):
         """Go to an empty place."""
+        self.close_all()
         self.place = place + "."
 
     def close(self):
+        self.close_all()
         self.io.close()
         self.cluster.shutdown()
 
@@ -54,9 +57,6 @@ class Side:
         """A refusal as one word, or the full text of an error that no walk expects."""
         known = {rbd.ImageNotFound: "ENOENT", rbd.ImageExists: "EEXIST", rbd.ImageBusy: "EBUSY"}
         return known.get(type(error)) or "%s: %s" % (type(error).__name__, error)
-
-    def image(self, image, snap=None):
-        return rbd.Image(self.io, self.place + image, snapshot=snap)
 
     def layout(self, order, stripes):
         """The arguments of a layout. stripes: number of objects to stripe over.
@@ -256,13 +256,10 @@ class Side:
         images = sorted(image["name"][len(self.place) :] for image in self.group().list_images())
         return [images, sorted(snap["name"] for snap in self.group().list_snaps())]
 
-    def op_look(self):
-        """Every image of the walk: its size, content and parent, and the content of its snapshots."""
-        state = {}
-        for name in sorted(rbd.RBD().list(self.io)):
-            if name.startswith(self.place):
-                state[name[len(self.place) :]] = self.all_of(name[len(self.place) :])
-        return state
+    def op_look(self, but):
+        """Every image of the walk, but some: its size, content and parent, and the content of its snapshots."""
+        names = [name[len(self.place) :] for name in rbd.RBD().list(self.io) if name.startswith(self.place)]
+        return {name: self.all_of(name) for name in sorted(names) if name not in but}
 
     def all_of(self, image):
         with self.image(image) as opened:
@@ -273,7 +270,7 @@ class Side:
             state["unmapped"] = bool(opened.flags() & rbd.RBD_FLAG_OBJECT_MAP_INVALID)
         for snap in snaps:
             group = snap.get("group", {}).get("snap_name")
-            with self.image(image) as opened:
+            with rbd.Image(self.io, self.place + image) as opened:
                 opened.set_snap_by_id(snap["id"])
                 state["together at " + group if group else "at " + snap["name"]] = self.read_all(opened)
         return state
