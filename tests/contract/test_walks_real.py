@@ -82,21 +82,27 @@ OPENED: list[tuple[str, str, dict[str, Any]]] = [
     ("a", "write", {"image": IMAGE, "seed": 1, "offset": 5, "size": 8000}),
     ("b", "write", {"image": IMAGE, "seed": 2, "offset": 4000, "size": 500}),
     ("a", "resize", {"image": IMAGE, "size": 30000}),
-    ("b", "look", {"but": []}),  # without it, librbd refuses the next step: librbd-grown-refused
+    ("b", "look", {"but": [], "maps": []}),  # without it, librbd refuses the next step: librbd-grown-refused
     ("b", "write", {"image": IMAGE, "seed": 3, "offset": 20000, "size": 9000}),
-    ("a", "look", {"but": []}),
+    ("a", "look", {"but": [], "maps": []}),
 ]
 CUT_IN = {"image": IMAGE, "offset": 0, "blocks": 32}
 STREAMED: list[tuple[str, str, dict[str, Any]]] = [
     ("a", "stream", CUT_IN),
     *[("b", "cut_in", {**CUT_IN, "write": write}) for write in (True, False) * 5],
     ("a", "halt", {"seed": 4}),
-    ("b", "look", {"but": []}),
+    ("b", "look", {"but": [], "maps": []}),
 ]
 HALF = "(blocks // 2) * BLOCK"
 WRONG = {
     "sound": [],
-    "no lock": [(" | rbd.RBD_FEATURE_EXCLUSIVE_LOCK", ""), ('FEATURES["object-map"] | rbd', "rbd")],
+    "lock kept": [
+        (
+            "self.kept[image] = rbd.Image(self.io, self.place + image)",
+            "self.kept[image] = opened = rbd.Image(self.io, self.place + image)\n"
+            "        list(opened.lock_get_owners()) or opened.lock_acquire(rbd.RBD_LOCK_MODE_EXCLUSIVE)",
+        )
+    ],
     "no snapshot": [
         (
             "data = cut.read(offset, (1 + blocks) * BLOCK)",
@@ -105,7 +111,7 @@ WRONG = {
         )
     ],
 }
-"""Replacements in the program of a side. Without locks, each client goes by what it has cached."""
+"""Replacements in the program of a side."""
 
 
 @pytest.mark.parametrize("wrong", WRONG)

@@ -16,7 +16,8 @@ class WantedImage:
     """parent: the image and snapshot that this one was cloned from; snaps, group_snaps: name -> content.
 
     unmapped: whether its object map was turned on and not rebuilt since. source: while the image is being migrated, its
-    name and its state before; zeroed, cut: whether part of it was zeroed, or cut off, since then.
+    name and its state before; zeroed, cut: whether part of it was zeroed, or cut off, since then. was_open: whether a
+    side has kept it open.
     """
 
     order: int
@@ -32,6 +33,7 @@ class WantedImage:
     source: tuple[str, "WantedImage"] | None = None
     zeroed: bool = False
     cut: bool = False
+    was_open: bool = False
 
 
 class Groups:

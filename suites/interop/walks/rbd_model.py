@@ -244,7 +244,7 @@ class RbdModel(Opened):
         if order not in ORDERS or not stripes or self._inherits(there):
             raise Unfit
         self._free(to)
-        own: dict[str, Any] = {"grouped": False, "group_snaps": {}, "unmapped": False}
+        own: dict[str, Any] = {"grouped": False, "group_snaps": {}, "unmapped": False, "was_open": False}
         self.images[to] = replace(deepcopy(there), order=order, stripes=stripes, **own)
 
     def do_read_at(self, image: str, snap: str, offset: int, size: int) -> str:
@@ -367,7 +367,9 @@ class RbdModel(Opened):
         return "ESHUTDOWN"
 
     def do_look(self, **looking: Any) -> Any:
-        but = looking["but"]
+        but, maps = looking["but"], looking["maps"]
+        if any(name in maps and image.was_open for name, image in self.images.items()):
+            raise Unfit
         self._still(*(image for image in self.images if image not in but))
         self._looked(but)
         return {
@@ -377,7 +379,7 @@ class RbdModel(Opened):
                 "parent": list(image.parent) if image.parent else None,
                 "notes": image.notes,
                 "grouped": image.grouped,
-                "unmapped": image.unmapped,
+                **({"unmapped": image.unmapped} if name in maps else {}),
                 **{f"at {snap}": told(data) for snap, data in image.snaps.items()},
                 **{f"together at {snap}": told(data) for snap, data in image.group_snaps.items()},
             }

@@ -40,8 +40,12 @@ class Opened(Groups):
 
     @property
     def looking(self) -> Mapping[str, Any]:
-        """What a stream writes to cannot be looked at."""
-        return {"but": sorted(stream.image for stream in self.streams.values())}
+        """What a stream writes to cannot be looked at. maps: images whose object map is known to be valid or not.
+
+        An image that was kept open may lose its map. Why was not found.
+        """
+        maps = sorted(name for name, image in self.images.items() if not image.was_open)
+        return {"but": sorted(stream.image for stream in self.streams.values()), "maps": maps}
 
     def some_image(self, rng: Random, names: list[str]) -> str:
         """One of these names, more often one that is open."""
@@ -105,9 +109,10 @@ class Opened(Groups):
         return self._settled(image)
 
     def do_open(self, image: str) -> None:
-        self._settled(image)
+        there = self._settled(image)
         if (self.side, image) in self.opened:
             raise Unfit
+        there.was_open = True
         self.opened = {*self.opened, (self.side, image)}
 
     def do_shut(self, image: str) -> None:
