@@ -29,7 +29,7 @@ class Side(Classes):
         self.ioctx = self.cluster.open_ioctx(self.pool)
         self.snaps = Managed(self) if settings["snapshots"] == "managed" else Pooled(self)
         self.place = ""
-        self.keys = {} if settings["keys"] == "text" else {"omap_key_type": bytes}
+        self.keys = {} if settings.get("keys") == "text" else {"omap_key_type": bytes}
         self.watches, self.heard = {}, {}
 
     def begin(self, place):
