@@ -101,14 +101,16 @@ def rados(
         pool = stack.enter_context(pools.pool(cluster, "walk", kind, pg_num=edges.PG_NUM))
         if primary:
             stack.enter_context(pools.primary_on(cluster, primary, pool))
-        settings = {"name": cluster.client_name, "pool": pool, "snapshots": snapshots}
+        text_keys = cluster.spec.release == "pacific"
+        how = {"snapshots": snapshots, "keys": "text" if text_keys else "bytes"}
+        settings = {"name": cluster.client_name, "pool": pool, **how}
         ends = stack.enter_context(lines("rados", clients(cluster, settings), cluster.patience))
         if moving:
             clean = partial(pools.wait_clean, cluster)
             stack.enter_context(pools.affinity_restored(cluster, cluster.osd_ids(), clean))
             ends = {side: Restarting(line.channel, line.patience, cluster) for side, line in ends.items()}
-        model = partial(RadosModel, omap=not kind.erasure, moving=moving)
-        walking = walking_on(ends, "rados", model, rng.randrange(1 << 31), snapshots=snapshots)
+        model = partial(RadosModel, omap=not kind.erasure, moving=moving, text_keys=text_keys)
+        walking = walking_on(ends, "rados", model, rng.randrange(1 << 31), **how)
         walk(stage, walking, steps_of(tier))
         if tier is Tier.FULL:
             leave(stage, walking, pool)
