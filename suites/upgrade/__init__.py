@@ -1,5 +1,5 @@
-"""Rolling upgrades of a mixed cluster: every mix of versions serves clients, and newer releases read older data."""
+"""Upgrades of a mixed cluster: every mix of versions serves older and newer clients, and newer ones read older data."""
 
-from cephlab.suites.upgrade import rolling
+from cephlab.suites.upgrade import clients, rolling
 
-SCENARIOS = rolling.SCENARIOS
+SCENARIOS = (*rolling.SCENARIOS, *clients.SCENARIOS)

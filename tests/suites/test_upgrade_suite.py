@@ -1,15 +1,20 @@
 """The upgrade suite: what a newer release finds fault with that the older one had made."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from cephlab.lab.ceph.status import Status, parse_status
+from cephlab.lab.cluster import pools
 from cephlab.lab.history.history import History, data_of
-from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.scenario.scenario import Stage, Tier
+from cephlab.lab.spec.arch import Arch
+from cephlab.suites.upgrade import clients, rolling
 from cephlab.suites.upgrade.rolling import others, put_up_with_old_keys
 
 KEYS = ("AUTH_INSECURE_KEYS_ALLOWED", "AUTH_INSECURE_SERVICE_KEY_TYPE")
@@ -60,3 +65,30 @@ def test_only_the_type_of_keys_is_put_up_with(codes: tuple[str, ...]) -> None:
 def test_what_else_is_raised_counts() -> None:
     assert others(status("PG_DEGRADED", *KEYS)) == ["PG_DEGRADED"]
     assert others(status(*KEYS)) == []
+
+
+@pytest.mark.parametrize(("other", "keys"), [("pacific", "text"), ("tentacle", "bytes")])
+def test_clients_of_two_releases_have_unlike_architectures_and_change_places(
+    other: str, keys: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walks: list[tuple[str, dict[str, str], str]] = []
+
+    def walk(_stage: Any, kind: str, _model: Any, sides: Any, _tier: Any) -> None:
+        releases = {name: host.release for name, (host, _settings) in sides.items()}
+        walks.append((kind, releases, *{settings.get("keys", "") for _host, settings in sides.values()}))
+
+    def host(arch: Arch, release: str) -> Any:
+        return SimpleNamespace(arch=arch, release=release, root=PurePosixPath("/"), directory=PurePosixPath("/n"))
+
+    there = {arch.value: host(arch, other) for arch in Arch}
+    monkeypatch.setattr(rolling, "images_of", lambda *_: {})
+    monkeypatch.setattr(rolling, "hosts_of", lambda *_: there)
+    monkeypatch.setattr(clients, "take_walk", walk)
+    monkeypatch.setattr(pools, "pool", lambda *_, **__: nullcontext("walk"))
+    cluster = SimpleNamespace(
+        spec=SimpleNamespace(release="reef"), client_name="client.admin", host_with=lambda arch: host(arch, "reef")
+    )
+    clients.walked(cast("Stage", SimpleNamespace(cluster=cluster)), Tier.QUICK, other=other)
+    natively = {"reef-x86_64": "reef", f"{other}-aarch64": other}
+    swapped = {"reef-aarch64": "reef", f"{other}-x86_64": other}
+    assert walks == [(kind, on, used) for on in (natively, swapped) for kind, used in (("rados", keys), ("rbd", ""))]

@@ -41,9 +41,9 @@ def clients(cluster: Cluster, settings: Mapping[str, str]) -> Sides:
     return sides_on({arch: cluster.host_with(arch) for arch in Arch}, settings)
 
 
-def sides_on(hosts: Mapping[Arch, Host], settings: Mapping[str, str]) -> Sides:
+def sides_on(hosts: Mapping[str, Host], settings: Mapping[str, str]) -> Sides:
     """A side on each host. settings: in addition to the host's own configuration."""
-    return {arch.value: (host, {"conf": str(conf.conf_path(host)), **settings}) for arch, host in hosts.items()}
+    return {str(name): (host, {"conf": str(conf.conf_path(host)), **settings}) for name, host in hosts.items()}
 
 
 def take_walk(stage: Stage, kind: str, model: Callable[[Random], Model], sides: Sides, tier: Tier) -> None:
