@@ -15,6 +15,7 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults.full import Level, restore_thresholds, set_threshold, thresholds
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
 from cephlab.suites.interop.mirror import Mirror
 from cephlab.suites.limits import copying
 from cephlab.suites.resilience.trial import PG_NUM, returned, scenario_under_load
@@ -190,6 +191,7 @@ SCENARIOS = (
         run=full_pool,
         check="witnessed",
         tier=Tier.FULL,
+        topology=Topology(any_arch=True),
         expects={r"\(POOL_FULL\)|pool '.*' is full \(reached quota's": "The scenario fills a pool up to its quota."},
     ),
 )
