@@ -26,9 +26,10 @@ FEATURES = ("object-map", "journaling")
 
 
 class RbdModel(Opened):
-    """Images of one pool. Every snapshot is protected, so that it can be cloned."""
+    """Images of one pool. Snapshots are protected, so that they can be cloned. opens: whether sides keep some open."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, *, opens: bool = True) -> None:
+        self.opens = opens
         self.names = edges.texts(rng, IMAGES, IMAGE_NAME_BYTES, but="/@")
         self.snap_names = edges.texts(rng, 2 * SNAPS, SNAP_NAME_BYTES, but="/@")
         self.keys = [key for key in edges.texts(rng, NOTES, IMAGE_NAME_BYTES) if not key.startswith("conf_")]
@@ -72,7 +73,7 @@ class RbdModel(Opened):
             *[("carry", {"image": image, "since": since, "snap": snap_there, "to": to})] * 2,
             *self._further(rng, image, to, snap, extent, layout),
             *self.group_steps(rng, image, snap),
-            *self.open_steps(rng, image, offset),
+            *(self.open_steps(rng, image, offset) if self.opens else []),
         ]
         return rng.choice(steps)
 
@@ -261,6 +262,8 @@ class RbdModel(Opened):
         snaps = list(there.snaps)
         if {since, at} - {"", *snaps} or (since and at and snaps.index(since) >= snaps.index(at)):
             raise Unfit
+        if since and (self.side, image) in self.opened:
+            raise Unfit  # it may not know the snapshot, as a copy does not: librbd-copy-outdated
         self._listed_since(image, since)
         return told(self._part(there.snaps[at] if at else there.data, offset, size))
 

@@ -206,6 +206,29 @@ NO_ORCHESTRATOR = "mgr.server reply reply (2) No such file or directory"
 NO_NAME = "bdev(0x562e2f54ac00 /node/osd.0/block) unable to get device name for /node/osd.0/block: "
 
 
+DETAIL, PEERING = "log_channel(cluster) log [WRN] : ", "Degraded data redundancy: 82/402 objects degraded (20.398%)"
+AWAY = "Reduced data availability: 1 pg peering"
+
+
+@pytest.mark.parametrize(
+    ("text", "covered"),
+    [
+        (f"Health detail: HEALTH_WARN {PEERING}, 9 pgs degraded", True),
+        (f"Health detail: HEALTH_WARN {AWAY}; {PEERING}", True),
+        (f"[WRN] PG_DEGRADED: {PEERING}, 9 pgs degraded", True),
+        ("    pg 1.7 is activating+degraded, acting [0,3,4]", True),
+        (f"Health detail: HEALTH_WARN 1 osds down; {PEERING}", False),
+        (f"Health detail: HEALTH_WARN {PEERING}; 1 osds down", False),
+        ("[WRN] OSD_DOWN: 1 osds down", False),
+        ("    pg 1.7 is active+clean+inconsistent, acting [0,3,4]", False),
+    ],
+)
+def test_what_monitors_list_once_a_minute_is_allowed_of_pgs_that_peer(text: str, *, covered: bool) -> None:
+    allowed = read_allowed(ROOT / "suites/allowed-log-lines.toml")
+    left, _ = sort_out([Complaint("mon.n0", "error", DETAIL + text)], allowed, stopped=False)
+    assert (left == []) is covered
+
+
 def test_the_suites_list_covers_a_restart_and_nothing_that_matters() -> None:
     allowed = read_allowed(ROOT / "suites/allowed-log-lines.toml")
     starts = [
