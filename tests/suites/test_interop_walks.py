@@ -359,6 +359,12 @@ def test_the_quick_tier_has_a_walk_of_each_kind() -> None:
     assert {"interop.walk-rados", "interop.walk-rbd", "s3.walk"} <= quick
 
 
+@pytest.mark.parametrize("opens", [True, False])
+def test_a_walk_keeps_images_open_only_if_it_is_to(*, opens: bool) -> None:
+    steps = draw(RbdModel(Random(3), opens=opens), Random(5), SIDES, LENGTH, LOOK_EVERY)
+    assert any(step.operation in ("open", "stream") for step in steps) is opens
+
+
 def test_models_answer_to_the_protocol() -> None:
     models: list[Model] = [make() for make in MODELS.values()]
     assert all(model.do_look(**model.looking) is not None for model in models)
