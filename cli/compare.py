@@ -68,7 +68,7 @@ def _costs(out: Output, before: Path, after: Path) -> int:
 
     earlier, later = measurements(before), measurements(after)
     sides = ((before, earlier), (after, later))
-    if not {before.demand.operation for before in earlier} & {after.demand.operation for after in later}:
+    if not {old.demand.operation for old in earlier} & {new.demand.operation for new in later}:
         detail = "\n".join(
             f"{path}: {', '.join(operation_text(m.demand.operation) for m in side)}" for path, side in sides
         )

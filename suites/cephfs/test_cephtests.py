@@ -1,18 +1,8 @@
 """Test programs of others, upstream's and pjdfstest: one item for each scenario, one result for each of its cases."""
 
-import pytest
-
-from cephlab.fixtures.outcomes import report_cases, require
-from cephlab.lab.scenario.scenario import Scenario, Stage, run_scenario
 from cephlab.suites.cephfs import cephtests, posix
+from cephlab.suites.items import one_item_each
 
 SCENARIOS = [*cephtests.SCENARIOS, *posix.SCENARIOS]
 
-
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_program(scenario: Scenario, stage: Stage, request: pytest.FixtureRequest) -> None:
-    try:
-        verdict = run_scenario(scenario, stage)
-    finally:
-        report_cases(request.node, stage.recorder.events())
-    require(verdict)
+test_program = one_item_each(SCENARIOS)

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from cephlab.lab.ceph import conf
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.suites.interop.walks.s3_model import S3Model
-from cephlab.suites.interop.walks.scenarios import Sides, take_walk, walk_scenario
+from cephlab.suites.interop.walks.scenarios import Sides, sides_on, take_walk, walk_scenario
 from cephlab.suites.object.stand import gateways, near
 from cephlab.suites.s3.stand import owner
 
@@ -22,11 +21,10 @@ def walked(stage: Stage, tier: Tier, *, versioned: bool = False) -> None:
     """
     cluster = stage.cluster
     client, door = near(cluster), owner(cluster)
-    settings = {"access_key": door.access_key, "secret_key": door.secret_key}
-    settings |= {"conf": str(conf.conf_path(client)), "name": cluster.client_name}
-    sides: Sides = {
-        arch.value: (client, {"address": gateway.address, **settings}) for arch, gateway in gateways(cluster).items()
-    }
+    settings = {"access_key": door.access_key, "secret_key": door.secret_key, "name": cluster.client_name}
+    sides: Sides = {}
+    for arch, gateway in gateways(cluster).items():
+        sides |= sides_on({arch: client}, {"address": gateway.address, **settings})
     take_walk(stage, "s3", partial(S3Model, versioned=versioned), sides, tier)
 
 

@@ -12,7 +12,7 @@ from cephlab.lab.spec.clusterspec import Capability
 from cephlab.suites.interop import edges
 from cephlab.suites.interop.walks.rados_model import RadosModel
 from cephlab.suites.interop.walks.rbd_model import RbdModel
-from cephlab.suites.interop.walks.scenarios import sides_on, take_walk, walk_scenario
+from cephlab.suites.interop.walks.scenarios import settings_of_objects, sides_on, take_walk, walk_scenario
 from cephlab.suites.upgrade import rolling
 
 PAIRS = (("pacific", "reef"), ("pacific", "tentacle"), ("reef", "pacific"), ("reef", "tentacle"))
@@ -24,12 +24,11 @@ def walked(stage: Stage, tier: Tier, *, other: str) -> None:
     cluster = stage.cluster
     own = cluster.spec.release
     there = rolling.hosts_of(cluster, rolling.images_of(cluster, other))
-    text_keys = "pacific" in (own, other)
-    of_objects = {"snapshots": "pool", "keys": "text" if text_keys else "bytes"}
+    of_objects = settings_of_objects("pool", own, other)
     for arch in Arch:
         hosts = {f"{own}-{arch}": cluster.host_with(arch)}
         hosts[f"{other}-{arch.other}"] = rolling.target_of(there, arch.other)
-        objects = partial(RadosModel, omap=True, text_keys=text_keys)
+        objects = partial(RadosModel, omap=True, text_keys=of_objects["keys"] == "text")
         for kind, model, how in (("rados", objects, of_objects), ("rbd", RbdModel, {})):
             with pools.pool(cluster, "walk", pg_num=edges.PG_NUM) as pool:
                 settings = {"name": cluster.client_name, "pool": pool, **how}

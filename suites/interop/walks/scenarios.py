@@ -81,6 +81,11 @@ class Restarting(Line):
         return None
 
 
+def settings_of_objects(snapshots: str, *releases: str) -> dict[str, str]:
+    """Settings of a walk over RADOS by clients of these releases: pacific takes keys of omaps as text only."""
+    return {"snapshots": snapshots, "keys": "text" if "pacific" in releases else "bytes"}
+
+
 def rados(
     stage: Stage,
     kind: PoolKind,
@@ -101,15 +106,14 @@ def rados(
         pool = stack.enter_context(pools.pool(cluster, "walk", kind, pg_num=edges.PG_NUM))
         if primary:
             stack.enter_context(pools.primary_on(cluster, primary, pool))
-        text_keys = cluster.spec.release == "pacific"
-        how = {"snapshots": snapshots, "keys": "text" if text_keys else "bytes"}
+        how = settings_of_objects(snapshots, cluster.spec.release)
         settings = {"name": cluster.client_name, "pool": pool, **how}
         ends = stack.enter_context(lines("rados", clients(cluster, settings), cluster.patience))
         if moving:
             clean = partial(pools.wait_clean, cluster)
             stack.enter_context(pools.affinity_restored(cluster, cluster.osd_ids(), clean))
             ends = {side: Restarting(line.channel, line.patience, cluster) for side, line in ends.items()}
-        model = partial(RadosModel, omap=not kind.erasure, moving=moving, text_keys=text_keys)
+        model = partial(RadosModel, omap=not kind.erasure, moving=moving, text_keys=how["keys"] == "text")
         walking = walking_on(ends, "rados", model, rng.randrange(1 << 31), **how)
         walk(stage, walking, steps_of(tier))
         if tier is Tier.FULL:
