@@ -256,7 +256,7 @@ class RadosModel(Shared):
     def _known_wrong(self, operation: str, earlier: set[str]) -> bool:
         """Whether Ceph is known to do this part wrong after those (suites/defects/known.toml)."""
         if operation == "remove_omap_range":
-            return "set_omap" in earlier  # rados-range-keeps-new
+            return bool({"set_omap", "add", "multiply"} & earlier)  # rados-range-keeps-new
         if operation in REMOVE:
             return bool(REMOVE & earlier)  # rados-removed-stays
         # erasure-cut-loses and erasure-cut-crashes
