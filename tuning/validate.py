@@ -15,8 +15,8 @@ from cephlab.tuning.daemons import SMT_GAIN
 from cephlab.tuning.demandsets import of_release
 from cephlab.tuning.model import Prediction, predict
 from cephlab.tuning.profile import MachineClass, Profile, scaled
-from cephlab.tuning.recovery import recovery_time
-from cephlab.tuning.references import FigureKind, Publication, Published
+from cephlab.tuning.recovery import Recovery, recovery_time
+from cephlab.tuning.references import FigureKind, Publication, Published, Rebuild
 from cephlab.tuning.trust import Trust
 from cephlab.tuning.workload import Shape
 
@@ -140,8 +140,7 @@ def _resting(demands: Sequence[Demand], profile: Profile, comparison: Comparison
 
 def _compare(demands: Sequence[Demand], name: str, profile: Profile, figure: Published, release: str) -> Comparison:
     if figure.recovery is not None:
-        lost = figure.recovery
-        again = recovery_time(profile, lost.data_bytes, nodes_lost=lost.nodes_lost, nodes=lost.nodes, share=lost.share)
+        again = rebuilt(profile, figure.recovery)
         return Comparison(name, figure, again.seconds / figure.scale, again.limit, "")
     if figure.shape is None:
         return Comparison(name, figure, None, "", figure.beyond)
@@ -151,6 +150,11 @@ def _compare(demands: Sequence[Demand], name: str, profile: Profile, figure: Pub
         return Comparison(name, figure, None, "", f"{error.what}: {error.detail}")
     trust = None if figure.kind is FigureKind.CPU else prediction.trust
     return Comparison(name, figure, predicted_value(prediction, figure), prediction.bottleneck, "", trust=trust)
+
+
+def rebuilt(profile: Profile, lost: Rebuild) -> Recovery:
+    """The prediction for a published recovery, on the machines of its profile."""
+    return recovery_time(profile, lost.data_bytes, nodes_lost=lost.nodes_lost, nodes=lost.nodes, share=lost.share)
 
 
 def predicted_value(prediction: Prediction, figure: Published) -> float:

@@ -3,16 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.history.history import Basis, Bound
-from cephlab.tuning.held import Trust, held
-from cephlab.tuning.limits import recovery_factor
+from cephlab.tuning.held import held, trust_in
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.profilefile import SHIPPED as PROFILES
 from cephlab.tuning.profilefile import Hardware, load_profile
-from cephlab.tuning.recovery import recovery_of_largest, recovery_time
+from cephlab.tuning.recovery import recovery_of_largest
 from cephlab.tuning.references import SHIPPED as REFERENCES
 from cephlab.tuning.references import load_reference
+from cephlab.tuning.validate import rebuilt
 
 REFERENCE = "ampere-altra"
 """The white paper Ceph on Ampere Altra (2023), sections 9.1 and 9.2, which gives the figures."""
@@ -37,20 +36,17 @@ def at_scale(procedure: str, moved_bytes: float, held_bytes: float) -> AtScale:
     reference = load_reference(REFERENCES / f"{REFERENCE}.toml")
     figures = {figure.name: figure for figure in reference.figures}
     published, rebuild = figures[procedure], figures[SWAP].recovery
-    if rebuild is None:
-        raise LabBroken(f"{reference.name}: {SWAP} does not state the amount copied", hint="complete the reference")
+    assert rebuild is not None
     share = moved_bytes / held_bytes
     profile = load_profile(PROFILES / f"{reference.profile}.toml")
-    predicted = recovery_time(
-        profile, rebuild.data_bytes * share, nodes_lost=rebuild.nodes_lost, nodes=rebuild.nodes, share=rebuild.share
-    )
+    whole = rebuilt(profile, rebuild)
+    seconds = whole.seconds * share
     why = (
         f"published: {published.where}; {share:.3g} of the replaced nodes' data moved here; the same share of the "
-        f"paper's {rebuild.data_bytes:.3g} B takes {predicted.seconds:,.0f} s on {profile.name}, limited by "
-        f"{predicted.limit}"
+        f"paper's {rebuild.data_bytes:.3g} B takes {seconds:,.0f} s on {profile.name}, limited by {whole.limit}"
     )
     # The machines are always the paper's, so the limit is one on the share that moved here, whatever the profile.
-    return AtScale(predicted.seconds, Bound(why, most=published.value, basis=Basis.SHAPE))
+    return AtScale(seconds, Bound(why, most=published.value, basis=Basis.SHAPE))
 
 
 FILL = 0.7
@@ -76,13 +72,13 @@ def by_profile(hardware: Hardware, moved_share: float, find: Callable[[str], Pro
     full a node is and which share of disks and network recovery gets. Without a requirement there is no limit.
     """
     profile, wanted = hardware.profile, hardware.recovery
-    factor = recovery_factor((), find)
+    trust = trust_in((), find)
+    factor = trust.recovery
     if wanted is None:
         recovery = recovery_of_largest(profile, FILL * max(machine.weight for machine in profile.nodes))
         whole_s, limit, steps = recovery.seconds, recovery.limit, recovery.derivation.lines()
         source, most = f"the model's own figure, because {profile.name} has no recovery requirement", None
     else:
-        trust = Trust(recovery=factor, objects=1.0)
         # A migration replaces what left by a new machine or by the old disks.
         [answer] = held(wanted.model_copy(update={"replaced": True}), profile, (), trust)
         whole_s, limit, steps = answer.value, answer.limited_by, list(answer.steps)

@@ -22,11 +22,10 @@ from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability, Node
 from cephlab.suites.interop.recovery import SHORT_LOGS, note_cut_logs, short_logs
 from cephlab.suites.migration import SCENARIOS, trial
 from cephlab.suites.migration.backfills import Leg, Move, Reserved, note_at_once, note_leg
-from cephlab.suites.migration.budget import REUSE, SWAP, at_scale, by_profile
+from cephlab.suites.migration.budget import SWAP
 from cephlab.suites.migration.movement import Movement, PlacedPg
 from cephlab.suites.migration.swap import NATIVE_3, PAIRS, note_went_to, successor
 from cephlab.suites.migration.trial import Trial, note_scale
-from cephlab.tuning.profilefile import SHIPPED, find_profile, load_hardware
 
 FOREIGN = next(arch for arch in Arch if arch is not host_arch())
 QUICK_AT_MOST = 3
@@ -66,77 +65,6 @@ def test_a_successor_has_as_many_disks_of_the_same_sizes_under_names_of_its_own(
     assert [disk.name for disk in new.disks] == ["m0-block0", "m0-db0"]
     assert (new.osds[0].block, new.osds[0].db) == ("m0-block0", "m0-db0")
     assert (new.arch, new.mon, new.mgr) == (FOREIGN, False, False)
-
-
-@pytest.mark.parametrize(
-    ("procedure", "moved", "outcome"),
-    [
-        (SWAP, 1.0, Outcome.PASS),
-        (SWAP, 1.6, Outcome.FAIL),  # as without the flags that stop backfill: 75 minutes would not do
-        (REUSE, 0.0, Outcome.PASS),
-        (REUSE, 0.2, Outcome.FAIL),  # nothing like that is copied in five minutes
-    ],
-)
-def test_what_a_lab_moved_is_held_against_the_papers_time(procedure: str, moved: float, outcome: Outcome) -> None:
-    estimate = at_scale(procedure, moved * 1e6, 1e6)
-    recorder = History().recorder("s")
-    recorder.figure("paper_recovery_s", estimate.seconds, "s", estimate.bound)
-    assert service(recorder.events()).outcome is outcome
-
-
-NODE = """
-[[requirements]]
-name = "node"
-kind = "recovery"
-fill = 0.7
-protection = "replicated:2"
-at_most = "LIMIT"
-"""
-
-
-def by_file(folder: Path, moved: float, limit: str, changes: tuple[str, ...] = ()) -> History:
-    path = folder / "ibm-r760-12n.toml"
-    path.write_text((SHIPPED / path.name).read_text() + (NODE.replace("LIMIT", limit) if limit else ""))
-    estimate = by_profile(load_hardware(path, changes), moved, lambda name: find_profile(name, folder))
-    assert "ibm-r760-12n" in estimate.bound.why
-    history = History()
-    history.recorder("s").figure(
-        "recovery_s", estimate.seconds, "s", estimate.bound, interval=(estimate.low, estimate.high)
-    )
-    return history
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("moved", "limit", "outcome"),
-    [
-        (1.0, "40 h", Outcome.PASS),
-        (1.0, "90 min", Outcome.INCONCLUSIVE),
-        (1.0, "10 min", Outcome.FAIL),
-        (0.0, "10 min", Outcome.PASS),
-        (9.0, "90 min", Outcome.FAIL),
-    ],
-)
-def test_what_a_lab_moved_is_held_to_the_requirement_of_the_profile_by_its_interval(
-    tmp_path: Path, moved: float, limit: str, outcome: Outcome
-) -> None:
-    """A profile that wants its nodes back sooner turns the same migration red."""
-    assert service(by_file(tmp_path, moved, limit).events()).outcome is outcome
-
-
-def test_a_profile_that_wants_nothing_of_a_migration_limits_nothing(tmp_path: Path) -> None:
-    """A limit from the same model would be a constant: no machine could keep or break it."""
-    [event] = by_file(tmp_path, 5.0, "").events()
-    assert (event.data["least"], event.data["most"]) == (None, None)
-    assert event.data["why"].startswith("the model's own figure, because ibm-r760-12n has no recovery requirement")
-    assert event.data["low"] < event.data["value"] < event.data["high"]
-
-
-@pytest.mark.slow
-def test_slower_machines_turn_a_migration_red(tmp_path: Path) -> None:
-    slow = by_file(tmp_path, 1.0, "10 h", ("nodes.bandwidth=1 Gb/s",))
-    assert service(by_file(tmp_path, 1.0, "10 h").events()).outcome is Outcome.PASS
-    assert service(slow.events()).outcome is Outcome.FAIL
 
 
 def test_the_profile_is_that_of_the_run(tmp_path: Path) -> None:
