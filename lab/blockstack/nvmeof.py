@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from uuid import NAMESPACE_URL, uuid5
 from zlib import crc32
 
+from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.spec.arch import Arch
 
@@ -201,10 +202,10 @@ class Pair:
 
 
 def fence(cluster: Cluster, clients: Sequence[str]) -> None:
-    """Have Ceph refuse clients, by their addresses. When this returns every OSD refuses them."""
+    """Have Ceph refuse clients, by their addresses. When this returns every PG refuses them."""
     for address in clients:
         cluster.client.mon("osd blocklist", blocklistop="add", addr=address, expire=FENCED_S)
-    cluster.wait_map(cluster.up_osds())
+    pools.wait_map_in_use(cluster)
 
 
 def fenced(cluster: Cluster, clients: Sequence[str]) -> list[str]:

@@ -66,13 +66,12 @@ def test_an_error_that_is_no_refusal_is_raised() -> None:
 
 
 @pytest.mark.parametrize(("lax", "outcome"), [("", Outcome.PASS), ("write", Outcome.FAIL)])
-def test_an_osd_that_serves_a_client_on_the_blocklist_is_red(lax: str, outcome: Outcome) -> None:
+def test_an_osd_that_serves_a_client_on_the_blocklist_is_red(
+    lax: str, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[dict[str, str]] = []
-    cluster = SimpleNamespace(
-        client=SimpleNamespace(mon=lambda _prefix, **words: asked.append(words)),
-        osd_ids=lambda: [0],
-        wait_map=lambda osds: None,
-    )
+    cluster = SimpleNamespace(client=SimpleNamespace(mon=lambda _prefix, **words: asked.append(words)))
+    monkeypatch.setattr(pools, "wait_map_in_use", lambda _cluster: None)
     client = Bounded(lax)
     client.call = lambda _: {"address": "127.0.0.1:0/7"}  # type: ignore[attr-defined]
     stage = stage_of(cluster)

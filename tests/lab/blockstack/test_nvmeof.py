@@ -16,6 +16,7 @@ from cephlab.lab.blockstack import nvmet_program
 from cephlab.lab.blockstack.initiator import Connecting, Initiator, SeenPath
 from cephlab.lab.blockstack.nvmeof import CONTROLLERS, AnaState, Namespace, Pair, Volume, host_nqn, secret_of
 from cephlab.lab.blockstack.nvmet import KernelGateway
+from cephlab.lab.ceph.pgs import Pg
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.spec.arch import Arch
 
@@ -232,8 +233,14 @@ class Monitor:
     said: list[str]
 
     def mon(self, prefix: str, **arguments: Any) -> dict[str, Any]:
+        if prefix == "osd dump":
+            return {"epoch": 7, "pools": [{"pool": 1, "pg_num": 1}]}
         self.said.append(f"{prefix} {arguments['addr']}")
         return {}
+
+    def pgs(self, pgids: list[str]) -> tuple[Pg, ...]:
+        self.said.append(f"PGs {pgids}")
+        return tuple(Pg(pgid, "active+clean", 7, (0,), 0) for pgid in pgids)
 
 
 def cluster_of(*machines: Machine, said: list[str] | None = None) -> Cluster:
@@ -288,7 +295,7 @@ def test_a_twin_serves_only_after_every_osd_refuses_the_dead_ones_client(*, fenc
 
     second.run = turning  # type: ignore[method-assign]
     pair.take_over()
-    refusing = ["osd blocklist 10.0.0.1:0/7", "map on [0]"]
+    refusing = ["osd blocklist 10.0.0.1:0/7", "map on [0]", "PGs ['1.0']"]
     assert said == [*(refusing if fenced else []), "optimized"]
     assert len(first.asked) == before
     assert (pair.serving.name, pair.waiting.name) == ("c2", "c1")

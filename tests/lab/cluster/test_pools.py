@@ -5,7 +5,9 @@ from typing import Any, cast
 
 import pytest
 
+from cephlab.lab.base import clock
 from cephlab.lab.ceph.client import CephCommandFailed
+from cephlab.lab.ceph.pgs import Pg
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 
@@ -49,3 +51,17 @@ def leave_one_and_fail(monitor: Monitor) -> None:
     with pools.none_left(cluster_of(monitor)):
         monitor.names.append("left")
         raise ZeroDivisionError
+
+
+def test_a_map_is_in_use_once_every_pg_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An OSD reports a map as its newest before its PGs work with it."""
+    monkeypatch.setattr(clock.SYSTEM, "sleep", lambda _: None)
+    looks = [(6, 7), (7, 6), (7, 7), (9, 9)]
+
+    def pgs(pgids: list[str]) -> tuple[Pg, ...]:
+        return tuple(Pg(pgid, "active", epoch, (0,), 0) for pgid, epoch in zip(pgids, looks.pop(0), strict=True))
+
+    client = SimpleNamespace(mon=lambda _prefix: {"epoch": 7, "pools": [{"pool": 1, "pg_num": 2}]}, pgs=pgs)
+    cluster = SimpleNamespace(client=client, up_osds=lambda: [0], wait_map=lambda _osds: None, patience=1.0)
+    pools.wait_map_in_use(cast("Cluster", cluster))
+    assert looks == [(9, 9)]
