@@ -258,7 +258,7 @@ def measure_beside(
         other_image(world, request, what, "")  # refused before any image is built
     choice, spec = request.choose(world)
     own = replace(spec, options={**spec.options, **changed})
-    refuse_unfit(spec, world.home, world.images)
+    refuse_unfit(spec, world.home, world.images, written_bytes=2 * request.written_bytes(choice, spec))
     out.note(f"provider: {choice.reason}")
     with out.progress() as say:
         new = images_for(spec, world.images, say)

@@ -15,7 +15,7 @@ from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.base.nearest import unknown
 from cephlab.lab.base.progress import Progress
 from cephlab.lab.spec.arch import parse_arch
-from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, HEALTHY_S, UNKNOWN_RELEASE, refuse_image
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, HEALTHY_S, UNKNOWN_RELEASE, Capability, refuse_image
 from cephlab.lab.spec.layout import CephSetup
 
 if TYPE_CHECKING:
@@ -101,6 +101,26 @@ class MeasureRequest:
         )
         return measuring_spec(self.osd_arch, layout, CephSetup(self.release, self.image, self.options))
 
+    def written_bytes(self, choice: Choice, spec: ClusterSpec) -> int:
+        """What is written to disks below the home before the first load, all copies together; loads write more.
+
+        No write reuses the space of an earlier one (see MEMORY_DISK_BYTES in `lab/telemetry/place.py`): 256 MiB,
+        written twice to three OSDs, made their disks 1548 MiB large.
+        """
+        from cephlab.lab.telemetry.clients import job_of
+        from cephlab.lab.workloads.image import PASSES
+
+        disks = [disk for node in spec.nodes for disk in node.disks]
+        here = Capability.DISKS_IN_HOME in choice.provider.capabilities()
+        if not here or any(disk.in_memory for disk in disks):
+            return 0
+        written = 0.0
+        for plan in self.plans():
+            of_clients = len(plan.nodes) * plan.image_bytes * (1 if plan.passes else PASSES)
+            filled = job_of(plan).objects * plan.operation.block_bytes if plan.objects else of_clients
+            written += filled * plan.operation.shards / (plan.operation.k or 1)
+        return min(int(written), sum(disk.size_bytes for disk in disks))
+
     def choose(self, world: World) -> tuple[Choice, ClusterSpec]:
         """The provider and the spec for it. With `--disks auto`, disks are in memory if a provider supports that."""
         from cephlab.lab.providers.select import AUTO, choose
@@ -131,7 +151,7 @@ def raised(world: World, out: Output, request: MeasureRequest) -> Iterator[tuple
     from cephlab.lab.cluster.raising import ClusterRequest, images_for, raise_for, refuse_unfit
 
     choice, spec = request.choose(world)
-    refuse_unfit(spec, world.home, world.images)
+    refuse_unfit(spec, world.home, world.images, written_bytes=request.written_bytes(choice, spec))
     out.note(f"provider: {choice.reason}")
     with out.progress() as say:
         given = images_for(spec, world.images, say)

@@ -160,8 +160,11 @@ def require_guests_fit(spec: ClusterSpec) -> None:
         )
 
 
-def require_fit(spec: ClusterSpec, directory: Path) -> Sizing:
-    """Choose the sizes of the daemons. SpecError, with needed and available space, if memory or disk is too small."""
+def require_fit(spec: ClusterSpec, directory: Path, written_bytes: int = 0) -> Sizing:
+    """Choose the sizes of the daemons. SpecError, with needed and available space, if memory or disk is too small.
+
+    written_bytes: what a load will write to the disks of the OSDs in that folder, all copies together.
+    """
     emulated = sum(len(node.osds) for node in spec.nodes if node.arch is not host_arch())
     needed = memory_needed(spec)
     here = memory()
@@ -171,13 +174,15 @@ def require_fit(spec: ClusterSpec, directory: Path) -> Sizing:
             f"needed about {needed / GIB:.1f} GiB, available {here.available_bytes / GIB:.1f} GiB{here.where}",
             "ask for fewer nodes or fewer --osds-per-node, or stop other programs",
         )
-    room = spec.osd_count * OSD_DISK_BYTES
+    room = spec.osd_count * OSD_DISK_BYTES + written_bytes
     free = shutil.disk_usage(directory).free
     if room > free:
+        written = f", of which the load writes {written_bytes / GIB:.1f} GiB" if written_bytes else ""
         raise SpecError(
             f"{how_many(spec.osd_count, 'OSD does', 'OSDs do')} not fit onto the disk of {directory}",
-            f"needed about {room / GIB:.1f} GiB, free {free / GIB:.1f} GiB",
-            "ask for fewer OSDs, or set CEPHLAB_HOME to a folder on a larger disk",
+            f"needed about {room / GIB:.1f} GiB{written}, free {free / GIB:.1f} GiB",
+            f"ask for fewer OSDs{' or a smaller --size' if written else ''}, "
+            "or set CEPHLAB_HOME to a folder on a larger disk",
         )
     cores = len(os.sched_getaffinity(0))
     return choose_sizing(here.total_bytes, cores, spec.osd_count, emulated=emulated)

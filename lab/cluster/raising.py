@@ -48,13 +48,18 @@ class ImageSource(Protocol):
     def lacking(self, release: str, arch: Arch, role_sets: Sequence[str] = ...) -> dict[str, str]: ...
 
 
-def refuse_unfit(spec: ClusterSpec, home: Home, images: ImageSource, asked: tuple[str, ...] = CEPH) -> Sizing:
-    """SpecError if a cluster cannot be raised here. Starts nothing. asked: role sets besides those of services."""
+def refuse_unfit(
+    spec: ClusterSpec, home: Home, images: ImageSource, asked: tuple[str, ...] = CEPH, *, written_bytes: int = 0
+) -> Sizing:
+    """SpecError if a cluster cannot be raised here. Starts nothing.
+
+    asked: role sets besides those of services; written_bytes: what a load will write, see `require_fit`.
+    """
     refuse_unknown(spec)
     for arch in spec.archs if spec.image is None else ():
         images.book.find(spec.release, arch, role_sets(spec, asked))
     home.ensure()
-    return require_fit(spec, home.runs)
+    return require_fit(spec, home.runs, written_bytes)
 
 
 def images_for(spec: ClusterSpec, images: ImageSource, say: Progress, asked: tuple[str, ...] = CEPH) -> Images:

@@ -19,8 +19,7 @@ KNOWN_RELEASES = (
     *("kraken", "luminous", "mimic", "nautilus", "octopus", "pacific", "quincy", "reef", "squid", "tentacle"),
 )
 """Every release so far, by number from 1. Source: https://docs.ceph.com/en/latest/releases/."""
-UNKNOWN_RELEASE = "unknown"
-"""The release of a pulled image until its own programs report one. The image's reference proves nothing."""
+UNKNOWN_RELEASE = "unknown"  # of a pulled image, until its own programs report one: its reference proves nothing
 _FIRST_WITH_A_POOL = 15
 DEFAULT_DISK_BYTES = 10 * GIB
 MIN_DISK_BYTES = GIB
@@ -86,6 +85,7 @@ class Capability(StrEnum):
     SLOW_DISK = "slow-disk"
     SQUEEZE_MEMORY = "squeeze-memory"
     MEMORY_DISK = "memory-disk"
+    DISKS_IN_HOME = "disks-in-home"  # disks are files below the home
     PAGE_SIZE = "page-size"
     THIS_MACHINE = "this-machine"  # processes of native nodes run on this machine's kernel, like its own
     FABRICS = "fabrics"  # kernels of its nodes have NVMe over TCP, target and initiator

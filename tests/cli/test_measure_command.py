@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from typer.testing import CliRunner
@@ -13,7 +13,10 @@ from cephlab.cli.measure_request import MeasureRequest, file_name, parse_op, rat
 from cephlab.cli.request import parse_bytes
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError, Unavailable
+from cephlab.lab.cluster import preflight
+from cephlab.lab.cluster.preflight import Memory
 from cephlab.lab.providers.local import memory
+from cephlab.lab.providers.select import Choice
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import Capability
@@ -72,6 +75,52 @@ def test_any_provider_may_be_asked_for_and_auto_takes_those_whose_processes_are_
     world = cast("World", SimpleNamespace(providers=providers(elsewhere, here)))
     assert replace(REQUEST, lab=lab, disks="file").choose(world)[0].provider is elsewhere
     assert replace(REQUEST, lab="auto", disks="file").choose(world)[0].provider is here
+
+
+@pytest.mark.parametrize(
+    ("change", "here", "written_bytes"),
+    [
+        ({}, True, 2 * 2 << 20),
+        ({"clients": 3}, True, 3 * 2 * 2 << 20),
+        ({"operations": (("randread", 4096), ("randwrite", 4096))}, True, 2 * 2 * 2 << 20),
+        ({"coding": (2, 1)}, True, 3 << 20),
+        ({"operations": (("get", 4096),)}, True, 2 << 20),
+        ({"operations": (("put", 4096),)}, True, 0),
+        ({"operations": (("seq", 4096),)}, True, 2 << 20),
+        ({"image_bytes": 1 << 40}, True, 2 * 10 << 30),
+        ({}, False, 0),
+    ],
+    ids=["copies", "clients", "two", "coding", "get", "put", "seq", "no more than the disks", "disks elsewhere"],
+)
+def test_what_a_measurement_writes_to_disks_in_the_home(
+    change: dict[str, Any], written_bytes: int, *, here: bool
+) -> None:
+    request = replace(REQUEST, **change)
+    can = {Capability.DISKS_IN_HOME} if here else set()
+    choice = Choice(FakeProvider(can=frozenset(can)), "asked for")
+    assert request.written_bytes(choice, request.spec()) == written_bytes
+    assert request.written_bytes(choice, request.spec(in_memory=True)) == 0
+
+
+@pytest.mark.parametrize("more", [[], ["--beside", "same"]], ids=["alone", "beside"])
+def test_a_disk_that_cannot_hold_what_is_written_is_refused_at_once(
+    more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CEPHLAB_HOME", str(tmp_path))
+    free = 3 * preflight.OSD_DISK_BYTES + (1 << 30)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    monkeypatch.setattr(preflight, "memory", lambda: Memory(64 << 30, 64 << 30))
+
+    def work(*_: object, **__: object) -> None:
+        raise AssertionError("refused before any work")
+
+    monkeypatch.setattr("cephlab.lab.cluster.raising.images_for", work)
+    ended = CliRunner().invoke(app, ["measure", "--lab", "local", "--disks", "file", *more])
+    assert ended.exit_code == 2, ended.output
+    assert f"3 OSDs do not fit onto the disk of {tmp_path}/runs" in ended.output
+    wanted = (3.8, 3.0) if more else (2.2, 1.5)
+    assert "needed about {} GiB, of which the load writes {} GiB, free 1.8 GiB".format(*wanted) in ended.output
+    assert "a smaller --size" in ended.output
 
 
 def test_a_cluster_that_cannot_be_metered_skips_the_suites_costs() -> None:

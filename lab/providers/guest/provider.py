@@ -33,6 +33,7 @@ ALWAYS = frozenset(
         Capability.PARTITION,
         Capability.MEMORY_LIMIT,
         Capability.MOVE_DISK,
+        Capability.DISKS_IN_HOME,
         Capability.TAKE_OVER,
     }
 )

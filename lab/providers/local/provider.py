@@ -39,6 +39,7 @@ _ALWAYS = (
     Capability.TAKE_OVER,
     Capability.SECOND_IMAGE,
     Capability.THIS_MACHINE,
+    Capability.DISKS_IN_HOME,
     Capability.SHARED_NETWORK,
 )
 _SUBNET = "127.77"
