@@ -254,13 +254,16 @@ def table(
 ) -> Table:
     """A table of plain text without borders; cells are not read as markup.
 
-    wrapped: the columns that may wrap on a narrow terminal; None: all of them.
+    On a terminal that is too narrow for it, it becomes a list of its rows.
+
+    wrapped: the columns that may wrap; None: all of them.
     whole: the columns that never wrap, because their text is meant to be copied.
     """
-    from rich.table import Table
     from rich.text import Text
 
-    grid = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="bold")
+    from cephlab.cli.grid import Grid
+
+    grid = Grid(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="bold")
     for number, column in enumerate(columns):
         unbroken = wrapped is not None and column not in wrapped
         longest = max(len(column), *(len(row[number]) for row in rows), 0) if column in whole else len(column)
