@@ -15,6 +15,7 @@ from cephlab.cli.output import Output, table, toned
 from cephlab.cli.world import World
 from cephlab.lab.archive.archive import state_of
 from cephlab.lab.archive.attempts import INTERRUPTED
+from cephlab.lab.archive.durations import by_start
 from cephlab.lab.archive.merged import unmerged
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.home import Home
@@ -33,15 +34,9 @@ ArchiveArgument = Annotated[
 _UNKNOWN = "not an archive"
 
 
-def archives(home: Home) -> list[Path]:
-    """The archives of a home, in the order in which they were last written."""
-    manifests = sorted(home.archive.glob("*/manifest.json"), key=lambda path: path.stat().st_mtime)
-    return [manifest.parent for manifest in manifests]
-
-
 def newest(home: Home) -> Path:
-    """The archive written last; SpecError when there is none."""
-    known = archives(home)
+    """The archive of the run that began last; SpecError when there is none."""
+    known = by_start(home.archive)
     if not known:
         raise SpecError("there is no archive yet", f"looked in {home.archive}", "run `cephlab gate` first")
     return known[-1]
@@ -64,7 +59,7 @@ def ls(out: Output, world: World) -> None:
     Example: cephlab archive ls
     """
     out.note(f"home: {world.home.path}")
-    rows = [row_of(path) for path in archives(world.home)]
+    rows = [row_of(path) for path in by_start(world.home.archive)]
     columns = ("archive", "state", "tier", "release", "verdicts")
     cells = [[row["archive"], toned(row["state"]), row["tier"], row["release"], _verdicts(row)] for row in rows]
     listing = table(columns, cells, wrapped=("verdicts",)) if rows else "no archives"
@@ -90,7 +85,7 @@ def row_of(path: Path) -> dict[str, Any]:
 
 def killed_in_parts(home: Home) -> list[Path]:
     """The archives of killed gates of several processes, whose verdicts only the parts beside them have."""
-    return [path for path in archives(home) if row_of(path)["state"] != _UNKNOWN and unmerged(path)]
+    return [path for path in by_start(home.archive) if row_of(path)["state"] != _UNKNOWN and unmerged(path)]
 
 
 def _verdicts(row: dict[str, Any]) -> str:

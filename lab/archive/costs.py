@@ -22,7 +22,7 @@ _SOUND = (Ending.PASS, Ending.INCONCLUSIVE)
 
 
 def earlier_costs(folder: Path, scenario: str, now: Measurement, least_operations: float) -> list[Earlier]:
-    """Measurements like this one by the same scenario in a folder of archives, in the order of the archives' names.
+    """Measurements like this one by the same scenario in a folder of archives, in the order in which its runs began.
 
     Left out are runs that were red or interrupted, measurements of fewer operations, and archives that cannot be read.
     """

@@ -4,8 +4,10 @@ Only passes in the same tier on the same provider count.
 """
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,7 @@ GROWN_MORE: Mapping[str, int] = {
 """Added to it: in the first scenario of a new cluster its caches fill and a gateway starts its threads. By resource, or
 by kind of daemon and resource."""
 MOST_ARCHIVES = 200
-"""Only the newest archives of a folder are read; their names begin with the time."""
+"""Of older archives of a folder only the manifest is read."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,22 @@ def last_times(folder: Path, names: Sequence[str]) -> dict[str, float]:
 
 def newest_first(folder: Path) -> list[Path]:
     """The newest MOST_ARCHIVES archives of a folder that have verdicts."""
-    return sorted((path.parent for path in folder.glob(f"*/{VERDICTS}")), reverse=True)[:MOST_ARCHIVES]
+    return [path for path in reversed(by_start(folder)) if (path / VERDICTS).is_file()][:MOST_ARCHIVES]
+
+
+def by_start(folder: Path) -> list[Path]:
+    """The archives of a folder in the order in which their runs began, by their manifests; unreadable ones first.
+
+    Times of files differ after a copy, and names may have been given.
+    """
+    return sorted((path.parent for path in folder.glob(f"*/{MANIFEST}")), key=lambda path: (_began_s(path), path.name))
+
+
+def _began_s(archive: Path) -> float:
+    try:
+        return datetime.fromisoformat(json.loads((archive / MANIFEST).read_text())["started"]).timestamp()
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        return -math.inf
 
 
 def read_verdicts(archive: Path) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:

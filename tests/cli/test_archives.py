@@ -21,11 +21,11 @@ OWN = identity_of(os.getpid())
 
 @pytest.fixture
 def two(world: World) -> tuple[Path, Path]:
-    """An older archive whose name sorts last, and a newer one."""
+    """An older archive whose name sorts last, and whose files are newer, as after a copy; and a newer one."""
     made = world.home.archive / "z-older", world.home.archive / "a-newer"
-    for age_s, path in zip((100, 0), made, strict=True):
-        write(path, GOOD).seal(render_report)
-        at = (path / "manifest.json").stat().st_mtime - age_s
+    for number, path in enumerate(made):
+        write(path, GOOD, manifest={"started": f"2026-11-2{1 + number}T09:00:00Z"}).seal(render_report)
+        at = (path / "manifest.json").stat().st_mtime - 100 * number
         os.utime(path / "manifest.json", (at, at))
     return made
 
@@ -41,6 +41,16 @@ def test_the_newest_comes_last(world: World, two: tuple[Path, Path]) -> None:
     assert [line.split()[0] for line in shown] == ["archive", "z-older", "a-newer"]
     assert "1 pass" in shown[1]
     assert [line for line in shown if line.endswith(" ")] == []
+
+
+@pytest.mark.slow
+def test_an_archive_without_a_readable_start_is_not_the_newest(world: World, two: tuple[Path, Path]) -> None:
+    for name, text in (("no-json", "{"), ("no-start", "{}"), ("odd-start", '{"started": "yesterday"}')):
+        (world.home.archive / name).mkdir()
+        (world.home.archive / name / "manifest.json").write_text(text)
+    rows = json.loads(call(world, "archive", "ls", "--json").stdout)["archives"]
+    assert [row["archive"] for row in rows] == ["no-json", "no-start", "odd-start", "z-older", "a-newer"]
+    assert f"archive: {two[1]}" in call(world, "summary").stderr
 
 
 def test_an_interrupted_scenario_is_no_inconclusive_one(world: World) -> None:

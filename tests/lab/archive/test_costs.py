@@ -48,8 +48,8 @@ def test_a_kept_run_is_found_with_its_time_and_all_that_it_measured(tmp_path: Pa
     keep(tmp_path, "b", here(2), started="1970-01-02T00:00:00Z")
     keep(tmp_path, "a", here(3), ending="inconclusive", exit_code=6)
     first, second = earlier_costs(tmp_path, SCENARIO, here(), 200)
-    assert (first.run, second.run, second.began_s) == ("a", "b", 86400.0)
-    assert second.measured == here(2)
+    assert (first.run, first.began_s, second.run) == ("b", 86400.0, "a")
+    assert first.measured == here(2)
 
 
 @pytest.mark.parametrize(
@@ -143,6 +143,7 @@ def test_only_the_newest_archives_are_read(tmp_path: Path) -> None:
     for number in range(MOST_ARCHIVES - 1):
         (tmp_path / f"1-{number}").mkdir()
         (tmp_path / f"1-{number}" / "verdicts.json").write_text("{}")
+        (tmp_path / f"1-{number}" / "manifest.json").write_text('{"started": "2026-11-26T11:00:00Z"}')
     assert runs(tmp_path, here()) == ["0-first"]
-    keep(tmp_path, "2-last", here(2))
+    keep(tmp_path, "2-last", here(2), started="2026-11-26T12:00:00Z")
     assert runs(tmp_path, here()) == ["2-last"]

@@ -11,6 +11,7 @@ from cephlab.lab.archive.durations import (
     MOST_ARCHIVES,
     Pass,
     Place,
+    by_start,
     growth_limits,
     kept_passes,
     last_times,
@@ -129,3 +130,11 @@ def test_the_last_time_is_that_of_the_newest_run_that_came_to_a_verdict(tmp_path
     keep(tmp_path, "6", [verdict("inconclusive", 9.0)])
     assert last_times(tmp_path, names) == {"interop.rbd": 9.0, "interop.x": 30.0}
     assert last_times(tmp_path / "none", names) == {}
+
+
+def test_the_newest_run_is_that_which_began_last_whatever_its_name_is(tmp_path: Path) -> None:
+    keep(tmp_path, "a", [verdict("pass", 7.0)], started="2026-11-22T09:00:00+00:00")
+    keep(tmp_path, "b", [verdict("pass", 8.0)], started="2026-11-22T10:30:00+02:00")
+    keep(tmp_path, "c", [verdict("pass", 9.0)])
+    assert [path.name for path in by_start(tmp_path)] == ["c", "b", "a"]
+    assert last_times(tmp_path, ["interop.rbd"]) == {"interop.rbd": 7.0}
