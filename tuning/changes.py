@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from copy import deepcopy
+from decimal import Decimal
 from typing import Any
 
 from cephlab.lab.base.errors import SpecError
 
 _HINT = "for example nodes.count=6, nodes.NAME.cores=64 or nodes.disks.count=8; see docs/requirements.md"
 _RANGE = re.compile(r"(?P<place>[^=]+)=(?P<first>[0-9]{1,18})\.\.(?P<last>[0-9]{1,18})")
+_EXPONENT = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?[eE][+-]?[0-9]{1,3}")
 MOST_POINTS = 64
 FIGURES_WANTED = ("metadata", "db")
 """The only keys of a requirement that are figures with a source; its limits are plain text."""
@@ -64,13 +66,19 @@ def _only(tables: list[Any], change: str) -> Any:
 
 
 def _value(text: str, change: str, figure: bool) -> Any:
-    """A number or a word; a number with a unit is a figure of a profile where a figure stands there."""
+    """A number or a word; a number with a unit is a figure of a profile where a figure stands there.
+
+    `1e1` is a whole number and `1.5e0` is none, as their values are.
+    """
     if re.fullmatch(r"-?[0-9]{1,1000}", text):  # Python makes no number of more than 4300 digits
         return int(text)
     if text in ("true", "false"):
         return text == "true"
     if re.fullmatch(r"[0-9]+\.[0-9]+", text):
         return float(text)
+    if _EXPONENT.fullmatch(text):
+        number = Decimal(text)
+        return int(number) if number == int(number) else float(number)
     if figure and re.match(r"-?[0-9]", text):
         return {"value": text, "source": f"--set {change}"}
     return text

@@ -66,7 +66,7 @@ def scale_of(unit: str, kind: Measure) -> float | None:
     return UNITS[kind].get(word)
 
 
-_FIGURE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-zµμ/]+|[kKM] [A-Za-z/]+)")
+_FIGURE = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?)\s*([A-Za-zµμ/]+|[kKM] [A-Za-z/]+)")
 
 
 def parse(text: str, kind: Measure) -> float:

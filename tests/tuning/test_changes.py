@@ -26,7 +26,16 @@ def test_a_change_is_read_like_the_file(tmp_path: Path) -> None:
     assert made.name.startswith("ampere-altra-4n, nodes.count=7, ")
 
 
-@pytest.mark.parametrize(("written", "share"), [("0.5", 0.5), ("1.0", 1.0), ("1", 1.0)])
+def test_numbers_may_have_an_exponent(tmp_path: Path) -> None:
+    numbers = ("nodes.count=1e1", "nodes.disks.count=2.5E+1", "nodes.cores=1200e-1", "network.mtu_bytes=9e3")
+    figures = ("nodes.memory=2.56e2 GB", "nodes.disks.size=1e12B")
+    made = load_hardware(file_with(tmp_path, ""), [*numbers, *figures]).profile
+    [altra] = made.nodes
+    assert (altra.count, altra.disks[0].count, altra.cores, made.mtu_bytes) == (10, 25, 120, 9000)
+    assert (altra.memory.value, altra.disks[0].size.value) == (256e9, 1e12)
+
+
+@pytest.mark.parametrize(("written", "share"), [("0.5", 0.5), ("1.0", 1.0), ("1", 1.0), ("5e-1", 0.5), ("1e0", 1.0)])
 def test_a_share_is_a_number_as_in_the_file(tmp_path: Path, written: str, share: float) -> None:
     load = 'op = "read"\nbs = "4k"\nclients = 2\ndepth = 2\nprotection = "replicated:3"\nat_least = "5 ops/s"\n'
     path = file_with(tmp_path, f'[[requirements]]\nname = "vm"\n{load}')
@@ -115,6 +124,11 @@ NO_CHANGES = (
     ("nodes.cuont=3", "nodes.0.cuont: unknown key"),
     ("nodes.bandwidth=3 W", "nodes.0.bandwidth: got '3 W'"),
     ("nodes.count=-1", "nodes.0.count: got -1, wanted: 1 or more"),
+    ("nodes.count=-1e1", "nodes.0.count: got -10, wanted: 1 or more"),
+    ("nodes.count=1.5e0", "with nodes.count=1.5e0 is not a profile\nnodes.0.count: got 1.5, wanted: a whole number"),
+    ("nodes.count=1e-1", "nodes.0.count: got 0.1, wanted: a whole number"),
+    ("nodes.count=1e1x", "nodes.0.count: got '1e1x', wanted: a whole number"),
+    ("nodes.bandwidth=1e400 GB/s", "nodes.0.bandwidth: got '1e400 GB/s', wanted: a finite figure"),
     ("nodes.bandwidth=-3 GB/s", "nodes.0.bandwidth: got '-3 GB/s', wanted: a figure above 0"),
 )
 
