@@ -25,7 +25,7 @@ from cephlab.lab.telemetry.power import (
 )
 from cephlab.lab.telemetry.watts import WattMeter, at_the_plug, meter_of
 from cephlab.lab.workloads.fio import FioResult
-from cephlab.suites.bias import UNBIASED, Bias, watched
+from cephlab.suites.bias import Bias, watched
 from cephlab.suites.block.stand import CLIENTS, client_node, job, run_jobs, scenario_of_load, total, written
 from cephlab.suites.machines import are_machines_of, profile_of
 from cephlab.tuning.profilefile import find_hardware
@@ -49,7 +49,7 @@ class Taken:
     rate: Interval
     work: Mapping[str, float]
     archs: Mapping[str, str]
-    bias: Bias = UNBIASED
+    bias: Bias
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def require_watts(meter: WattMeter) -> None:
 def operations_of(cluster: Cluster) -> dict[str, float]:
     """Architecture -> operations that its OSDs have done, including those of replicas."""
     operations: dict[str, float] = {}
-    for osd, counted in counters.of_osds(cluster, cluster.osd_ids()).items():
+    for osd, counted in counters.of_osds(cluster).items():
         arch = cluster.daemon(f"osd.{osd}").host.arch.value
         operations[arch] = operations.get(arch, 0.0) + counted.get("osd.op", 0.0) + counted.get("osd.subop", 0.0)
     return operations
@@ -157,15 +157,15 @@ def note_one(recorder: Recorder, each: Energy) -> None:
     name = f"{each.node}: {each.scope} by {each.source}"
     sensor = f"sound sensor, {name}: {'; '.join(each.trouble) or 'nothing odd'}"
     recorder.witness(sensor, got=float(each.measured), least=1)
-    recorder.figure(f"{name}, loaded", each.watts, "W", _NOTED)
-    if each.idle_w is not None and each.above_idle_w is not None:
-        recorder.figure(f"{name}, idle", each.idle_w, "W", _NOTED)
-        recorder.figure(f"{name}, above idle", each.above_idle_w, "W", _NOTED)
+    for when, watts in (("loaded", each.watts), ("idle", each.idle_w), ("above idle", each.above_idle_w)):
+        if watts is not None:
+            recorder.figure(f"{name}, {when}", watts, "W", _NOTED)
 
 
 def note_whole(recorder: Recorder, taken: Taken, plug: Sequence[Energy], limits: Limits) -> None:
     """Record the watts of all machines at the plug by one source, their work per watt, and that by architecture."""
-    efficiency, source = work_per_watt(taken.rate, plug), plug[0].source
+    efficiency = work_per_watt(taken.rate, plug)
+    source = efficiency.source
     bound = _NOTED
     if limits.watts is not None:
         why = "the profile's power requirement"

@@ -15,19 +15,14 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Event, History
 from cephlab.lab.scenario.scenario import Stage, Tier
-from cephlab.lab.spec.arch import Arch
-from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.loadcpu import LoadCpu
-from cephlab.lab.telemetry.power import Energy, Scope, Source
 from cephlab.lab.workloads.fio import NOTHING, Done, FioJob, FioResult
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.lab.workloads.radosbench import BenchResult
-from cephlab.suites.bias import UNBIASED, Bias
 from cephlab.suites.block import clients, depth, papers, radosbench, stand, watts
 from cephlab.suites.block.expected import expect
 from cephlab.suites.block.papers import SETTINGS
 from cephlab.suites.block.stand import reread_bytes
-from cephlab.suites.block.watts import Limits, Taken
 from tests.suites.test_bias import FULL_THREAD, IDLE, metered, osds_with
 from tests.suites.test_block_suite import result, stage_in
 
@@ -171,49 +166,3 @@ def test_what_is_read_again_is_the_image_or_its_beginning(pattern: str, jobs: in
     """Four processes that read in sequence all begin at the first byte, and so does the next run."""
     done = FioResult(Done(1, read, 1.0, 1.0, 1.0), NOTHING)
     assert reread_bytes(FioJob("a", "p", "i", pattern, 4096, 1, 1000, jobs=jobs), done) == wanted
-
-
-@pytest.mark.parametrize(("bias", "outcome"), [(UNBIASED, Outcome.FAIL), (Bias("c0 was busy"), Outcome.INCONCLUSIVE)])
-def test_busy_clients_cannot_fail_work_per_watt(bias: Bias, outcome: Outcome) -> None:
-    recorder = History().recorder("block.watts")
-    energies = [Energy("n0", Source.BMC, Scope.MACHINE, 60.0, 6000.0)]
-    rate = bias.rate(Interval(100.0, 99.0, 101.0, 9))
-    watts.note(recorder, Taken(energies, rate, {"x86_64": 1.0}, {"n0": "x86_64"}, bias), Limits(per_watt=50.0))
-    verdict = figures(recorder.events())
-    assert verdict.outcome is outcome
-    assert ("C0 was busy: the cluster may be faster" in verdict.reason) is bool(bias.busy)
-
-
-@pytest.mark.parametrize(
-    ("limits", "cpu", "outcome"),
-    [
-        (Limits(per_watt=1e6), IDLE, Outcome.FAIL),
-        (Limits(per_watt=1e6), FULL_THREAD, Outcome.INCONCLUSIVE),
-        (Limits(), FULL_THREAD, Outcome.PASS),
-    ],
-)
-@pytest.mark.usefixtures("images")
-def test_the_clients_of_a_load_for_watts_are_watched_where_it_is_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: Limits, cpu: LoadCpu, outcome: Outcome
-) -> None:
-    stage, energy = stage_there(tmp_path), Energy("n0", Source.BMC, Scope.MACHINE, 60.0, 6000.0)
-    hosts = {"n0": SimpleNamespace(arch=Arch.X86_64)}
-    energies = {
-        "energies": lambda *_: [energy],
-        "hosts": hosts,
-        "unread": set(),
-        "readings": [],
-        "looking": nullcontext,
-    }
-    doing(monkeypatch, SLOW, cpu)
-    made = metered(monkeypatch, dict.fromkeys(CLIENTS, cpu))
-    monkeypatch.setattr(watts, "run_jobs", stand.run_jobs)
-    monkeypatch.setattr(watts, "meter_of", lambda _cluster, _bmcs: SimpleNamespace(**energies))
-    monkeypatch.setattr(watts, "limits_of", lambda _stage: limits)
-    monkeypatch.setattr(watts, "operations_of", lambda _cluster: {"x86_64": 0.0})
-    monkeypatch.setattr(watts, "IDLE_S", dict.fromkeys(Tier, 0.0))
-    for silent in ("require_watts", "draw"):
-        monkeypatch.setattr(watts, silent, lambda *_: None)
-    watts.run(stage)
-    assert figures(stage.recorder.events()).outcome is outcome
-    assert bool(made) is (limits != Limits())

@@ -4,14 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
-from cephlab.lab.history.history import History, Recorder
+from cephlab.lab.history.history import History, Recorder, data_of
 from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.power import Energy, Scope, Source
-from cephlab.lab.telemetry.watts import WattMeter
 from cephlab.suites.bias import UNBIASED, Bias
-from cephlab.suites.block.watts import Limits, Taken, asked_of, note, require_watts
+from cephlab.suites.block.watts import Limits, Taken, asked_of, note
 from cephlab.tuning.requirements import LoadRequirement, PowerRequirement
 
 WRITES = Interval(200_000, 196_000, 204_000, 20)
@@ -99,8 +97,13 @@ def test_two_sources_of_one_machine_are_set_beside_each_other() -> None:
     _, recorder = judged([of("a", 225), of("a", 210, Source.METER), of("a", 80, Source.RAPL, Scope.CPU)], Limits())
     apart = {name: value for name, value in figures_of(recorder).items() if "beside" in name}
     assert apart == {"a: machine by bmc beside meter, share apart": pytest.approx(15 / 225)}
+    [figure] = [data for data in data_of(recorder.events(), "figure") if "beside" in data["metric"]]
+    assert figure["why"] == "recorded only: it tells how far to trust both; a: bmc 225.0 W, meter 210.0 W: 6.7 % apart"
+    assert (figure["unit"], figure["basis"]) == ("", "noted")
     _, recorder = judged([of("a", 0, trouble="off"), of("a", 0, Source.METER, trouble="off")], Limits())
-    assert figures_of(recorder)["a: machine by bmc beside meter, share apart"] == 0
+    [figure] = [data for data in data_of(recorder.events(), "figure") if "beside" in data["metric"]]
+    assert figure["value"] == 0
+    assert figure["why"].endswith("within 3 %")
 
 
 def test_the_architectures_stand_beside_each_other() -> None:
@@ -109,6 +112,30 @@ def test_the_architectures_stand_beside_each_other() -> None:
     figures = figures_of(recorder)
     altra, epyc = (figures[f"{arch}: operations of OSDs per watt by bmc"] for arch in ("aarch64", "x86_64"))
     assert altra / epyc == pytest.approx(350 / 225)
+    _, recorder = judged([of(name, 225) for name in ALTRA], Limits())
+    assert not any("operations of OSDs" in name for name in figures_of(recorder)), "there is only one"
+
+
+@pytest.mark.parametrize(("writes", "outcome"), [(0.0, Outcome.INCONCLUSIVE), (1.0, Outcome.PASS)])
+def test_watts_without_any_write_show_nothing(writes: float, outcome: Outcome) -> None:
+    recorder = History().recorder("block.watts")
+    taken = Taken([of("a", 225)], Interval(writes, writes, writes, 9), {"aarch64": 1.0}, {"a": "aarch64"}, UNBIASED)
+    note(recorder, taken, Limits())
+    assert CHECKS["figures"](recorder.events()).outcome is outcome
+
+
+def test_each_figure_has_its_unit_and_says_what_it_is_held_to() -> None:
+    _, recorder = judged([*(of(name, 225) for name in "abc"), of("d", 350)], Limits(2000, 1), MIXED)
+    figures = {data["metric"]: data for data in data_of(recorder.events(), "figure")}
+    required = {
+        "watts of all machines by bmc": ("W", "profile", "the profile's power requirement"),
+        "work per watt by bmc": ("ops/J", "profile", "the profile's requirement for work per watt"),
+    }
+    why = "recorded only: no power requirement applies to these machines"
+    for metric, data in figures.items():
+        unit = "ops/J" if "per watt" in metric else "W"
+        assert (data["unit"], data["basis"], data["why"]) == required.get(metric, (unit, "noted", why))
+    assert required.keys() < figures.keys()
 
 
 def test_only_requirements_of_this_load_hold() -> None:
@@ -120,9 +147,3 @@ def test_only_requirements_of_this_load_hold() -> None:
     plug = PowerRequirement.model_validate({"name": "p", "kind": "power", "at_most": "1000 W"})
     assert asked_of([*loads, plug]) == Limits(1000, 200)
     assert asked_of(loads[1:]) == Limits()
-
-
-@pytest.mark.slow
-def test_where_no_machine_says_its_watts_that_is_what_is_lacking() -> None:
-    with pytest.raises(Unavailable, match="no machine reports its power"):
-        require_watts(WattMeter({}))
