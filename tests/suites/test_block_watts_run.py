@@ -22,6 +22,7 @@ from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Event, History
 from cephlab.lab.providers.host import Host
+from cephlab.lab.providers.select import provider
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.telemetry.bmc import Bmc
@@ -35,7 +36,6 @@ from cephlab.suites.block import watts
 from cephlab.suites.block.watts import SCENARIOS, Limits, draw, limits_of, operations_of, require_watts
 from cephlab.tuning.profilefile import SHIPPED
 from tests.suites.test_bias import FULL_THREAD, IDLE, metered
-from tests.suites.test_block_suite import provider
 
 RAMP_S = LOOK_S = 5.0
 ARCHS = {"n0": Arch.AARCH64, "n1": Arch.X86_64}
