@@ -37,6 +37,8 @@ class Cluster(ABC):
     spec: ClusterSpec
     provider: Provider
     clients: dict[str, RadosClient] = field(default_factory=dict, kw_only=True)
+    s3_users: dict[str, dict[str, str]] = field(default_factory=dict, repr=False, kw_only=True)
+    """{access_key, secret_key} of each S3 user that was asked for: a call of radosgw-admin takes seconds."""
     _clients_lock: threading.Lock = field(default_factory=threading.Lock, repr=False, kw_only=True)
 
     @property

@@ -192,11 +192,14 @@ def user_keys(cluster: Cluster, name: str, email: str = "") -> dict[str, str]:
 
 def _user(cluster: Cluster, node: str, name: str = USER, email: str = "") -> dict[str, str]:
     """Keys of a user, by default the lab's. radosgw-admin chooses them, so that no command line shows a secret."""
+    if name in cluster.s3_users:
+        return cluster.s3_users[name]
     known = json.loads(cluster.tool(node, "radosgw-admin", "user", "list", "--format", "json"))
     argv = ["user", "info" if name in known else "create", "--uid", name, "--format", "json"]
     argv += [] if name in known else ["--display-name", name, *(["--email", email] if email else [])]
     keys: dict[str, str] = json.loads(cluster.tool(node, "radosgw-admin", *argv))["keys"][0]
     remember(keys["access_key"], keys["secret_key"])
+    cluster.s3_users[name] = keys
     return keys
 
 
@@ -206,6 +209,8 @@ def emptied(cluster: Cluster, node: str) -> None:
 
 
 def _remove_pools(cluster: Cluster) -> None:
+    """Remove the pools of gateways, and with them their users."""
+    cluster.s3_users.clear()
     for name in cluster.client.mon("osd pool ls"):
         if name.startswith(_OURS):
             pools.delete(cluster, name)

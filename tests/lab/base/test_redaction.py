@@ -250,6 +250,9 @@ def test_what_is_too_short_to_be_a_secret_is_not_looked_for() -> None:
 class UserMaker:
     """A cluster whose tool makes up a user."""
 
+    def __init__(self) -> None:
+        self.s3_users: dict[str, dict[str, str]] = {}
+
     def tool(self, node: str, *argv: str) -> str:
         if argv[:3] == ("radosgw-admin", "user", "list"):
             return "[]"

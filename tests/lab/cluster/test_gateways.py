@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.cluster.gateway import load_keys, speaking_s3, write_s3_file
+from cephlab.lab.cluster.gateway import _remove_pools, load_keys, speaking_s3, write_s3_file
 
 KEYS = {"access_key": "access-of-the-lab", "secret_key": "secret-of-the-lab"}
 
@@ -40,7 +40,7 @@ def cluster(folder: Path, *names: str, dead: str = "") -> Any:
     }
     client = SimpleNamespace(host=SimpleNamespace(name="n0"))
     files = (folder / "ceph.conf", folder / "keyring")
-    return SimpleNamespace(daemons=daemons, client=client, tool=tool, client_files=files, asked=asked)
+    return SimpleNamespace(daemons=daemons, client=client, tool=tool, client_files=files, asked=asked, s3_users={})
 
 
 def test_every_gateway_that_runs_is_named_with_its_own_port_and_one_user(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_every_gateway_that_runs_is_named_with_its_own_port_and_one_user(tmp_pat
     ]
     (balancer,) = speaking_s3(made, "haproxy")
     assert (balancer.address, balancer.access_key) == ("127.1.0.1:8480", "access-of-the-lab")
-    assert made.asked == ["list", "create", "list", "info"]
+    assert made.asked == ["list", "create"]  # once for all that ask
     assert "secret" not in repr(balancer)
 
 
@@ -64,6 +64,15 @@ def test_what_an_s3_client_needs_is_in_a_file_of_its_owner(tmp_path: Path) -> No
     assert told["endpoints"]["rgw.n0"]["https"] == "https://127.1.0.1:7580"
     assert told["balancers"]["haproxy.n0"]["certificate"] == "/n0/haproxy.n0/certificate.pem"
     assert told["secret_key"] == KEYS["secret_key"]
+
+
+def test_a_user_is_made_again_once_its_pools_are_removed(tmp_path: Path) -> None:
+    made = cluster(tmp_path, "rgw.n0")
+    made.client.mon = lambda _prefix: []
+    speaking_s3(made)
+    _remove_pools(made)
+    speaking_s3(made)
+    assert made.asked == ["list", "create", "list", "info"]
 
 
 def test_a_cluster_without_gateways_has_no_such_file(tmp_path: Path) -> None:
