@@ -24,7 +24,7 @@ from cephlab.lab.report.defects import read_defects
 from cephlab.lab.spec.inventory import load_inventory
 from cephlab.lab.spec.specfile import TomlTable, load_spec, load_toml
 from cephlab.lab.telemetry.bmc import load_bmcs
-from cephlab.suites.interop.cephtests import read_known
+from cephlab.suites.cephtests.programs import read_known
 from cephlab.tuning.comparison import load_findings
 from cephlab.tuning.named import read as read_tuning
 from cephlab.tuning.profile import Figure
@@ -96,7 +96,7 @@ LOADERS: dict[str, tuple[Callable[[Path], object], dict[str, Any], str]] = {
     ),
     "alone": (lambda path: alone_among((), path), shipped("suites/alone.toml"), "a.toml"),
     "defects": (read_defects, shipped("suites/defects/known.toml"), "d.toml"),
-    "known": (read_known, shipped("suites/interop/known-gtest.toml"), "k.toml"),
+    "known": (read_known, shipped("suites/cephtests/known-gtest.toml"), "k.toml"),
     "log lines": (read_allowed, shipped("suites/allowed-log-lines.toml"), "l.toml"),
 }
 

@@ -59,7 +59,7 @@ def test_every_place_for_keys_becomes_a_table() -> None:
         ("Publication", "tuning/references/*.toml"),
         ("Tuning", "tuning/tunings/*.toml"),
         ("Image recipes", "lab/images/recipes.toml"),
-        ("Known results of Ceph's own tests", "suites/interop/known-gtest.toml"),
+        ("Known results of Ceph's own tests", "suites/cephtests/known-gtest.toml"),
         ("Expected skips", "suites/expected-skips.toml"),
         ("Allowed log lines", "suites/allowed-log-lines.toml"),
     ],

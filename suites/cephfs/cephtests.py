@@ -6,7 +6,7 @@ from functools import partial
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.cephfs.stand import EXPECTED, PAIR, requests, served_by
-from cephlab.suites.interop.cephtests import UpstreamProgram, known_on, record_run, require_programs, run_program
+from cephlab.suites.cephtests.programs import UpstreamProgram, known_on, record_run, require_programs, run_program
 from cephlab.suites.interop.matrix import observe_client
 from cephlab.suites.stress.mixed import SMALL_MEMTABLES
 

@@ -12,7 +12,7 @@ from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.workloads.gtest import Case, CaseResult, GtestRun, run_cases
 from cephlab.suites.cephfs.mounted import GUESTS, mounted
 from cephlab.suites.cephfs.stand import EXPECTED, requests, wait_active
-from cephlab.suites.interop.cephtests import read_known, record_run
+from cephlab.suites.cephtests.programs import read_known, record_run
 
 PROGRAM, VERSION = "pjdfstest", "0.2.2"
 VARIABLE = "CEPHLAB_PJDFSTEST"

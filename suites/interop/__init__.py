@@ -1,7 +1,6 @@
 """x86_64 and aarch64 in one cluster: no result may depend on the architecture that produced it."""
 
 from cephlab.suites.interop import (
-    cephmodels,
     compression,
     dencoder,
     encodings,
@@ -30,7 +29,6 @@ from cephlab.suites.interop import (
 from cephlab.suites.interop.walks import scenarios as walks
 
 SCENARIOS = (
-    *cephmodels.SCENARIOS,
     *compression.SCENARIOS,
     *dencoder.SCENARIOS,
     *encodings.SCENARIOS,

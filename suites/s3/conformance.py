@@ -18,7 +18,7 @@ from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import Capability
-from cephlab.suites.interop.cephtests import read_known, reason_for
+from cephlab.suites.cephtests.programs import read_known, reason_for
 from cephlab.suites.object.stand import GATEWAYS, gateways
 from cephlab.suites.s3.stand import LIST
 

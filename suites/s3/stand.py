@@ -17,7 +17,7 @@ from cephlab.lab.cluster.gateway import Gateway, speaking_s3, user_keys
 from cephlab.lab.history.history import Recorder
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.arch import Arch
-from cephlab.suites.interop.cephtests import read_known, reason_for
+from cephlab.suites.cephtests.programs import read_known, reason_for
 from cephlab.suites.object.stand import gateways
 
 PROGRAM = "s3"

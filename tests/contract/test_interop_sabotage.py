@@ -10,7 +10,7 @@ from cephlab.lab.providers.local import LocalProvider
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import host_arch
-from cephlab.suites.interop.cephtests import (
+from cephlab.suites.cephtests.programs import (
     ALL_CLASSES,
     UpstreamProgram,
     known_on,

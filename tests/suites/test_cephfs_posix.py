@@ -9,7 +9,7 @@ from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.history.history import History
 from cephlab.lab.workloads.gtest import CaseResult, GtestRun
 from cephlab.suites.cephfs import posix
-from cephlab.suites.interop.cephtests import Known, read_known, record_run
+from cephlab.suites.cephtests.programs import Known, read_known, record_run
 
 SAID = """
 unlink::eloop_comp                                                            ok

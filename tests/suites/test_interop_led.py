@@ -24,7 +24,8 @@ from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import GIB
 from cephlab.lab.workloads.gtest import Case, CaseResult, GtestRun
-from cephlab.suites.interop import cephmodels, cephtests, objects, placement, recovery
+from cephlab.suites.cephtests import models, programs
+from cephlab.suites.interop import objects, placement, recovery
 from cephlab.suites.interop.matrix import counted_operations, led_by_one
 from cephlab.suites.interop.objects import SIZES
 from tests.fake_osds import OSDS, FakeOsds
@@ -90,24 +91,22 @@ def test_a_program_that_only_sends_commands_is_known_by_the_cases_that_passed(
     topic: str, result: CaseResult, outcome: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing here sends operations to an OSD, so a program that should have done so is inconclusive."""
-    [program] = [each for each in cephtests.PROGRAMS if each.name == f"ceph_test_rados_api_{topic}"]
+    [program] = [each for each in programs.PROGRAMS if each.name == f"ceph_test_rados_api_{topic}"]
     ran = GtestRun(program.name, (Case("Suite.name", result),), 0, "")
-    monkeypatch.setattr(cephtests, "require_programs", lambda *_: None)
-    monkeypatch.setattr(cephtests, "observe_client", seen_client)
-    monkeypatch.setattr(cephtests, "run_program", lambda *_, **__: ran)
+    monkeypatch.setattr(programs, "require_programs", lambda *_: None)
+    monkeypatch.setattr(programs, "observe_client", seen_client)
+    monkeypatch.setattr(programs, "run_program", lambda *_, **__: ran)
     for name in ("none_left", "led_by"):
         monkeypatch.setattr(pools, name, lambda *_: nullcontext())
     cluster = FakeOsds()
     cluster.host_with = lambda arch: SimpleNamespace(emulated=False)  # type: ignore[attr-defined]
     cluster.provider_name = "local"  # type: ignore[attr-defined]
     stage = stage_of(cluster, tmp_path)
-    cephtests.run(stage, [program], Arch.X86_64)
+    programs.run(stage, [program], Arch.X86_64)
     assert CHECKS["gtest"](stage.recorder.events()).outcome is outcome
 
 
-MISC = next(
-    scenario for scenario in cephtests.SCENARIOS if "rados_api_misc[" in scenario.name and scenario.memory_bytes
-)
+MISC = next(scenario for scenario in programs.SCENARIOS if "rados_api_misc[" in scenario.name and scenario.memory_bytes)
 
 
 @pytest.mark.parametrize(
@@ -126,8 +125,8 @@ def test_a_program_that_takes_the_memory_under_an_emulator_is_skipped_where_less
     """Without this, the machine ran out of memory, and another scenario's OSD was to blame."""
     begun: list[object] = []
     monkeypatch.setattr(preflight, "memory", lambda: preflight.Memory(32 * GIB, available))
-    monkeypatch.setattr(cephtests, "require_programs", lambda *_: None)
-    monkeypatch.setattr(cephtests, "observe_client", lambda *_: begun.append(True))
+    monkeypatch.setattr(programs, "require_programs", lambda *_: None)
+    monkeypatch.setattr(programs, "observe_client", lambda *_: begun.append(True))
     monkeypatch.setattr(pools, "none_left", Mock(side_effect=LabBroken("the programs start here")))
     cluster = SimpleNamespace(host_with=lambda _arch: host, patience=1.0)
     with pytest.raises(LabBroken if started else Unavailable) as ended:
@@ -227,7 +226,7 @@ class Ran:
 )
 def test_a_program_of_ceph_that_aborts_or_hangs_is_red(code: int | None, outcome: Outcome, tmp_path: Path) -> None:
     stage = stage_of(FakeOsds(), tmp_path)
-    cephmodels.run_to_end(stage, cast("Host", Ran(code)), ["model"])
+    models.run_to_end(stage, cast("Host", Ran(code)), ["model"])
     assert CHECKS["observations"](stage.recorder.events()).outcome is outcome
 
 
@@ -235,7 +234,7 @@ def test_an_object_is_named_that_the_wanted_architecture_leads(monkeypatch: pyte
     leaders = {f"sequence{number}": {"acting_primary": 0 if number < 5 else 2} for number in range(200)}
     monkeypatch.setattr(pools, "locate", lambda _cluster, _pool, name: leaders[name])
     osds = SimpleNamespace(osd_ids=lambda arch: [2] if arch is Arch.AARCH64 else [0, 1])
-    assert cephmodels.led_name(cast("Cluster", osds), "p", Arch.AARCH64) == "sequence5"
+    assert models.led_name(cast("Cluster", osds), "p", Arch.AARCH64) == "sequence5"
     monkeypatch.setattr(pools, "locate", lambda *_: {"acting_primary": 0})
     with pytest.raises(LabBroken, match="led by aarch64"):
-        cephmodels.led_name(cast("Cluster", osds), "p", Arch.AARCH64)
+        models.led_name(cast("Cluster", osds), "p", Arch.AARCH64)

@@ -23,7 +23,7 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import History
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.workloads.s3load import S3Operation, S3Result
-from cephlab.suites.interop.cephtests import read_known
+from cephlab.suites.cephtests.programs import read_known
 from cephlab.suites.s3 import GROUP_SCENARIOS, GROUPS, conformance, objects, space, underload
 from cephlab.suites.s3.access import asked, form
 from cephlab.suites.s3.stand import LIST, Differs, Entrance, Keys, Result, Ways, record, refusal, same, tried

@@ -24,8 +24,8 @@ from cephlab.lab.telemetry.measure import intervals
 from cephlab.lab.workloads.gtest import Case, CaseResult, GtestRun
 from cephlab.suites.baseline import checksum, network
 from cephlab.suites.block import costs
-from cephlab.suites.interop import cephtests
-from cephlab.suites.interop.cephtests import Known
+from cephlab.suites.cephtests import programs
+from cephlab.suites.cephtests.programs import Known
 from cephlab.suites.upgrade import rolling
 from tests.fake_stage import stage_of, verdict_of
 from tests.lab.telemetry import test_compare
@@ -279,9 +279,9 @@ def test_a_release_that_places_data_elsewhere_is_found(monkeypatch: pytest.Monke
 
 def ran(*results: tuple[str, str], code: int = 0, known: tuple[Known, ...] = ()) -> Verdict:
     """What the suite says of a program whose cases ended so."""
-    recorder = History().recorder("interop.cephtests")
+    recorder = History().recorder("cephtests.core")
     cases = tuple(Case(name, CaseResult(result), message="expected 0, got -95") for name, result in results)
-    cephtests.record_run(recorder, GtestRun("ceph_test_rados_api_lock", cases, code, "the tail"), known)
+    programs.record_run(recorder, GtestRun("ceph_test_rados_api_lock", cases, code, "the tail"), known)
     recorder.observe("client on", got=Arch.AARCH64.value, wanted="aarch64")
     recorder.witness("operations of primaries", got=9, least=1)
     return CHECKS["gtest"](recorder.events())

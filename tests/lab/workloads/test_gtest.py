@@ -16,8 +16,8 @@ from cephlab.lab.history.history import Event
 from cephlab.lab.providers.select import PROVIDERS
 from cephlab.lab.workloads import gtest
 from cephlab.lab.workloads.gtest import Case, CaseResult, GtestRun
-from cephlab.suites.interop import cephtests, objectstore
-from cephlab.suites.interop.cephtests import Known, read_known, reason_for, selection
+from cephlab.suites.cephtests import objectstore, programs
+from cephlab.suites.cephtests.programs import Known, read_known, reason_for, selection
 
 PROGRAM = "ceph_test_made_up"
 
@@ -282,13 +282,13 @@ def selects(filter_text: str, case: str) -> bool:
     ],
 )
 def test_every_case_of_librbd_is_in_one_part(case: str) -> None:
-    assert sum(selects(part.select, case) for part in cephtests.LIBRBD) == 1
+    assert sum(selects(part.select, case) for part in programs.LIBRBD) == 1
 
 
 def test_librbd_is_told_the_features_that_images_have_by_default() -> None:
     layering, exclusive_lock, object_map, fast_diff, deep_flatten = 1, 4, 8, 16, 32
     wanted = str(layering | exclusive_lock | object_map | fast_diff | deep_flatten)
-    assert {dict(part.environ)["RBD_FEATURES"] for part in cephtests.LIBRBD} == {wanted}
+    assert {dict(part.environ)["RBD_FEATURES"] for part in programs.LIBRBD} == {wanted}
 
 
 STORE, LAYOUT = objectstore.selection(""), objectstore.selection("layout")

@@ -12,7 +12,7 @@ from cephlab.lab.faults.scrub import deep_scrub, rados_json
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
-from cephlab.suites.interop.cephtests import environment, require_programs
+from cephlab.suites.cephtests.programs import environment, require_programs
 from cephlab.suites.interop.matrix import counted_operations, observe_client
 
 MODEL = "ceph_test_rados"
@@ -152,7 +152,7 @@ def sequence(client: Arch, *, fast: bool) -> Scenario:
     with_or_without = "with" if fast else "without"
     variant = f"client={client},primary={client.other},code={'fast' if fast else 'plain'}"
     return Scenario(
-        name=f"interop.cephmodels-io-sequence[{variant}]",
+        name=f"cephtests.io-sequence[{variant}]",
         goal=f"Reads and writes of an erasure-coded object at every offset pass the checks of {SEQUENCE}.",
         method=f"Runs it on {client} on an object led by {client.other}, {with_or_without} "
         "allow_ec_optimizations; then deep-scrubs.",
@@ -165,7 +165,7 @@ def sequence(client: Arch, *, fast: bool) -> Scenario:
 
 SCENARIOS: tuple[Scenario, ...] = tuple(
     Scenario(
-        name=f"interop.cephmodels-{program.removeprefix('ceph_test_')}[client={client},primary={client.other}]",
+        name=f"cephtests.model-{program.removeprefix('ceph_test_')}[client={client},primary={client.other}]",
         goal=f"Random operations between architectures pass the checks of {program}.",
         method=f"Runs it on {client} against a pool led by {client.other}; it reads all its writes back and compares.",
         run=partial(run, client=client),

@@ -10,7 +10,7 @@ from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.services.osd import OSD
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.workloads.gtest import Call, CaseResult, GtestRun, list_cases, run_gtest
-from cephlab.suites.interop.cephtests import environment, known_on, record_run, require_programs
+from cephlab.suites.cephtests.programs import environment, known_on, record_run, require_programs
 
 PROGRAM = "ceph_test_objectstore"
 LIMIT_S = 300.0  # per case; the longest took 111 s natively with ten busy processes per core
@@ -92,7 +92,7 @@ def _run_case(host: Host, case: str, preload: Sequence[PurePosixPath], timeout_s
 
 SCENARIOS: tuple[Scenario, ...] = tuple(
     Scenario(
-        name=f"interop.cephtests-{'-'.join(filter(None, ['objectstore', part]))}[on={arch}]",
+        name=f"cephtests.{'-'.join(filter(None, ['objectstore', part]))}[on={arch}]",
         goal=f"BlueStore passes upstream's own tests on {arch}.",
         method="Runs the BlueStore cases of ceph_test_objectstore on a store of their own, without the cluster.",
         run=partial(run, arch=arch, part=part),

@@ -319,7 +319,7 @@ def require_memory(host: Host, program: UpstreamProgram, patience: float) -> Non
 
 def core_scenario(client: Arch) -> Scenario:
     return Scenario(
-        name=f"interop.cephtests-core[client={client},primary={client.other}]",
+        name=f"cephtests.core[client={client},primary={client.other}]",
         goal="The core of upstream's librados tests passes between architectures.",
         method=f"Runs the tests of io, aio, snapshots, lock, list, stat and watch on {client} with all primaries on "
         f"{client.other}.",
@@ -330,9 +330,10 @@ def core_scenario(client: Arch) -> Scenario:
 
 
 def program_scenario(program: UpstreamProgram, client: Arch) -> Scenario:
+    which = f"Part {program.part} of upstream's {program.name}" if program.part else f"Upstream's {program.name}"
     return Scenario(
-        name=f"interop.cephtests-{program.topic}[client={client},primary={client.other}]",
-        goal=f"Upstream's {program.name} passes between architectures.",
+        name=f"cephtests.{program.topic}[client={client},primary={client.other}]",
+        goal=f"{which} passes between architectures.",
         method=f"Runs all its cases on {client} with all primaries on {client.other}.",
         run=partial(run, programs=[program], client=client),
         check="gtest",
