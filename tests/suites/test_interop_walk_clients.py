@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 
+from cephlab.lab.base.clock import Deadline
 from cephlab.lab.base.errors import CephTrouble, CommandFailed
 from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.history.history import History
@@ -92,6 +93,25 @@ def test_a_walk_whose_client_crashes_is_red_and_shortened(tmp_path: Path) -> Non
     assert "got {'the client died of': 'SIGSEGV', 'its last errors': ['before', 'last words']}" in verdict.reason
     assert machine.started > len(SIDES), "a new client took the shorter walks"
     assert recorder.programs()["walk-rados.py"].count(b"'append'") == 1
+
+
+@pytest.mark.parametrize(("patience", "limit_s"), [(1.0, 60.0), (3.0, 180.0), (19.0, 300.0)])
+def test_a_patient_run_does_not_shorten_a_walk_for_many_minutes(
+    patience: float, limit_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[float] = []
+    after = Deadline.after
+
+    def noted(seconds: float) -> Deadline:
+        limits.append(seconds)
+        return after(seconds)
+
+    monkeypatch.setattr(Deadline, "after", noted)
+    recorder = History().recorder("interop.walk-rados")
+    stage = Stage(cast("Any", SimpleNamespace(patience=patience)), recorder, Random(SEED), tmp_path)
+    with lines("rados", on(Machine(-11, model())), patience) as ends:
+        walk(stage, Walking("rados", model, ends, "t"), LENGTH)
+    assert limits == [limit_s]
 
 
 @pytest.mark.parametrize(

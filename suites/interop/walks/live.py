@@ -19,8 +19,11 @@ from cephlab.suites.interop.walks.walk import Difference, Model, Step, draw, shr
 
 LOOK_EVERY = 8
 """Number of steps between two looks at the whole state."""
-MOST_TRIES, SHRINK_S = 200, 60.0
-"""Limits for shortening a walk that goes wrong, whichever comes first. The seconds are before patience."""
+MOST_TRIES, SHRINK_S, MOST_SHRINK_S = 200, 60.0, 300.0
+"""Limits for shortening a walk that goes wrong, whichever comes first. SHRINK_S is before patience, MOST_SHRINK_S after
+it: the verdict is known by then, and only the program that shows it gets shorter. With a patience of 10 to 19 a gate
+would otherwise wait as many minutes for that.
+"""
 _ASK_S = 120.0
 CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 """Signals that end a program because of its own code. Others, as SIGKILL, come from outside."""
@@ -146,7 +149,7 @@ def walk(stage: Stage, walking: Walking, length: int) -> None:
     if first is None:
         stage.recorder.observe(f"wrong answers on a walk over {kind}", got=wrong_of(first), wanted=[], of=len(steps))
         return
-    deadline = Deadline.after(SHRINK_S * stage.cluster.patience)
+    deadline = Deadline.after(min(SHRINK_S * stage.cluster.patience, MOST_SHRINK_S))
     difference, tried = shrink(first, walking.tries, enough=lambda tried: tried >= MOST_TRIES or deadline.passed())
     last = difference.last
     name = printed(stage, walking, difference)
