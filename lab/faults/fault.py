@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 from cephlab.lab.base.clock import Deadline, watched
-from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.base.errors import LabBroken, Unavailable
 from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.cluster.attach.guard import NotPermitted
 from cephlab.lab.cluster.cluster import Cluster
@@ -91,6 +91,9 @@ class Fault(Protocol):
         ...
 
 
+F = TypeVar("F", bound=Fault)
+
+
 @runtime_checkable
 class Examined(Protocol):
     """A fault whose damage remains after its cause is gone, until Ceph repairs it.
@@ -124,6 +127,15 @@ def layout_of(cluster: Cluster) -> Layout:
     for daemon in sorted(cluster.daemons.values(), key=lambda daemon: daemon.name):
         nodes[daemon.host.name] = (*nodes[daemon.host.name], daemon.name)
     return Layout(nodes, cluster.load_nodes()[0])
+
+
+def aimed(kind: type[F], cluster: Cluster, rng: Random) -> F:
+    """A fault of a kind, at a target chosen with `rng`; LabBroken if the cluster has none."""
+    layout = layout_of(cluster)
+    fault = kind.aim(layout, rng)
+    if fault is None:
+        raise LabBroken(f"there is no target for {kind.name} in this cluster", f"layout: {layout.nodes}")
+    return fault
 
 
 def obstacle(fault: Fault | type[Fault], capabilities: frozenset[Capability], provider_name: str) -> Unavailable | None:

@@ -5,10 +5,9 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from functools import partial
 
 from cephlab.lab.base.clock import Deadline
-from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.gateway import DATA_POOL
-from cephlab.lab.faults import Fault, inflict, layout_of
+from cephlab.lab.faults import Fault, aimed, inflict
 from cephlab.lab.faults.daemons import KillTogether
 from cephlab.lab.faults.network import Partition
 from cephlab.lab.faults.nodes import KillNode
@@ -173,9 +172,7 @@ def agreed(stage: Stage) -> None:
 def dark(stage: Stage) -> None:
     """Cut the power of all machines but the client's under load; observe clean stores and the same memory targets."""
     cluster = stage.cluster
-    power = PowerCut.aim(layout_of(cluster), stage.rng)
-    if power is None:
-        raise LabBroken("no machine has a daemon", f"layout: {layout_of(cluster).nodes}")
+    power = aimed(PowerCut, cluster, stage.rng)
     with paper_mix(stage) as running:
         before = memory_targets(cluster)
         with inflict(power, cluster, stage.recorder):

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from cephlab.lab.base.errors import LabBroken
-from cephlab.lab.faults import inflict, layout_of, plan, thrash
+from cephlab.lab.faults import aimed, inflict, layout_of, plan, thrash
 from cephlab.lab.faults.power import PowerCut
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.clusterspec import Capability
@@ -27,9 +26,7 @@ def power_cut(stage: Stage) -> None:
     """Cut the power of all machines with daemons under a load of files; check the stores; read back and scrub."""
     cluster, recorder = stage.cluster, stage.recorder
     no_errors(recorder, "clients wait for a cluster that is down")
-    power = PowerCut.aim(layout_of(cluster), stage.rng)
-    if power is None:
-        raise LabBroken("no machine has a daemon", f"layout: {layout_of(cluster).nodes}")
+    power = aimed(PowerCut, cluster, stage.rng)
     load = load_of(stage, "power", (cluster.client.host.name,))
     load.prepare()
     for _ in range(ROUNDS[stage.tier]):

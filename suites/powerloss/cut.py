@@ -3,11 +3,10 @@
 from dataclasses import replace
 from functools import partial
 
-from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.ceph.disks import fsck
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
-from cephlab.lab.faults import layout_of
+from cephlab.lab.faults import aimed
 from cephlab.lab.faults.power import PowerCut
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
@@ -25,9 +24,7 @@ ALIKE = replace(THREE, native=3, foreign=0)
 def cut(stage: Stage, kind: PoolKind) -> None:
     """Cut the power of all machines with daemons, several times; check the stores before any daemon starts."""
     cluster = stage.cluster
-    power = PowerCut.aim(layout_of(cluster), stage.rng)
-    if power is None:
-        raise LabBroken("no machine has a daemon", f"layout: {layout_of(cluster).nodes}")
+    power = aimed(PowerCut, cluster, stage.rng)
 
     def look() -> None:
         power.switch_on(cluster)

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 
-from cephlab.lab.base.errors import LabBroken
-from cephlab.lab.faults import FAULTS, Fault, inflict, layout_of
+from cephlab.lab.faults import FAULTS, Fault, aimed, inflict
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.suites.resilience.trial import DAMAGED, EXPECTED, PAUSED, linger, loaded, scenario_under_load
 
@@ -23,9 +22,7 @@ HOLD_S = (1.0, 3.0)
 def suffer(stage: Stage, kind: type[Fault]) -> None:
     """Inflict one fault of a kind, at a target chosen by the seed, for a while."""
     cluster = stage.cluster
-    fault = kind.aim(layout_of(cluster), stage.rng)
-    if fault is None:
-        raise LabBroken(f"there is no target for {kind.name} in this cluster", f"layout: {layout_of(cluster).nodes}")
+    fault = aimed(kind, cluster, stage.rng)
     with loaded(stage), inflict(fault, cluster, stage.recorder):
         linger(stage.rng, *HOLD_S)
 

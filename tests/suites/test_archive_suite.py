@@ -191,8 +191,7 @@ def test_a_power_cut_is_judged_by_what_was_observed(
     power = SimpleNamespace(switch_on=lambda _: None)
     done = S3Result(operations, (), 0, 30.0, 1.0)
     for name, value in {
-        "PowerCut": SimpleNamespace(aim=lambda *_: power),
-        "layout_of": lambda _: None,
+        "aimed": lambda *_: power,
         "paper_mix": lambda _: nullcontext(),
         "inflict": lambda *_: nullcontext(),
         "check_stores": stores,

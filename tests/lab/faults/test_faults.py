@@ -15,10 +15,11 @@ from cephlab.lab.base.errors import LabBroken, Unavailable
 from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.faults import FAULTS, Layout, Sign, inflict, look_for, obstacle, refusal
+from cephlab.lab.faults import FAULTS, Layout, Sign, aimed, inflict, look_for, obstacle, refusal
 from cephlab.lab.faults import fault as fault_module
 from cephlab.lab.faults.daemons import FlappingOsd, StopDaemon
 from cephlab.lab.faults.full import Level, lowered
+from cephlab.lab.faults.power import PowerCut
 from cephlab.lab.history.history import History, Recorder, data_of
 from cephlab.lab.providers.local import LocalProvider
 from cephlab.lab.providers.ssh import SshProvider
@@ -73,6 +74,13 @@ class Demo:
 
     def sign(self, cluster: Cluster) -> Sign:
         return Sign("things seen", self.got)
+
+
+def test_a_fault_without_a_target_is_trouble_of_the_lab() -> None:
+    with pytest.raises(LabBroken, match="there is no target for power-cut in this cluster") as refused:
+        aimed(PowerCut, a_cluster(), Random(1))
+    assert refused.value.detail == "layout: {'n0': ()}"
+    assert isinstance(aimed(Demo, a_cluster(), Random(1)), Demo)
 
 
 def phases(events: Recorder) -> list[str]:
