@@ -3,6 +3,7 @@
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +11,7 @@ from cephlab.lab.archive.archive import Ending, Record
 from cephlab.lab.spec.arch import Arch
 from tests.contract.planting import meant
 from tests.planted import HERE, PLANTED, Planted
-from tests.planted.__main__ import item, judged, score
+from tests.planted.__main__ import dealt, item, judged, score, tried
 
 LEAK = Planted("leak", "leak_send.c", Arch.X86_64, "daemons", ("baseline.growth",))
 
@@ -63,6 +64,35 @@ def test_the_score_is_by_tier_and_names_what_was_not_found() -> None:
     ]
     assert [each.tier for each in hunts] == ["quick", "full", ""]
     assert list(score(hunts)) == ["the quick tier found 1 of 3, quick and full together 2", "not found: never"]
+
+
+@pytest.mark.parametrize(
+    ("finds", "named", "tier"),
+    [
+        (("baseline.growth",), True, "quick"),
+        (("baseline.growth", "interop.walk-rbd-long"), True, "full"),
+        (("interop.walk-rbd-long",), False, "quick"),
+    ],
+)
+def test_named_scenarios_run_in_their_tier(
+    finds: tuple[str, ...], tier: str, monkeypatch: pytest.MonkeyPatch, *, named: bool
+) -> None:
+    ran: list[list[str]] = []
+
+    def run(argv: list[str], **_: object) -> SimpleNamespace:
+        ran.append(argv)
+        return SimpleNamespace(code=4, stdout="no tests ran", stderr="")
+
+    monkeypatch.setattr("cephlab.lab.base.process.run", run)
+    hunt = tried(replace(LEAK, finds=finds), "quick", ("interop",), named=named)
+    assert ran[0][ran[0].index("--tier") + 1] == tier
+    assert (hunt.by, hunt.reason.splitlines()[0]) == ((), "nothing ran over leak"), "the next defect still runs"
+
+
+def test_each_defect_is_in_one_part() -> None:
+    parts = [dealt(PLANTED, f"{number}/4") for number in range(1, 5)]
+    assert sorted(each.name for part in parts for each in part) == sorted(each.name for each in PLANTED)
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
 @pytest.mark.parametrize(

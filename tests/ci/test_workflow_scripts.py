@@ -12,6 +12,8 @@ import pytest
 import yaml
 
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
+from tests.planted import PLANTED
+from tests.planted.__main__ import dealt
 
 CI = Path(__file__).resolve().parents[2] / "ci"
 
@@ -78,6 +80,23 @@ def test_the_attempts_of_every_scheduled_gate_are_awaited_before_they_are_counte
     gates = {name for name, job in jobs.items() if str(job.get("uses", "")).endswith("/gate.yml")}
     assert {"nightly", "emulated", "weekly-root"} <= gates
     assert set(jobs["track"]["needs"]) == gates
+
+
+def test_every_planted_defect_is_tried_each_week_with_what_it_needs() -> None:
+    jobs = yaml.safe_load((CI.parent / ".github/workflows/scheduled.yml").read_text())["jobs"]
+    planted, weekly = jobs["planted"], jobs["weekly"]
+    assert planted["if"] == weekly["if"]
+    assert planted["strategy"]["fail-fast"] is False, "one part that is red must not end the others"
+    shards = planted["strategy"]["matrix"]["shard"]
+    assert sorted(each.name for shard in shards for each in dealt(PLANTED, shard)) == sorted(
+        each.name for each in PLANTED
+    )
+    commands = [step["run"] for step in planted["steps"] if "run" in step]
+    assert commands[0] == "ci/bootstrap install"
+    assert commands[-1] == '.venv/bin/tox run -e planted -- --named --shard "$SHARD"'
+    assert planted["steps"][-1]["env"] == {"SHARD": "${{ matrix.shard }}"}
+    prepared = {command.removeprefix("ci/bootstrap ") for command in commands[1:-1]}
+    assert prepared == {each.provider for each in PLANTED} - {"local"}
 
 
 def test_the_actions_images_are_kept_by_the_recipes_that_it_was_used_with(tmp_path: Path) -> None:
