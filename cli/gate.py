@@ -19,6 +19,7 @@ from cephlab.cli.plan import name_all, refuse_settings, show, warn_of_unasked
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import LabBroken, LabError, SpecError
 from cephlab.lab.base.given import user_path
+from cephlab.lab.base.home import temporary_folder
 from cephlab.lab.base.nearest import unknown
 
 if TYPE_CHECKING:
@@ -205,6 +206,7 @@ def gate(
         return show(out, request, lanes, elsewhere=what.on is not None)
     if what.list_only:
         return name_all(out, request)
+    temporary_folder()  # pytest keeps files of scenarios there, and each of them would break
     with narrating() as narrator, interruptible(narrator.pytest_cephlab_progress):
         result = run(request, what.jobs, machines, narrator)
     if kept.sign:

@@ -16,6 +16,7 @@ from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.world import World
 from cephlab.lab.base.given import legible
+from cephlab.lab.base.home import temporary_folder
 
 PORT = 9095
 
@@ -51,7 +52,7 @@ def series(out: Output, world: World, options: SeriesOptions, directory: Archive
     archive = named_or_newest(out, world, directory)
     with legible(archive):
         spans = list(spans_of(read_archive(archive).events))
-    with TemporaryDirectory(prefix="cephlab-series-") as name:
+    with TemporaryDirectory(prefix="cephlab-series-", dir=temporary_folder()) as name:
         folder = Path(name)
         kept.unpack(archive, folder)
         server = kept.server_program(world.images)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,6 +142,19 @@ def refuse_odd(path: str, source: str) -> None:
 def standard_home() -> Home:
     """The home in the user's cache folder. CEPHLAB_HOME does not matter."""
     return Home(Path(platformdirs.user_cache_dir("cephlab")).absolute())
+
+
+def temporary_folder() -> Path:
+    """The folder for temporary files; SpecError if this user can write to none that Python knows."""
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        tried = (error.strerror or "").rpartition(" in ")[2].strip("[]").replace("'", "")
+        raise SpecError(
+            "no folder for temporary files can be written",
+            f"tried {tried}",
+            "set TMPDIR to a folder of yours on a disk with free space",
+        ) from error
 
 
 def require_space(home: Home, needed_bytes: int, purpose: str) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from cephlab.lab.base import process
 from cephlab.lab.base.clock import SYSTEM, Clock
+from cephlab.lab.base.home import temporary_folder
 
 PERIOD_S = 0.1
 _HASHED_BYTES = 48 << 10
@@ -125,7 +126,7 @@ def kept_awake() -> Iterator[None]:
     that pass through a dozen threads cost twice as much on a quiet machine as on a busy one. The CPUs of servers under
     load do not sleep.
     """
-    with tempfile.TemporaryDirectory(prefix="cephlab-awake-") as folder:
+    with tempfile.TemporaryDirectory(prefix="cephlab-awake-", dir=temporary_folder()) as folder:
         argv = [sys.executable, "-S", "-c", _AWAKE, str(os.getpid())]
         running: list[process.LocalProcess] = []
         try:

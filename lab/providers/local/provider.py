@@ -5,7 +5,6 @@ import os
 import random
 import stat
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,7 +17,7 @@ import psutil
 
 from cephlab.lab.base import process
 from cephlab.lab.base.errors import CleanUp, LabBroken, Unavailable
-from cephlab.lab.base.home import Home, refuse_odd
+from cephlab.lab.base.home import Home, refuse_odd, temporary_folder
 from cephlab.lab.base.numbers import how_many
 from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, Run, RunId, ours, run_ids, taken
@@ -209,7 +208,7 @@ class LocalProvider:
         if packets.obstacle() is None:
             marked |= {mark.removeprefix(own) for mark in packets.marked(own)}
         prefix = _link("").name
-        linked = run_ids(path.name.removeprefix(prefix) for path in Path(tempfile.gettempdir()).glob(f"{prefix}*"))
+        linked = run_ids(path.name.removeprefix(prefix) for path in temporary_folder().glob(f"{prefix}*"))
         return run_ids(marked) | {run_id for run_id in linked if _linked(home, run_id)}
 
 
@@ -258,7 +257,7 @@ def _linked(home: Home, run_id: RunId) -> bool:
 
 
 def _link(run_id: str) -> Path:
-    return Path(tempfile.gettempdir()) / f"cephlab-{os.getuid()}-{run_id}"
+    return temporary_folder() / f"cephlab-{os.getuid()}-{run_id}"
 
 
 def _short(run: Run) -> Path:

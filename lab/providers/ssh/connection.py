@@ -17,6 +17,7 @@ from typing import Any
 
 from cephlab.lab.base import process
 from cephlab.lab.base.errors import CommandFailed, CommandTimedOut, LabBroken
+from cephlab.lab.base.home import temporary_folder
 from cephlab.lab.base.process import Command, Pipe
 from cephlab.lab.base.runs import ours
 from cephlab.lab.spec.inventory import SSH_PORT, Machine
@@ -91,7 +92,7 @@ class SshConnection:
     def _own_folder(self) -> Path:
         """A folder with a short path, because a socket's path has at most 107 bytes."""
         if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix=self._prefix))
+            self._folder = Path(tempfile.mkdtemp(prefix=self._prefix, dir=temporary_folder()))
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         return self._folder
 
@@ -279,4 +280,4 @@ def _port_in(message: str) -> int:
 
 def left_folders(prefix: str) -> list[Path]:
     """The folders of connections whose process was killed."""
-    return [folder for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*") if ours(folder, stat.S_ISDIR)]
+    return [folder for folder in temporary_folder().glob(f"{prefix}*") if ours(folder, stat.S_ISDIR)]
