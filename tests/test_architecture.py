@@ -57,7 +57,7 @@ PROVIDERS_IMPORT = {
 }
 """Which folders of lab/providers each of them may import. Virtual machines of LXD's boot as QEMU's guests do."""
 
-OTHER_MEANINGS = {"lab/images/export.py", "suites/hci/krbd.py", "suites/hci/hypervisor/command.py"}
+OTHER_MEANINGS = {"lab/images/export.py", "suites/krbd/beside.py", "suites/hci/hypervisor/command.py"}
 """Where such a word is the form of an image's file, or a folder of QEMU's."""
 
 PYTEST_USERS = {"fixtures", "suites", "tests"}

@@ -1,5 +1,5 @@
-"""Guests on cluster machines: QEMU's librbd driver and its cache modes, and krbd compared with librbd."""
+"""Guests on cluster machines: QEMU's librbd driver and its cache modes."""
 
-from cephlab.suites.hci import krbd, papers, power, writeback
+from cephlab.suites.hci import papers, power, writeback
 
-SCENARIOS = (*power.SCENARIOS, *krbd.SCENARIOS, *papers.SCENARIOS, *writeback.SCENARIOS)
+SCENARIOS = (*power.SCENARIOS, *papers.SCENARIOS, *writeback.SCENARIOS)

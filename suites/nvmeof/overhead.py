@@ -20,7 +20,7 @@ from cephlab.lab.telemetry.accounting import whole_s
 from cephlab.lab.telemetry.statistics import interval, ratio_of_means, width
 from cephlab.lab.workloads import fio
 from cephlab.lab.workloads.fio import FioJob
-from cephlab.suites.hci.krbd import ClientLoad, TwoClients
+from cephlab.suites.krbd.beside import ClientLoad, TwoClients
 from cephlab.suites.nvmeof.stand import IMAGE, INITIATOR, POOL, Stand, from_first, scenario_on_pair, standing
 
 BLOCK_BYTES = 4096

@@ -38,7 +38,7 @@ def stands(home: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sta
 
 
 def ran(stands: Standing, home: Home, folder: Path, which: str, allowed: str) -> tuple[int, Archive, str]:
-    words = ("--suite", "hci", "--tier", "full", "-k", which, "--may-break", allowed)
+    words = ("--suite", "hci", "--suite", "krbd", "--tier", "full", "-k", which, "--may-break", allowed)
     code, _, said = gate(stands, home, folder, *words)
     return code, read_archive(folder), said
 

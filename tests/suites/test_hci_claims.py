@@ -14,11 +14,12 @@ from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.statistics import interval_of, ratio_of
 from cephlab.lab.workloads.fio import NOTHING, Done, FioResult
-from cephlab.suites.hci import SCENARIOS, claims, krbd, papers
+from cephlab.suites.hci import SCENARIOS, claims, papers
 from cephlab.suites.hci.hypervisor.command import CacheMode
 from cephlab.suites.hci.hypervisor.guest import Requests
 from cephlab.suites.hci.load import GuestRun
 from cephlab.suites.hci.stand import NODE
+from cephlab.suites.krbd import beside
 
 
 def rate(mean: float) -> Interval:
@@ -161,7 +162,7 @@ def test_krbd_is_compared_by_rate_where_the_machine_is_no_emulated_one(
 ) -> None:
     host = SimpleNamespace(emulated=emulated)
     cluster = SimpleNamespace(hosts={NODE: host}, provider_name=provider)
-    assert krbd.why_not_judged(cast("Cluster", cluster)) == said
+    assert beside.why_not_judged(cast("Cluster", cluster)) == said
 
 
 WRITTEN_BYTES = 4_096_000

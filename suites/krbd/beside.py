@@ -349,7 +349,7 @@ def _scenario(way: str, setting: GuestSetting, tier: Tier) -> Scenario:
     if setting.block_bytes > SMALL_BYTES:
         goal = "The CPU cost of a large operation can be measured through the kernel's RBD client and through librbd."
     return Scenario(
-        name=f"hci.krbd-beside-librbd[way={way},op={setting.pattern},size={setting.size}]",
+        name=f"krbd.beside-librbd[way={way},op={setting.pattern},size={setting.size}]",
         goal=goal,
         method=f"Runs {setting.pattern} of {setting.size} with {way}, one in flight, through both clients alternately.",
         run=partial(compared, make=make, title=title),
