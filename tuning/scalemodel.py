@@ -56,10 +56,10 @@ def stands_for(profile: Profile, protection: Protection) -> tuple[Stand, ...]:
             "a scale model has one disk for each machine: predict it instead (`cephlab predict`)",
         )
     common = reduce(math.gcd, (machine.count for machine in machines))
-    parts = [part for part in range(common, 0, -1) if common % part == 0]
+    parts = [part for part in range(common, 1, -1) if common % part == 0]
     total = sum(machine.count for machine in machines)
-    part = next((part for part in parts if total // part >= width), 1)
-    if not width <= total // part <= MOST_MACHINES:
+    part = next((part for part in parts if width * part <= total), 1)
+    if not width <= total <= MOST_MACHINES * part:
         raise SpecError(
             f"{profile.name} has no equal part that a lab could raise",
             f"{total} machines, the smallest part with {width} has {total // part}; wanted: {width} to {MOST_MACHINES}",

@@ -59,9 +59,9 @@ def _of_class(machine: MachineClass, share: float | None) -> tuple[float, str]:
             count * loaded_w,
             f"{name} {loaded_w:g} W = {count * loaded_w:,.0f} W{why} [{machine.power_loaded.source}]",
         )
-    idle_w = machine.power_idle.value
-    watts = count * modelled(min(idle_w, loaded_w), loaded_w, min(1.0, share))
-    sum_of = f"({idle_w:g} W + ({loaded_w:g} W - {idle_w:g} W) x {min(1.0, share):.3f} of its CPUs)"
+    idle_w, used = machine.power_idle.value, min(1.0, share)
+    watts = count * modelled(min(idle_w, loaded_w), loaded_w, used)
+    sum_of = f"({idle_w:g} W + ({loaded_w:g} W - {idle_w:g} W) x {used:.3f} of its CPUs)"
     return watts, f"{name} {sum_of} = {watts:,.0f} W [{machine.power_idle.source}; {machine.power_loaded.source}]"
 
 
@@ -72,10 +72,11 @@ def predicted_work(prediction: Prediction, profile: Profile) -> tuple[PredictedW
     """
     low, high = prediction.trust.around(prediction.ops)
     predicted = [_work("all nodes", 1.0, (prediction.ops, low, high), watts_under(profile, prediction.utilisation))]
-    weights: dict[str, float] = {}
-    for machine in profile.nodes:
-        weights[machine.arch.value] = weights.get(machine.arch.value, 0.0) + machine.count * machine.weight
-    for arch, weight in sorted(weights.items()) if len(weights) > 1 else ():
+    weights = {
+        arch: sum(machine.count * machine.weight for machine in profile.nodes if machine.arch.value == arch)
+        for arch in sorted({machine.arch.value for machine in profile.nodes})
+    }
+    for arch, weight in weights.items() if len(weights) > 1 else ():
         share = weight / sum(weights.values())
         watts = watts_under(profile, prediction.utilisation, arch)
         predicted.append(

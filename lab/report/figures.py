@@ -34,8 +34,10 @@ def figure_rows(events: Sequence[Event]) -> Iterator[FigureRow]:
             yield _row(data)
         if limit is not None:
             yield _row(data, limit)
+    if not limits:
+        return
     known = {data["metric"] for data in figures}
-    values = {metric: (value, unit) for metric, value, unit in computed(events)} if limits else {}
+    values = {metric: (value, unit) for metric, value, unit in computed(events)}
     for metric, limit in limits.items():
         if metric in values or metric not in known:
             value, unit = values.get(metric, (limit["high"], limit["unit"]))
