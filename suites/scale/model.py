@@ -8,7 +8,7 @@ from statistics import fmean
 import psutil
 
 from cephlab.fixtures.expectation import demands_for, speed_here
-from cephlab.lab.base.clock import SYSTEM, Deadline
+from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.base.numbers import percent
 from cephlab.lab.base.probe import MIPS_PER_POINT, cpu_rating, require_seven_zip
@@ -19,7 +19,7 @@ from cephlab.lab.scenario.topology import NOWHERE
 from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.workloads.fio import FioJob, FioResult
 from cephlab.lab.workloads.image import BlockImage
-from cephlab.suites.block.stand import LEAST_OPERATIONS, UNCACHED, client_node, job, run_jobs
+from cephlab.suites.block.stand import LEAST_OPERATIONS, client_node, job, run_jobs
 from cephlab.suites.profile.measured import FioLoad, images, load_of, summed
 from cephlab.suites.scale.machines import (
     CLIENTS,
@@ -144,7 +144,7 @@ def run(stage: Stage, wanted: Wanted) -> None:
     prediction = predict(demands, wanted.hardware.profile, shape)
     with images(cluster, wanted.requirement.protection, IMAGES, IMAGE_BYTES, *SMALL_OBJECTS) as targets:
         if wanted.requirement.hit_ratio:
-            run_jobs(cluster, _jobs(stage, targets, FioLoad("read", {}), WARM_BYTES, 8))
+            run_jobs(cluster, _jobs(stage, targets, FioLoad("read", {}), WARM_BYTES, [8] * IMAGES))
         idle = idle_share(cluster, nodes)
         with held(cluster, nodes):
             results, use = loaded(stage, wanted, targets, nodes)
@@ -158,7 +158,9 @@ def loaded(
     stage: Stage, wanted: Wanted, targets: Sequence[BlockImage], nodes: Sequence[HeldNode]
 ) -> tuple[list[FioResult], list[dict[str, float]]]:
     """Results of fio, and the utilisation of each node's CPU, disk and network."""
-    jobs = _jobs(stage, targets, wanted.load, wanted.requirement.bs, wanted.in_flight // len(targets))
+    depth, rest = divmod(wanted.in_flight, len(targets))
+    depths = [depth + (number < rest) for number in range(len(targets))]
+    jobs = _jobs(stage, targets, wanted.load, wanted.requirement.bs, depths)
     before, began = _spent(stage.cluster, nodes), SYSTEM.monotonic()
     results = run_jobs(stage.cluster, jobs)
     after, took_s = _spent(stage.cluster, nodes), SYSTEM.monotonic() - began
@@ -166,15 +168,17 @@ def loaded(
 
 
 def _jobs(
-    stage: Stage, targets: Sequence[BlockImage], load: FioLoad, block_bytes: int, depth: int
+    stage: Stage, targets: Sequence[BlockImage], load: FioLoad, block_bytes: int, depths: Sequence[int]
 ) -> list[tuple[str, FioJob]]:
+    """A job for each image, except one that gets none of the operations in flight."""
     more = {"ramp_time": f"{RAMP_S:g}", "norandommap": "1", **load.more}
-    jobs = [job(stage, target, load.pattern, block_bytes, depth) for target in targets]
+    jobs = [
+        job(stage, target, load.pattern, block_bytes, depth)
+        for target, depth in zip(targets, depths, strict=True)
+        if depth
+    ]
     return [
-        (
-            client_node(stage.cluster, number),
-            replace(fio_job, runtime_s=SECONDS[stage.tier], options=UNCACHED, more=more),
-        )
+        (client_node(stage.cluster, number), replace(fio_job, runtime_s=SECONDS[stage.tier], more=more))
         for number, fio_job in enumerate(jobs)
     ]
 
@@ -182,7 +186,7 @@ def _jobs(
 def idle_share(cluster: Cluster, nodes: Sequence[HeldNode]) -> float:
     """Utilisation of the nodes' CPUs without a load."""
     before, began = _spent(cluster, nodes), SYSTEM.monotonic()
-    Deadline.after(IDLE_S).pause(IDLE_S)
+    SYSTEM.sleep(IDLE_S)
     after, took_s = _spent(cluster, nodes), SYSTEM.monotonic() - began
     return fmean(in_use(node, before[node.name], after[node.name], took_s)["CPU"] for node in nodes)
 

@@ -10,6 +10,7 @@ from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
 from cephlab.lab.history.history import History, data_of
 from cephlab.lab.scenario.scenario import Stage, run_scenario
+from cephlab.lab.scenario.topology import NOWHERE
 from cephlab.lab.spec.clusterspec import DiskLimits
 from cephlab.lab.telemetry.demand import Interval
 from cephlab.suites.scale import PROFILES, SCENARIOS
@@ -138,6 +139,7 @@ def test_a_requirement_without_a_scale_model_is_skipped_with_its_reason() -> Non
     assert wanted_of(hardware, by_name["vm-mix"]) == "a mix has no single bottleneck to compare"
     assert isinstance(wanted_of(hardware, by_name["backup"]), Wanted)
     scenario = scenario_for(hardware, by_name["room"])
+    assert (scenario.name, scenario.topology) == ("scale.model[profile=storage-3n,load=room]", NOWHERE)
     stage = Stage(None, History().recorder(scenario.name), None, Path())  # type: ignore[arg-type]
     with pytest.raises(Unavailable, match="has no scale model") as refused:
         run_scenario(scenario, stage)
