@@ -89,7 +89,7 @@ class Selection:
     on: Annotated[
         str | None,
         typer.Option(
-            help="Run the scenarios on these machines over ssh, e.g. lab1,root@192.0.2.7; -j processes on each.",
+            help="Run the scenarios on these machines over ssh, e.g. lab1,root@lab2; -j processes on each.",
             metavar="HOST,...",
             autocompletion=HOSTS,
         ),
@@ -178,20 +178,10 @@ def gate(
     """
     from cephlab.cli.narration import describe, narrating, page
     from cephlab.fixtures.entering import called
-    from cephlab.fixtures.expression import refuse_wrong
     from cephlab.lab.archive.archive import ARCHIVE_FOLDER, read_archive
-    from cephlab.lab.archive.signature import sign
     from cephlab.lab.base.runs import refuse_used
 
-    if what.tier is not None and what.tier not in TIERS:
-        raise unknown(f"--tier: {what.tier!r} is not known", what.tier, TIERS, "leave it out for quick")
-    refuse_wrong(what.expression)
-    if kept.sign:
-        sign(b"", kept.sign)  # a key that cannot sign is refused now, not after the run
-    if failed_in is not None and not what.rerun_failed:
-        raise SpecError(
-            f"{failed_in} needs --rerun-failed", "ARCHIVE is read only with that option", "add it, or leave ARCHIVE out"
-        )
+    refuse_at_once(what, kept, failed_in)
     home = world.home
     home.ensure()
     rerun = (failed_in or newest(home)).absolute() if what.rerun_failed else None
@@ -219,6 +209,25 @@ def gate(
         lines = (page(result), *expectation_lines(predictions), *requirement_lines(archive))
         out.lines(*"\n".join(lines).split("\n"), whole=called("cephlab ", result.home))
     return result.code
+
+
+def refuse_at_once(what: Selection, kept: Kept, failed_in: Path | None) -> None:
+    """SpecError for values that are wrong by themselves. Others are refused once the scenarios were collected."""
+    from cephlab.fixtures.expression import refuse_wrong
+    from cephlab.fixtures.selection import parse_shard
+    from cephlab.lab.archive.signature import sign
+
+    if what.tier is not None and what.tier not in TIERS:
+        raise unknown(f"--tier: {what.tier!r} is not known", what.tier, TIERS, "leave it out for quick")
+    refuse_wrong(what.expression)
+    if what.shard is not None:
+        parse_shard(what.shard)
+    if kept.sign:
+        sign(b"", kept.sign)  # a key that cannot sign is refused now, not after the run
+    if failed_in is not None and not what.rerun_failed:
+        raise SpecError(
+            f"{failed_in} needs --rerun-failed", "ARCHIVE is read only with that option", "add it, or leave ARCHIVE out"
+        )
 
 
 def signed(result: GateResult, key: Path) -> GateResult:

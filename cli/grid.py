@@ -34,20 +34,32 @@ class Grid(Table):
         return [cell for cell in self.columns[number].cells if isinstance(cell, Text)]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.least_width() > options.max_width:
+            self._leave_out_bars()
         if self.least_width() <= options.max_width:
             yield from super().__rich_console__(console, options)
             return
         if self.title:
             yield Text(str(self.title), "bold")
-        heads = [str(column.header) for column in self.columns]
-        # Columns without a heading, as of states, stand before the first that has one.
-        first = next((number for number, head in enumerate(heads) if head), 0)
+        heads = [str(column.header).strip() for column in self.columns]
+        first = self._first()
         for cells in zip(*(self._texts(number) for number in range(len(heads))), strict=True):
-            yield Text("  ").join(cell for cell in cells[: first + 1] if cell)
+            # A name may be meant to be copied, so the terminal itself wraps it.
+            lead = Text(" " * _GAP, no_wrap=True, overflow="ignore")
+            yield lead.join(cell for cell in cells[: first + 1] if cell)
             named = zip(heads[first + 1 :], cells[first + 1 :], strict=True)
-            parts = [Text.assemble((f"{head}: " if head else "", "bold"), cell) for head, cell in named if cell]
+            parts = [Text.assemble((f"{head}: ", "bold"), cell) for head, cell in named if cell]
             for line in _packed(parts, options.max_width - _GAP):
                 yield Padding(line, (0, 0, 0, _GAP))
+
+    def _first(self) -> int:
+        """The first column with a heading. Those before it, as of states, have none."""
+        return next((number for number, column in enumerate(self.columns) if column.header), 0)
+
+    def _leave_out_bars(self) -> None:
+        """Columns without a heading that follow one with a heading draw what another one says."""
+        first = self._first()
+        self.columns = [column for number, column in enumerate(self.columns) if number <= first or column.header]
 
 
 def _packed(parts: Sequence[Text], width: int) -> list[Text]:

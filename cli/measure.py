@@ -93,7 +93,7 @@ class MeasuredCluster:
     lab: Annotated[
         str,
         typer.Option(
-            help="auto (local or container), or any provider by name; see docs/regression.md.",
+            help="auto (local or container), or any provider by name.",
             metavar="PROVIDER",
             autocompletion=LABS,
         ),
@@ -102,8 +102,9 @@ class MeasuredCluster:
     disks: Annotated[
         str,
         typer.Option(
-            help="Where OSDs keep their data; auto: in memory if the provider supports it, so that CPU is the limit.",
-            metavar="memory|file|auto",
+            help="Where OSDs keep their data: memory, file, or auto. With auto in memory if the provider supports it, "
+            "so that CPU is the limit.",
+            metavar="WHERE",
             autocompletion=words(*DISKS),
         ),
     ] = "auto"
@@ -139,7 +140,7 @@ class Afterwards:
 def measure(out: Output, world: World, load: MeasuredLoad, cluster: MeasuredCluster, then: Afterwards) -> int:
     """Raise a cluster, load it with one operation, and report what each role spends on it.
 
-    Ctrl-C removes everything.
+    Ctrl-C removes everything. How to read the result: docs/regression.md.
 
     Example: cephlab measure --op randwrite --bs 4k --depth 16
     """

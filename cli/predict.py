@@ -69,7 +69,8 @@ class Further:
         str,
         typer.Option(
             metavar="WHAT",
-            help="Also predict other points. WHAT: depth or clients (1, 2, 4 ... up to it), or e.g. nodes.count=3..12.",
+            help="Also predict other points. WHAT: depth or clients (1, 2, 4 ... up to it), or a place as of --set, "
+            "PLACE=3..12.",
             autocompletion=words(*LOADS),
         ),
     ] = ""

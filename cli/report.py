@@ -40,7 +40,7 @@ def judge_again(out: Output, world: World, directory: ArchiveArgument = None, si
     """
     from cephlab.lab.archive.archive import Ending, exit_code, judge
     from cephlab.lab.archive.merged import read_run
-    from cephlab.lab.report.page import left_list
+    from cephlab.lab.report.page import left_list, unfinished
 
     archive = read_run(named_or_newest(out, world, directory), signers)
     verdicts = judge(archive)
@@ -67,7 +67,7 @@ def judge_again(out: Output, world: World, directory: ArchiveArgument = None, si
     code = _ALTERED if archive.altered else code
     if archive.manifest["state"] != "complete":
         left = left_list(archive.left) if archive.left else "it is not known what did not run"
-        out.warn(f"the run was cut short; {left}")
+        out.warn(f"the run {unfinished(archive.manifest)}; {left}")
         code = code or exit_code([Ending.INCONCLUSIVE])
     return code
 

@@ -11,7 +11,17 @@ from typing import Any
 
 import jinja2
 
-from cephlab.lab.archive.archive import JUNIT, Archive, Ending, Record, counted, deciding, file_name
+from cephlab.lab.archive.archive import (
+    JUNIT,
+    RUNNING,
+    Archive,
+    Ending,
+    Record,
+    counted,
+    deciding,
+    file_name,
+    state_of,
+)
 from cephlab.lab.base.numbers import duration, how_many, si
 from cephlab.lab.history.history import Event, data_of
 from cephlab.lab.providers.base import LeavesUnsaid
@@ -184,7 +194,7 @@ def overall(archive: Archive) -> tuple[str, str]:
     manifest = archive.manifest
     endings = {record.ending for record in deciding(archive.records)}
     left = left_words(archive.left) or "the rest is not known"
-    cut = "" if manifest["state"] == "complete" else f"This run was cut short; {left}."
+    cut = "" if manifest["state"] == "complete" else f"This run {unfinished(manifest)}; {left}."
     cases = (
         (bool(archive.doubts), Ending.ERROR, f"{DOUBTED}: the archive is not consistent."),
         (Ending.FAIL in endings, Ending.FAIL, "At least one scenario failed."),
@@ -205,6 +215,11 @@ def overall(archive: Archive) -> tuple[str, str]:
     applying = ((ending, sentence) for applies, ending, sentence in cases if applies)
     ending, sentence = next(applying, (Ending.PASS, "Everything that ran passed."))
     return ending, " ".join(filter(None, (sentence, cut)))
+
+
+def unfinished(manifest: Mapping[str, Any]) -> str:
+    """What is said of a run that is not complete: its process may still be at work."""
+    return "is not over yet" if state_of(manifest) == RUNNING else "was cut short"
 
 
 def left_words(left: Sequence[str]) -> str:

@@ -145,3 +145,10 @@ def test_an_option_before_the_command_is_told_where_it_belongs(capsys: pytest.Ca
 def test_arguments_of_another_program_may_be_empty(world: World) -> None:
     result = CliRunner().invoke(app, ["ceph", "nosuch", "config", "set", "osd", "x", ""], obj=world)
     assert "there is no cluster called 'nosuch'" in result.stderr
+
+
+def test_a_wrong_part_is_refused_before_scenarios_are_collected(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cephlab.cli.gate.asked", lambda *_: pytest.fail("the request was made"))
+    result = CliRunner().invoke(app, ["gate", "--shard", "3/2"], obj=world)
+    assert result.exit_code == 2, result.output
+    assert "error: --shard does not name a part" in result.stderr

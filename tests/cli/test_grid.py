@@ -18,7 +18,7 @@ ROWS: list[list[str | Text]] = [
 def shown(width: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width)
     with console.capture() as capture:
-        console.print(table(HEADS, ROWS, title="kept", wrapped=("verdicts",)))
+        console.print(table(HEADS, ROWS, title="kept", wrapped=("verdicts",)), crop=False)
     return [line.rstrip() for line in capture.get().splitlines()]
 
 
@@ -49,12 +49,14 @@ def test_a_table_that_would_be_cut_is_a_list() -> None:
     ]
 
 
-@pytest.mark.parametrize("width", [10, 20, 30, 40, 50, 60])
+@pytest.mark.parametrize("width", [10, 20, 30, 40])
 def test_nothing_is_lost(width: int) -> None:
-    text = "".join("".join(shown(width)).split())
-    if width < 50:
-        assert all("".join(str(cell).split()) in text for row in ROWS for cell in row)
-    assert max(map(len, shown(width))) <= width
+    """The terminal wraps names itself, so that they can be copied."""
+    lines = shown(width)
+    text = "".join("".join(lines).split())
+    assert all("".join(str(cell).split()) in text for row in ROWS for cell in row)
+    assert lines[1] == ROWS[0][0]
+    assert max(len(line) for line in lines if line not in [row[0] for row in ROWS]) <= width
 
 
 def test_what_stands_before_the_first_heading_leads_the_row() -> None:
@@ -62,3 +64,11 @@ def test_what_stands_before_the_first_heading_leads_the_row() -> None:
     with console.capture() as capture:
         console.print(table(("", "need", "remedy"), [["ok", "a long name here", "none"]], wrapped=("remedy",)))
     assert capture.get().splitlines() == ["ok  a long name here", "  remedy: none      "]
+
+
+def test_bars_are_left_out_before_figures_are() -> None:
+    console = Console(file=io.StringIO(), width=24)
+    grid = table(("depth", "rate", "", "latency"), [["1", "56.4", "#####", "284 us"]], wrapped=())
+    with console.capture() as capture:
+        console.print(grid)
+    assert [line.rstrip() for line in capture.get().splitlines()] == ["depth  rate  latency", "1      56.4  284 us"]

@@ -37,8 +37,14 @@ def leaves(command: Any = None, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 COMMANDS = dict(leaves())
 
 
-def shown(path: Path) -> str:
-    return CliRunner().invoke(app, [*path, "--help"], prog_name=NAME, env={"COLUMNS": "80", "TERM": "dumb"}).stdout
+def shown(path: Path, columns: int = 80) -> str:
+    environment = {"COLUMNS": str(columns), "TERM": "dumb"}
+    return CliRunner().invoke(app, [*path, "--help"], prog_name=NAME, env=environment).stdout
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_no_help_is_cut_on_a_narrow_terminal(path: Path) -> None:
+    assert "…" not in shown(path, columns=60)
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)

@@ -1,5 +1,6 @@
 """The headline of a report says of every run what its exit code says, and whether it was cut short."""
 
+import os
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from cephlab.fixtures.session import code_of
 from cephlab.lab.archive.archive import Archive, Ending, Record
+from cephlab.lab.base.births import identity_of
 from cephlab.lab.report.page import DOUBTED, overall
 from tests.lab.archive.test_archive import MANIFEST
 
@@ -56,6 +58,14 @@ def test_it_is_as_bad_as_the_exit_code_also_of_a_run_that_was_cut_short(
 )
 def test_it_says_what_decided_it(endings: tuple[Ending, ...], changes: dict[str, Any], sentences: str) -> None:
     assert overall(archive(endings, **changes))[1] == sentences
+
+
+def test_a_run_whose_process_is_at_work_was_not_cut_short() -> None:
+    own = identity_of(os.getpid())
+    assert overall(archive((Ending.PASS,), state="running", process=own))[1] == (
+        "This run is not over yet; the rest is not known."
+    )
+    assert overall(archive((Ending.PASS,), state="running", process=f"{own}1"))[1] == CUT
 
 
 def test_an_archive_that_was_changed_has_no_verdict_of_its_own() -> None:
