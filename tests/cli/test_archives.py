@@ -81,6 +81,15 @@ def test_a_run_whose_process_is_gone_is_shown_as_killed(world: World, process: s
     assert f"- state: `{state}`\n" in call(world, "summary").stdout
 
 
+@pytest.mark.parametrize(("process", "said"), [(OWN, "is not over yet"), ("", "was cut short")], ids=["runs", "gone"])
+def test_a_run_at_work_is_not_said_to_be_cut_short(world: World, process: str, said: str) -> None:
+    write(world.home.archive / "a", GOOD, manifest={"state": "running", "process": process}).seal(render_report)
+    ended = call(world, "judge")
+    assert ended.exit_code == 6
+    assert f"warning: the run {said}; it is not known what did not run" in ended.stderr
+    assert f"**This run {said}; " in call(world, "summary").stdout
+
+
 @pytest.mark.parametrize(("process", "left"), [(OWN, False), ("4194305/boot/1", True)], ids=["runs", "gone"])
 def test_what_the_parts_of_a_killed_gate_hold_is_shown_and_stays(world: World, process: str, left: bool) -> None:
     whole, part = world.home.archive / "a", world.home.archive / "a.lanes" / "0"
