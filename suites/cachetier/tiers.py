@@ -178,7 +178,7 @@ def attach(cluster: Cluster, pair: PoolPair, settings: TierSettings) -> None:
         client.mon("osd pool set", pool=pair.cache, var=key, val=value)
     client.mon("osd tier cache-mode", pool=pair.cache, mode="writeback")
     client.mon("osd tier set-overlay", pool=pair.base, overlaypool=pair.cache)
-    cluster.wait_map(cluster.up_osds())
+    pools.wait_map_in_use(cluster)
 
 
 def _is_gone(error: CephCommandFailed) -> bool:
@@ -202,15 +202,15 @@ def discard(cluster: Cluster, pair: PoolPair, *, keep_base: bool = False) -> Non
 
 
 def set_mode(cluster: Cluster, pair: PoolPair, mode: str) -> None:
-    """Change the cache mode and wait until every OSD that is up has it."""
+    """Change the cache mode and wait until every PG works with it."""
     cluster.client.mon("osd tier cache-mode", pool=pair.cache, mode=mode)
-    cluster.wait_map(cluster.up_osds())
+    pools.wait_map_in_use(cluster)
 
 
 def remove_overlay(cluster: Cluster, pair: PoolPair) -> None:
     """Send clients to the base from now on. They no longer see data that is only in the cache."""
     cluster.client.mon("osd tier remove-overlay", pool=pair.base)
-    cluster.wait_map(cluster.up_osds())
+    pools.wait_map_in_use(cluster)
 
 
 def remove(cluster: Cluster, pair: PoolPair) -> None:

@@ -12,6 +12,7 @@ import pytest
 from cephlab.lab.base.errors import CephTrouble, LabError, NotReached, Unavailable
 from cephlab.lab.ceph.client import CephCommandFailed
 from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.ceph.pgs import Pg
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.deploy.packages import plan_osds
@@ -51,7 +52,7 @@ class FakeCluster:
 
     def mon(self, prefix: str, **arguments: Any) -> Any:
         if prefix == "osd dump":
-            return {"pools": self.pools}
+            return {"epoch": 1, "pools": [{"pool": at, "pg_num": 1} | pool for at, pool in enumerate(self.pools)]}
         if prefix == "osd df":
             return {"nodes": [{"id": osd, "crush_weight": 0.5} for osd in self.osd_ids()]}
         self.said.append((prefix, arguments))
@@ -85,8 +86,11 @@ class FakeCluster:
     def up_osds(self) -> list[int]:
         return [0]
 
-    def wait_map(self, _osds: Sequence[int]) -> None:
+    def wait_map(self, _osds: Sequence[int]) -> None: ...
+
+    def pgs(self, pgids: Sequence[str]) -> tuple[Pg, ...]:
         self.said.append(("map", {}))
+        return tuple(Pg(pgid, "active", 1, (0,), 0) for pgid in pgids)
 
     def commands(self) -> list[str]:
         return [prefix for prefix, _ in self.said if prefix.startswith("osd tier")]
