@@ -31,5 +31,9 @@ with own_pool() as (_, ioctx):
         time.sleep(3)
         got = [ending(other.read, SIZE, 6), ending(other.write, b"beside", SIZE + 6)]
         assert (other.size(), other.write(b"beside", SIZE + 6)) == (2 * SIZE, 6), "it does so once it knows the size"
-print("not seen" if got == [b"beyond", 6] else "seen", "read and write beyond the old size: %r" % got, sep=": ")
+        one.write(b"locked", 0)
+        other.resize(3 * SIZE)
+        got.append(ending(other.write, b"own", 2 * SIZE))
+words = "read and write beyond the old size, and a write after a resize of its own: %r" % got
+print("not seen" if got == [b"beyond", 6, 3] else "seen", words, sep=": ")
 PYTHON

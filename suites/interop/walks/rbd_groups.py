@@ -2,22 +2,23 @@
 
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from cephlab.suites.interop.walks.walk import Unfit
 
 GROUP_SNAPS = 2
 
 Drawn = tuple[str, dict[str, Any]]
+Entry = TypeVar("Entry")
 
 
 @dataclass
 class WantedImage:
     """parent: the image and snapshot that this one was cloned from; snaps, group_snaps: name -> content.
 
-    unmapped: whether its object map was turned on and not rebuilt since. source: while the image is being migrated, its
-    name and its state before; zeroed, cut: whether part of it was zeroed, or cut off, since then. was_open: whether a
-    side has kept it open.
+    unmapped: whether its object map is invalid; unmapped_at: the same of each snapshot, in the order of snapshots.
+    source: while the image is being migrated, its name and its state before; zeroed, cut: whether part of it was
+    zeroed, or cut off, since then.
     """
 
     order: int
@@ -30,10 +31,46 @@ class WantedImage:
     grouped: bool = False
     group_snaps: dict[str, bytes] = field(default_factory=dict)
     unmapped: bool = False
+    unmapped_at: dict[str, bool] = field(default_factory=dict)
     source: tuple[str, "WantedImage"] | None = None
     zeroed: bool = False
     cut: bool = False
-    was_open: bool = False
+
+    def turn_map(self, *, on: bool) -> None:
+        """Turn the object map on or off. When on, it is invalid, as those of all snapshots, until it is rebuilt."""
+        self.unmapped = on
+        self.unmapped_at = dict.fromkeys(self.unmapped_at, on)
+
+    def rename(self, snap: str, to: str) -> None:
+        """Rename a snapshot."""
+        self.snaps = renamed(self.snaps, snap, to)
+        self.unmapped_at = renamed(self.unmapped_at, alone(snap), alone(to))
+
+    def forget(self, snap: str) -> None:
+        """Remove a snapshot's object map. If it was invalid, librbd makes the next one invalid, or the image's own."""
+        names = [*self.unmapped_at]
+        after = names[names.index(snap) + 1 :]
+        if not self.unmapped_at.pop(snap):
+            return
+        if after:
+            self.unmapped_at[after[0]] = True
+        else:
+            self.unmapped = True
+
+
+def renamed(entries: dict[str, Entry], name: str, to: str) -> dict[str, Entry]:
+    """The entries in the same order, one of them with another name."""
+    return {to if each == name else each: entry for each, entry in entries.items()}
+
+
+def alone(snap: str) -> str:
+    """How looks call a snapshot of an image alone."""
+    return f"at {snap}"
+
+
+def together(snap: str) -> str:
+    """How looks call the snapshot of an image that a snapshot of the group made."""
+    return f"together at {snap}"
 
 
 class Groups:
@@ -81,10 +118,12 @@ class Groups:
             raise Unfit
         for image in members:
             image.group_snaps[snap] = bytes(image.data)
+            image.unmapped_at[together(snap)] = image.unmapped
 
     def do_group_drop(self, snap: str) -> None:
         for image in self._snapped_together(snap):
             del image.group_snaps[snap]
+            image.forget(together(snap))
 
     def do_group_rollback(self, snap: str) -> None:
         snapped = self._snapped_together(snap)

@@ -7,7 +7,7 @@ from typing import Any
 
 from cephlab.suites.interop import edges
 from cephlab.suites.interop.walks.model import draw_size, overwrite, put_tail
-from cephlab.suites.interop.walks.rbd_groups import Drawn, WantedImage
+from cephlab.suites.interop.walks.rbd_groups import Drawn, WantedImage, alone, together
 from cephlab.suites.interop.walks.rbd_opened import STREAMING, Opened, Stream
 from cephlab.suites.interop.walks.walk import Refused, Unfit, content, told
 
@@ -26,10 +26,9 @@ FEATURES = ("object-map", "journaling")
 
 
 class RbdModel(Opened):
-    """Images of one pool. Snapshots are protected, so that they can be cloned. opens: whether sides keep some open."""
+    """Images of one pool, of which sides keep some open. Snapshots are protected, so that they can be cloned."""
 
-    def __init__(self, rng: Random, *, opens: bool = True) -> None:
-        self.opens = opens
+    def __init__(self, rng: Random) -> None:
         self.names = edges.texts(rng, IMAGES, IMAGE_NAME_BYTES, but="/@")
         self.snap_names = edges.texts(rng, 2 * SNAPS, SNAP_NAME_BYTES, but="/@")
         self.keys = [key for key in edges.texts(rng, NOTES, IMAGE_NAME_BYTES) if not key.startswith("conf_")]
@@ -73,7 +72,7 @@ class RbdModel(Opened):
             *[("carry", {"image": image, "since": since, "snap": snap_there, "to": to})] * 2,
             *self._further(rng, image, to, snap, extent, layout),
             *self.group_steps(rng, image, snap),
-            *(self.open_steps(rng, image, offset) if self.opens else []),
+            *self.open_steps(rng, image, offset),
         ]
         return rng.choice(steps)
 
@@ -197,6 +196,7 @@ class RbdModel(Opened):
         if len(there.snaps) == SNAPS:
             raise Unfit
         there.snaps[snap] = bytes(there.data)
+        there.unmapped_at[alone(snap)] = there.unmapped
 
     def do_drop(self, image: str, snap: str) -> None:
         self._settled(image)
@@ -204,6 +204,7 @@ class RbdModel(Opened):
         if self._children(image, snap):
             raise Refused("EBUSY")
         del self.images[image].snaps[snap]
+        self.images[image].forget(alone(snap))
 
     def do_rollback(self, image: str, snap: str) -> None:
         snapped = self._snapped(image, snap)
@@ -247,7 +248,8 @@ class RbdModel(Opened):
         if (self.side, image) in self.opened:
             raise Unfit  # known to be wrong: librbd-copy-outdated in suites/defects/known.toml
         self._free(to)
-        own: dict[str, Any] = {"grouped": False, "group_snaps": {}, "unmapped": False, "was_open": False}
+        maps = dict.fromkeys(map(alone, there.snaps), False)
+        own: dict[str, Any] = {"grouped": False, "group_snaps": {}, "unmapped": False, "unmapped_at": maps}
         self.images[to] = replace(deepcopy(there), order=order, stripes=stripes, **own)
 
     def do_read_at(self, image: str, snap: str, offset: int, size: int) -> str:
@@ -288,7 +290,7 @@ class RbdModel(Opened):
             raise Unfit
         there.features.symmetric_difference_update({feature})
         if feature == "object-map":
-            there.unmapped = on
+            there.turn_map(on=on)
 
     def do_rebuild(self, image: str) -> None:
         """Rebuild the object map. The content stays."""
@@ -302,7 +304,7 @@ class RbdModel(Opened):
         self._snapped(image, snap)
         if to in there.snaps:
             raise Refused("EEXIST")
-        there.snaps = {to if name == snap else name: data for name, data in there.snaps.items()}
+        there.rename(snap, to)
         for name in self._children(image, snap):
             (self.images.get(name) or self.trash[name]).parent = (image, to)
 
@@ -332,8 +334,8 @@ class RbdModel(Opened):
             self._free(to)
         source = (image, deepcopy(there))
         del self.images[image]
-        fresh: dict[str, Any] = {"unmapped": False, "zeroed": False, "cut": False}
-        self.images[to] = replace(there, order=order, stripes=stripes, source=source, **fresh)
+        there.turn_map(on=False)
+        self.images[to] = replace(there, order=order, stripes=stripes, source=source, zeroed=False, cut=False)
         self._renamed(image, to)
 
     def do_commit(self, image: str) -> None:
@@ -372,9 +374,7 @@ class RbdModel(Opened):
         return "ESHUTDOWN"
 
     def do_look(self, **looking: Any) -> Any:
-        but, maps = looking["but"], looking["maps"]
-        if any(name in maps and image.was_open for name, image in self.images.items()):
-            raise Unfit
+        but = looking["but"]
         self._still(*(image for image in self.images if image not in but))
         self._looked(but)
         return {
@@ -384,9 +384,9 @@ class RbdModel(Opened):
                 "parent": list(image.parent) if image.parent else None,
                 "notes": image.notes,
                 "grouped": image.grouped,
-                **({"unmapped": image.unmapped} if name in maps else {}),
-                **{f"at {snap}": told(data) for snap, data in image.snaps.items()},
-                **{f"together at {snap}": told(data) for snap, data in image.group_snaps.items()},
+                "unmapped": image.unmapped,
+                **{alone(snap): told(data) for snap, data in image.snaps.items()},
+                **{together(snap): told(data) for snap, data in image.group_snaps.items()},
             }
             for name, image in self.images.items()
             if name not in but

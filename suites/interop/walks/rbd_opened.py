@@ -40,12 +40,8 @@ class Opened(Groups):
 
     @property
     def looking(self) -> Mapping[str, Any]:
-        """What a stream writes to cannot be looked at. maps: images whose object map is known to be valid or not.
-
-        An image that was kept open may lose its map. Why was not found.
-        """
-        maps = sorted(name for name, image in self.images.items() if not image.was_open)
-        return {"but": sorted(stream.image for stream in self.streams.values()), "maps": maps}
+        """What a stream writes to cannot be looked at."""
+        return {"but": sorted(stream.image for stream in self.streams.values())}
 
     def some_image(self, rng: Random, names: list[str]) -> str:
         """One of these names, more often one that is open."""
@@ -84,10 +80,13 @@ class Opened(Groups):
             raise Unfit
 
     def _resized(self, image: str, before: int, *, but: str = "") -> None:
-        """What was open before may not know the new size. but: the side that resized it through what it has open."""
-        for side, of in self.opened:
-            if of == image and side != but:
-                self.grown[side, of] = min(before, self.grown.get((side, of), before))
+        """What was open before may not know the new size. but: the side that resized it through what it has open.
+
+        That side does not know it either if another has the image open: the other may have the lock, and resizes it.
+        """
+        sides = {side for side, of in self.opened if of == image}
+        for side in sides if sides != {but} else ():
+            self.grown[side, image] = min(before, self.grown.get((side, image), before))
 
     def _looked(self, but: list[str]) -> None:
         """The side asks all images for their size, but these."""
@@ -109,10 +108,9 @@ class Opened(Groups):
         return self._settled(image)
 
     def do_open(self, image: str) -> None:
-        there = self._settled(image)
+        self._settled(image)
         if (self.side, image) in self.opened:
             raise Unfit
-        there.was_open = True
         self.opened = {*self.opened, (self.side, image)}
 
     def do_shut(self, image: str) -> None:

@@ -146,8 +146,7 @@ def rbd(stage: Stage, tier: Tier) -> None:
     cluster = stage.cluster
     with pools.pool(cluster, "walk", pg_num=edges.PG_NUM) as pool:
         sides = clients(cluster, {"name": cluster.client_name, "pool": pool})
-        # Not every defect of an image that is open and was changed by others is known yet.
-        take_walk(stage, "rbd", partial(RbdModel, opens=tier is Tier.FULL), sides, tier)
+        take_walk(stage, "rbd", RbdModel, sides, tier)
 
 
 def walk_scenario(name: str, run: Callable[..., None], tier: Tier, what: str, through: str = CLIENTS) -> Scenario:

@@ -256,16 +256,10 @@ class Side(Opened):
         images = sorted(image["name"][len(self.place) :] for image in self.group().list_images())
         return [images, sorted(snap["name"] for snap in self.group().list_snaps())]
 
-    def op_look(self, but, maps):
-        """Every image of the walk, but some: its size, content and parent, and the content of its snapshots.
-
-        maps: images of which it is told whether their object map is invalid.
-        """
+    def op_look(self, but):
+        """Every image of the walk, but some: its size, content and parent, and the content of its snapshots."""
         names = [name[len(self.place) :] for name in rbd.RBD().list(self.io) if name.startswith(self.place)]
-        state = {name: self.all_of(name) for name in sorted(names) if name not in but}
-        for name in set(state) - set(maps):
-            del state[name]["unmapped"]
-        return state
+        return {name: self.all_of(name) for name in sorted(names) if name not in but}
 
     def all_of(self, image):
         with self.image(image) as opened:
