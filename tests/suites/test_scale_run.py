@@ -59,6 +59,7 @@ class Machines:
     @contextmanager
     def images(self, cluster: Any, *how: Any) -> Iterator[list[BlockImage]]:
         self.made.append((cluster.client_name, *how))
+        assert how[1] == len(CLIENTS)
         yield [BlockImage("p", f"image{number}", how[2]) for number in range(how[1])]
 
     @contextmanager
