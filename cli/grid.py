@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.padding import Padding
@@ -34,11 +35,13 @@ class Grid(Table):
         return [cell for cell in self.columns[number].cells if isinstance(cell, Text)]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if self.least_width() > options.max_width:
-            self._leave_out_bars()
-        if self.least_width() <= options.max_width:
-            yield from super().__rich_console__(console, options)
-            return
+        shown = self if self.least_width() <= options.max_width else self._without_bars()
+        if shown.least_width() <= options.max_width:
+            yield from Table.__rich_console__(shown, console, options)
+        else:
+            yield from shown._as_list(options.max_width)
+
+    def _as_list(self, width: int) -> RenderResult:
         if self.title:
             yield Text(str(self.title), "bold")
         heads = [str(column.header).strip() for column in self.columns]
@@ -49,17 +52,18 @@ class Grid(Table):
             yield lead.join(cell for cell in cells[: first + 1] if cell)
             named = zip(heads[first + 1 :], cells[first + 1 :], strict=True)
             parts = [Text.assemble((f"{head}: ", "bold"), cell) for head, cell in named if cell]
-            for line in _packed(parts, options.max_width - _GAP):
+            for line in _packed(parts, width - _GAP):
                 yield Padding(line, (0, 0, 0, _GAP))
 
     def _first(self) -> int:
         """The first column with a heading. Those before it, as of states, have none."""
         return next((number for number, column in enumerate(self.columns) if column.header), 0)
 
-    def _leave_out_bars(self) -> None:
+    def _without_bars(self) -> Grid:
         """Columns without a heading that follow one with a heading draw what another one says."""
-        first = self._first()
-        self.columns = [column for number, column in enumerate(self.columns) if number <= first or column.header]
+        first, shown = self._first(), copy(self)
+        shown.columns = [column for number, column in enumerate(self.columns) if number <= first or column.header]
+        return shown
 
 
 def _packed(parts: Sequence[Text], width: int) -> list[Text]:

@@ -102,7 +102,7 @@ class MeasuredCluster:
     disks: Annotated[
         str,
         typer.Option(
-            help="Where OSDs keep their data: memory, file, or auto. With auto in memory if the provider supports it, "
+            help="Where OSDs keep their data: memory, file, or auto. auto means memory if the provider supports it, "
             "so that CPU is the limit.",
             metavar="WHERE",
             autocompletion=words(*DISKS),

@@ -69,8 +69,8 @@ class Further:
         str,
         typer.Option(
             metavar="WHAT",
-            help="Also predict other points. WHAT: depth or clients (1, 2, 4 ... up to it), or a place as of --set, "
-            "PLACE=3..12.",
+            help="Also predict other points. WHAT: depth or clients (1, 2, 4 ... up to it), or a value that --set "
+            "takes, with a range: PLACE=3..12.",
             autocompletion=words(*LOADS),
         ),
     ] = ""

@@ -179,7 +179,7 @@ class Pair:
     def take_over(self) -> None:
         """Fail over from a gateway that does not answer, after Ceph has started to refuse its writes."""
         if self.fenced:
-            fence(self.cluster, self.serving.clients())
+            fence(self.cluster, self.volume.pool, self.serving.clients())
         self.waiting.turn(AnaState.OPTIMIZED)
         self.serving, self.waiting = self.waiting, self.serving
 
@@ -201,11 +201,11 @@ class Pair:
                 undo.callback(gateway.withdraw)
 
 
-def fence(cluster: Cluster, clients: Sequence[str]) -> None:
-    """Have Ceph refuse clients, by their addresses. When this returns every PG refuses them."""
+def fence(cluster: Cluster, pool: str, clients: Sequence[str]) -> None:
+    """Have Ceph refuse clients, by their addresses. When this returns every PG of the pool refuses them."""
     for address in clients:
         cluster.client.mon("osd blocklist", blocklistop="add", addr=address, expire=FENCED_S)
-    pools.wait_map_in_use(cluster)
+    pools.wait_map_in_use(cluster, pool)
 
 
 def fenced(cluster: Cluster, clients: Sequence[str]) -> list[str]:

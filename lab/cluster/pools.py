@@ -199,21 +199,19 @@ def wait_clean(cluster: Cluster, timeout_s: float = _SETTLE_S) -> Placement:
     )
 
 
-def wait_map_in_use(cluster: Cluster) -> None:
-    """Wait until every PG works with the map that is newest at the time of the call.
+def wait_map_in_use(cluster: Cluster, *names: str) -> None:
+    """Wait until every PG of some pools works with the map that is newest at the time of the call.
 
     An OSD that says it has a map may not use it yet: its PGs get the map once it is committed (`OSD::handle_osd_map`
     and `_committed_osd_maps`). Until then they serve a client that the map refuses.
     """
+    epoch = int(cluster.client.mon("osd dump")["epoch"])
     cluster.wait_map(cluster.up_osds())
-    dump = cluster.client.mon("osd dump")
-    epoch, asked = int(dump["epoch"]), [pgid for pool in dump["pools"] for pgid in pgids(pool)]
     clock.wait(
-        partial(cluster.client.pgs, asked),
+        lambda: [pg for name in names for pg in pgs_of(cluster, name)],
         lambda pgs: all(pg.epoch >= epoch for pg in pgs),
-        what=f"all PGs at map {epoch}",
+        what=f"all PGs of {' and '.join(names)} at map {epoch}",
         timeout_s=_SETTLE_S * cluster.patience,
-        interval_s=0.05,
     )
 
 

@@ -178,7 +178,7 @@ def attach(cluster: Cluster, pair: PoolPair, settings: TierSettings) -> None:
         client.mon("osd pool set", pool=pair.cache, var=key, val=value)
     client.mon("osd tier cache-mode", pool=pair.cache, mode="writeback")
     client.mon("osd tier set-overlay", pool=pair.base, overlaypool=pair.cache)
-    pools.wait_map_in_use(cluster)
+    pools.wait_map_in_use(cluster, pair.base, pair.cache)
 
 
 def _is_gone(error: CephCommandFailed) -> bool:
@@ -204,13 +204,13 @@ def discard(cluster: Cluster, pair: PoolPair, *, keep_base: bool = False) -> Non
 def set_mode(cluster: Cluster, pair: PoolPair, mode: str) -> None:
     """Change the cache mode and wait until every PG works with it."""
     cluster.client.mon("osd tier cache-mode", pool=pair.cache, mode=mode)
-    pools.wait_map_in_use(cluster)
+    pools.wait_map_in_use(cluster, pair.base, pair.cache)
 
 
 def remove_overlay(cluster: Cluster, pair: PoolPair) -> None:
     """Send clients to the base from now on. They no longer see data that is only in the cache."""
     cluster.client.mon("osd tier remove-overlay", pool=pair.base)
-    pools.wait_map_in_use(cluster)
+    pools.wait_map_in_use(cluster, pair.base, pair.cache)
 
 
 def remove(cluster: Cluster, pair: PoolPair) -> None:

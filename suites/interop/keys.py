@@ -83,7 +83,7 @@ def observe_fenced(stage: Stage, client: RadosClient, pool: str) -> None:
     address = client.call("about")["address"]
     cluster.client.mon("osd blocklist", blocklistop="add", addr=address)
     try:
-        pools.wait_map_in_use(cluster)
+        pools.wait_map_in_use(cluster, pool)
         answers = [
             answer_to(partial(client.write_full, pool, f"{PREFIX}fenced{number}", b"x")) for number in range(NAMES)
         ]

@@ -36,7 +36,7 @@ def at_scale(procedure: str, moved_bytes: float, held_bytes: float) -> AtScale:
     reference = load_reference(REFERENCES / f"{REFERENCE}.toml")
     figures = {figure.name: figure for figure in reference.figures}
     published, rebuild = figures[procedure], figures[SWAP].recovery
-    assert rebuild is not None
+    assert rebuild is not None, f"{REFERENCE}: {SWAP} has no recovery"
     share = moved_bytes / held_bytes
     profile = load_profile(PROFILES / f"{reference.profile}.toml")
     whole = rebuilt(profile, rebuild)

@@ -52,7 +52,7 @@ def both_down(stage: Stage) -> None:
             down_s = recorder.record("pair_down").at_s
             each_at_once([partial(lab.kill_node, gateway.name) for gateway in stand.pair.gateways])
             dead = [client for gateway in stand.pair.gateways for client in gateway.clients()]
-            fence(cluster, dead)
+            fence(cluster, stand.pair.volume.pool, dead)
             for gateway in stand.pair.gateways:
                 lab.start_node(gateway.name)
             stand.pair.serve()

@@ -72,3 +72,7 @@ def test_bars_are_left_out_before_figures_are() -> None:
     with console.capture() as capture:
         console.print(grid)
     assert [line.rstrip() for line in capture.get().splitlines()] == ["depth  rate  latency", "1      56.4  284 us"]
+    wide = Console(file=io.StringIO(), width=80)
+    with wide.capture() as capture:
+        wide.print(grid)
+    assert "#####" in capture.get(), "where they fit they are shown"

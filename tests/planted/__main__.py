@@ -78,7 +78,7 @@ def hunt(defect: Planted, tier: str, suites: Sequence[str], *, named: bool) -> H
 
 
 def tried(defect: Planted, tier: str, suites: Sequence[str], *, named: bool) -> Hunt:
-    """The same. Trouble of the lab costs this defect alone: nothing found it."""
+    """As `hunt`, but trouble of the lab costs this defect alone, which then counts as not found."""
     try:
         return hunt(defect, tier, suites, named=named)
     except LabError as trouble:

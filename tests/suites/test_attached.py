@@ -19,7 +19,7 @@ CLIENTS = 4
 
 ABOUT_TWO = {
     "interop": "All of it shows that two architectures work together.",
-    "cephtests": "Its clients use primaries of the other architecture.",
+    "cephtests": "It is about both architectures, mostly with primaries of the other.",
     "resilience.osd-failure[nodes=1+2]": "The other architecture has the majority.",
 }
 """Suites and scenarios that run on an existing cluster only if it is mixed, and why."""

@@ -48,13 +48,12 @@ class Machines:
     """The clock, the machines and the OSDs. They are looked at every LOOK_S."""
 
     def __init__(self) -> None:
-        self.now_s, self.loaded_s, self.load_s = 1000.0, None, 0.0
+        self.now_s, self.load_s = 1000.0, 0.0
+        self.loaded_s: float | None = None
         self.meter = Meter({name: cast("Host", Machine(self, name)) for name in ARCHS})
         self.jobs: list[tuple[str, FioJob]] = []
         self.metered: list[object] = []
         self.silent = False
-
-    loaded_s: float | None
 
     def monotonic(self) -> float:
         return self.now_s

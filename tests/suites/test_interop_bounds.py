@@ -71,13 +71,13 @@ def test_an_osd_that_serves_a_client_on_the_blocklist_is_red(
 ) -> None:
     asked: list[dict[str, str]] = []
     cluster = SimpleNamespace(client=SimpleNamespace(mon=lambda _prefix, **words: asked.append(words)))
-    monkeypatch.setattr(pools, "wait_map_in_use", lambda _cluster: None)
+    monkeypatch.setattr(pools, "wait_map_in_use", lambda *_: asked.append({"blocklistop": "wait"}))
     client = Bounded(lax)
     client.call = lambda _: {"address": "127.0.0.1:0/7"}  # type: ignore[attr-defined]
     stage = stage_of(cluster)
     keys.observe_fenced(stage, cast("RadosClient", client), "keys")
     assert CHECKS["observations"](stage.recorder.events()).outcome is outcome
-    assert [words["blocklistop"] for words in asked] == ["add", "rm"]
+    assert [words["blocklistop"] for words in asked] == ["add", "wait", "rm"]
 
 
 def holding(counts: list[int]) -> Any:

@@ -114,7 +114,7 @@ def test_only_fast_disks_move_to_a_root_of_their_own(monkeypatch: pytest.MonkeyP
 
 
 def test_a_tier_is_set_up_before_it_is_laid_over_the_base() -> None:
-    fake = FakeCluster()
+    fake = FakeCluster(pools=[{"pool_name": PAIR.base}, {"pool_name": PAIR.cache}])
     tiers.attach(as_cluster(fake), PAIR, TierSettings(target_max_bytes=5))
     assert fake.commands() == ["osd tier add", "osd tier cache-mode", "osd tier set-overlay"]
     prefixes = [prefix for prefix, _ in fake.said]

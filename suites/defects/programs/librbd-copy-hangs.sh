@@ -26,13 +26,13 @@ def seconds_of(copy):
 
 with own_pool() as (cluster, ioctx), futures.ThreadPoolExecutor() as threads:
     rbd.RBD().create(ioctx, "i", 1 << 20)
-    one, other = rbd.Image(ioctx, "i"), rbd.Image(ioctx, "i")
-    one.write(b"data", 0)
-    one.create_snap("s")
+    maker, other = rbd.Image(ioctx, "i"), rbd.Image(ioctx, "i")
+    maker.write(b"data", 0)
+    maker.create_snap("s")
     time.sleep(3)
     other.size()
     known = seconds_of(threads.submit(other.copy, ioctx, "of what it knows"))
-    one.create_snap("t")
+    maker.create_snap("t")
     time.sleep(3)
     try:
         took = seconds_of(threads.submit(other.copy, ioctx, "copy"))
@@ -44,6 +44,6 @@ with own_pool() as (cluster, ioctx), futures.ThreadPoolExecutor() as threads:
         cluster.delete_pool(POOL)
         sys.stdout.flush()
         os._exit(0)  # the image cannot be closed
-    one.close()
+    maker.close()
     other.close()
 PYTHON

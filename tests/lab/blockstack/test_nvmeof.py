@@ -234,7 +234,7 @@ class Monitor:
 
     def mon(self, prefix: str, **arguments: Any) -> dict[str, Any]:
         if prefix == "osd dump":
-            return {"epoch": 7, "pools": [{"pool": 1, "pg_num": 1}]}
+            return {"epoch": 7, "pools": [{"pool": 1, "pool_name": VOLUME.pool, "pg_num": 1}]}
         self.said.append(f"{prefix} {arguments['addr']}")
         return {}
 
