@@ -1,7 +1,7 @@
 """Claims of the Proxmox VE benchmark of 2020 about guests, as ratios of rates with intervals."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 
 from cephlab.lab.history.history import Basis, Bound, Recorder
@@ -9,8 +9,9 @@ from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.statistics import interval_of, ratio_of
 from cephlab.suites.hci.load import GuestRun
 
+SAID = "the Proxmox VE benchmark of 2020 says"
+SEVERAL = Bound(f"{SAID}: six guests do more than one", least=1.0, basis=Basis.SHAPE)
 EMULATED = "not judged: the emulated processor limits the guest"
-OTHER_KERNEL = "not judged: system calls are expensive on such a machine, which slows librbd and not krbd"
 FOUR_JOBS = 4
 _MOST = 1e9
 
@@ -47,7 +48,7 @@ def note_writeback(
 ) -> None:
     """Record the rate with writeback over that without. sides: both rates. Writes should gain, reads lose."""
     least, most = (1.0, None) if writes else (None, 1.0)
-    bound = Bound(f"{_SAID}: {claim}", least, most, basis=Basis.SHAPE)
+    bound = Bound(f"{SAID}: {claim}", least, most, basis=Basis.SHAPE)
     what = f"rate with writeback over that with none, {label}"
     note(recorder, what, ratio_of(*sides), bound, "" if judged else EMULATED)
 
@@ -59,23 +60,6 @@ def note_guests(
     bound = bound or SEVERAL
     what = f"rate of several guests over that of one, {label}"
     note(recorder, what, ratio_of(*sides), bound, "" if judged else EMULATED)
-
-
-def note_krbd(recorder: Recorder, rates: Mapping[str, Interval], *, writes: bool, why_not: str) -> None:
-    """Record the rate of krbd over that of librbd. why_not: why this machine cannot show it, empty if it can."""
-    claim = "a slight advantage of librbd in writes" if writes else _READS
-    bound = Bound(f"{_SAID}: {claim}", most=1.0, basis=Basis.SHAPE) if writes else Bound(claim, basis=Basis.NOTED)
-    note(recorder, "rate, krbd over librbd", ratio_of(rates["krbd"], rates["librbd"]), bound, why_not)
-
-
-def judges_krbd(*, writes: bool, why_not: str) -> bool:
-    """Whether `note_krbd` compares the rates with a limit."""
-    return writes and not why_not
-
-
-_SAID = "the Proxmox VE benchmark of 2020 says"
-SEVERAL = Bound(f"{_SAID}: six guests do more than one", least=1.0, basis=Basis.SHAPE)
-_READS = "recorded only: the paper's krbd reads come from the page cache, which these bypass"
 
 
 def note(recorder: Recorder, what: str, ratio: Interval, bound: Bound, why_not: str) -> None:

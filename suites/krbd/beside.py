@@ -29,12 +29,13 @@ from cephlab.lab.telemetry.statistics import interval, ratio_of_means, width
 from cephlab.lab.workloads import fio
 from cephlab.lab.workloads.fio import FioJob, Progress
 from cephlab.lab.workloads.image import BlockImage
-from cephlab.suites.hci import claims
+from cephlab.suites.hci.claims import EMULATED
 from cephlab.suites.hci.hypervisor.command import drivers
 from cephlab.suites.hci.hypervisor.guest import not_in_time
 from cephlab.suites.hci.load import moved_bytes
 from cephlab.suites.hci.papers import MULTI, VM, GuestSetting
 from cephlab.suites.hci.stand import IMAGE_BYTES, NODE, TOPOLOGY, images, through_librbd
+from cephlab.suites.krbd import claims
 
 BATCH_S = 2.0
 BATCHES = 3
@@ -233,7 +234,7 @@ def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], 
 def why_not_judged(cluster: Cluster) -> str:
     """Why the rates of both clients on this machine do not compare with the paper's; empty if KVM runs it."""
     if cluster.hosts[NODE].emulated:
-        return claims.EMULATED
+        return EMULATED
     return "" if cluster.provider_name == QEMU else claims.OTHER_KERNEL
 
 

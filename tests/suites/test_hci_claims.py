@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 
 from cephlab.lab.checks import CHECKS, Outcome
-from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Basis, Bound, History, Recorder
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.telemetry.demand import Interval
@@ -18,8 +17,6 @@ from cephlab.suites.hci import SCENARIOS, claims, papers
 from cephlab.suites.hci.hypervisor.command import CacheMode
 from cephlab.suites.hci.hypervisor.guest import Requests
 from cephlab.suites.hci.load import GuestRun
-from cephlab.suites.hci.stand import NODE
-from cephlab.suites.krbd import beside
 
 
 def rate(mean: float) -> Interval:
@@ -53,13 +50,6 @@ def test_fewer_reads_with_writeback_are_judged(writeback: float, outcome: str) -
 def test_six_guests_that_do_less_than_one_are_red(six: float, outcome: Outcome) -> None:
     recorder = new_recorder()
     claims.note_guests(recorder, "6 guests", (rate(six), rate(100)), judged=True)
-    assert CHECKS["figures"](recorder.events()).outcome is outcome
-
-
-@pytest.mark.parametrize(("kernel", "outcome"), [(60, Outcome.PASS), (99, Outcome.INCONCLUSIVE), (150, Outcome.FAIL)])
-def test_writes_through_krbd_are_held_to_those_through_librbd(kernel: float, outcome: Outcome) -> None:
-    recorder = new_recorder()
-    claims.note_krbd(recorder, {"krbd": rate(kernel), "librbd": rate(100)}, writes=True, why_not="")
     assert CHECKS["figures"](recorder.events()).outcome is outcome
 
 
@@ -108,21 +98,6 @@ def test_several_guests_are_compared_with_one() -> None:
         assert noted(recorder) == {"metric": "rate of several guests over that of one, 6 guests", **bound}
 
 
-def test_krbd_is_compared_with_librbd() -> None:
-    reads = "recorded only: the paper's krbd reads come from the page cache, which these bypass"
-    writes = f"{SAID}: a slight advantage of librbd in writes"
-    for of_writes, why_not, bound in (
-        (True, "", {"why": writes, "most": 1.0, "basis": "shape"}),
-        (True, "slow", {"why": f"{writes}; slow", "basis": "noted"}),
-        (False, "", {"why": reads, "basis": "noted"}),
-    ):
-        recorder = new_recorder()
-        claims.note_krbd(recorder, {"krbd": rate(50), "librbd": rate(100)}, writes=of_writes, why_not=why_not)
-        assert noted(recorder) == {"metric": "rate, krbd over librbd", **bound}
-        assert claims.judges_krbd(writes=of_writes, why_not=why_not) is ("most" in bound)
-    assert not claims.judges_krbd(writes=False, why_not="slow")
-
-
 def test_a_ratio_to_nothing_is_as_large_as_a_history_holds() -> None:
     recorder = new_recorder()
     claims.note_guests(recorder, "6 guests", (rate(50), Interval(0.0, 0.0, 0.0, 2)), judged=True)
@@ -151,18 +126,6 @@ def test_the_paper_says_something_of_each_pattern_by_operations_and_of_writes_by
     by_operations = {(pattern, False) for pattern in ("write", "read", "randwrite", "randread")}
     assert claims.WRITEBACK.keys() == by_operations | {("write", True), ("randwrite", True)}
     assert claims.FOUR_JOBS == 4
-
-
-@pytest.mark.parametrize(
-    ("provider", "emulated", "said"),
-    [("qemu", False, ""), ("qemu", True, claims.EMULATED), ("uml", False, claims.OTHER_KERNEL)],
-)
-def test_krbd_is_compared_by_rate_where_the_machine_is_no_emulated_one(
-    provider: str, emulated: bool, said: str
-) -> None:
-    host = SimpleNamespace(emulated=emulated)
-    cluster = SimpleNamespace(hosts={NODE: host}, provider_name=provider)
-    assert beside.why_not_judged(cast("Cluster", cluster)) == said
 
 
 WRITTEN_BYTES = 4_096_000
