@@ -22,6 +22,8 @@ def show(out: Output, request: Request, lanes: int, *, elsewhere: bool = False) 
     lanes: how many scenarios run in parallel (on each machine, if elsewhere); 0 for as many as a machine can take.
     """
     from cephlab.fixtures.plan import memory_of, plan
+    from cephlab.fixtures.tasks import lanes_taken
+    from cephlab.fixtures.wire import Task
     from cephlab.lab.report.page import seconds_text
     from cephlab.lab.spec.clusterspec import GIB
 
@@ -41,7 +43,7 @@ def show(out: Output, request: Request, lanes: int, *, elsewhere: bool = False) 
     most, largest = memory_of(planned, lanes or 1), memory_of(planned, 1)
     needed = f"; the largest needs about {largest / GIB:.1f} GiB" if largest else ""
     beside = [each for each in running if not each.alone]
-    at_once = min(lanes, max(1, len(beside)))
+    at_once = lanes_taken([Task(n, each.scenario, each.cluster, False) for n, each in enumerate(beside)], lanes)
     if at_once > 1 and largest:
         needed += f", {at_once} at the same time up to {memory_of(beside, at_once) / GIB:.1f} GiB"
     unknown = f"; time unknown for {len(running) - len(timed)}" if len(timed) < len(running) else ""
