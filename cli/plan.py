@@ -43,7 +43,8 @@ def show(out: Output, request: Request, lanes: int, *, elsewhere: bool = False) 
     most, largest = memory_of(planned, lanes or 1), memory_of(planned, 1)
     needed = f"; the largest needs about {largest / GIB:.1f} GiB" if largest else ""
     beside = [each for each in running if not each.alone]
-    at_once = lanes_taken([Task(n, each.scenario, each.cluster, False) for n, each in enumerate(beside)], lanes)
+    tasks = [Task(n, each.scenario, each.cluster, False) for n, each in enumerate(beside)]
+    at_once = lanes_taken(tasks, {each.scenario: each.last_s for each in beside if each.last_s is not None}, lanes)
     if at_once > 1 and largest:
         needed += f", {at_once} at the same time up to {memory_of(beside, at_once) / GIB:.1f} GiB"
     unknown = f"; time unknown for {len(running) - len(timed)}" if len(timed) < len(running) else ""

@@ -164,8 +164,8 @@ class Cluster(ABC):
     def _pgs_in_map(self) -> int:
         return sum(int(pool["pg_num"]) for pool in self.client.mon("osd dump")["pools"])
 
-    def wait_map(self, osds: Sequence[int], timeout_s: float = HEALTHY_S) -> None:
-        """Wait until these OSDs have the map that is newest at the time of the call.
+    def wait_map(self, osds: Sequence[int], timeout_s: float = HEALTHY_S) -> int:
+        """Wait until these OSDs have the map that is newest at the time of the call. Returns its epoch.
 
         An idle OSD learns of a new map only with a heartbeat, seconds later, so each is told to fetch it.
         """
@@ -174,6 +174,7 @@ class Cluster(ABC):
             if newest_map(self, osd) < epoch:
                 _fetch_map(self, osd)
             _wait_for(self, partial(newest_map, self, osd), epoch, f"osd.{osd} at map {epoch}", timeout_s)
+        return epoch
 
     def _wait_booted(self, daemon: Daemon) -> None:
         """Wait until an OSD that is up in the map knows that it is up, or until it has ended.

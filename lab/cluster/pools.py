@@ -205,8 +205,7 @@ def wait_map_in_use(cluster: Cluster, *names: str) -> None:
     An OSD that says it has a map may not use it yet: its PGs get the map once it is committed (`OSD::handle_osd_map`
     and `_committed_osd_maps`). Until then they serve a client that the map refuses.
     """
-    epoch = int(cluster.client.mon("osd dump")["epoch"])
-    cluster.wait_map(cluster.up_osds())
+    epoch = cluster.wait_map(cluster.up_osds())
     clock.wait(
         lambda: [pg for name in names for pg in pgs_of(cluster, name)],
         lambda pgs: all(pg.epoch >= epoch for pg in pgs),

@@ -20,7 +20,7 @@ from cephlab.lab.workloads.fio import FioJob, FioResult
 from cephlab.lab.workloads.image import PASSES, BlockImage
 from cephlab.suites.bias import UNBIASED, Bias, watched
 from cephlab.suites.block.scale import scale
-from cephlab.suites.block.stand import LEAST_OPERATIONS, UNCACHED, client_node, job, run_jobs, total, write_all
+from cephlab.suites.block.stand import LEAST_OPERATIONS, client_node, job, run_jobs, total, write_all
 from cephlab.tuning.held import PERCENTILE
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.requirements import LoadRequirement, Protection, Requirement
@@ -171,7 +171,7 @@ def unplugged(meter: WattMeter, energies: Sequence[Energy]) -> str:
 def _job(stage: Stage, target: BlockImage, requirement: LoadRequirement, load: FioLoad) -> FioJob:
     fio_job = job(stage, target, load.pattern, requirement.bs, requirement.depth, **load.more)
     more = {**fio_job.more, "ramp_time": f"{RAMP_S:g}"}
-    return replace(fio_job, runtime_s=SECONDS[stage.tier], options=UNCACHED, more=more)
+    return replace(fio_job, runtime_s=SECONDS[stage.tier], more=more)
 
 
 def data_pool(cluster: Cluster, protection: Protection) -> AbstractContextManager[str]:

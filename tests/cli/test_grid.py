@@ -4,6 +4,7 @@ import io
 
 import pytest
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from cephlab.cli.output import table, toned
@@ -15,11 +16,16 @@ ROWS: list[list[str | Text]] = [
 ]
 
 
-def shown(width: int) -> list[str]:
+def printed(grid: Table, width: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width)
     with console.capture() as capture:
-        console.print(table(HEADS, ROWS, title="kept", wrapped=("verdicts",)), crop=False)
-    return [line.rstrip() for line in capture.get().splitlines()]
+        console.print(grid, crop=False)
+    return capture.get().splitlines()
+
+
+def shown(width: int) -> list[str]:
+    grid = table(HEADS, ROWS, title="kept", wrapped=("verdicts",))
+    return [line.rstrip() for line in printed(grid, width)]
 
 
 def test_a_table_that_fits_has_a_row_for_each() -> None:
@@ -60,19 +66,11 @@ def test_nothing_is_lost(width: int) -> None:
 
 
 def test_what_stands_before_the_first_heading_leads_the_row() -> None:
-    console = Console(file=io.StringIO(), width=20)
-    with console.capture() as capture:
-        console.print(table(("", "need", "remedy"), [["ok", "a long name here", "none"]], wrapped=("remedy",)))
-    assert capture.get().splitlines() == ["ok  a long name here", "  remedy: none      "]
+    grid = table(("", "need", "remedy"), [["ok", "a long name here", "none"]], wrapped=("remedy",))
+    assert printed(grid, 20) == ["ok  a long name here", "  remedy: none      "]
 
 
 def test_bars_are_left_out_before_figures_are() -> None:
-    console = Console(file=io.StringIO(), width=24)
     grid = table(("depth", "rate", "", "latency"), [["1", "56.4", "#####", "284 us"]], wrapped=())
-    with console.capture() as capture:
-        console.print(grid)
-    assert [line.rstrip() for line in capture.get().splitlines()] == ["depth  rate  latency", "1      56.4  284 us"]
-    wide = Console(file=io.StringIO(), width=80)
-    with wide.capture() as capture:
-        wide.print(grid)
-    assert "#####" in capture.get(), "where they fit they are shown"
+    assert [line.rstrip() for line in printed(grid, 24)] == ["depth  rate  latency", "1      56.4  284 us"]
+    assert "#####" in printed(grid, 80)[1], "where they fit they are shown"

@@ -86,7 +86,8 @@ class FakeCluster:
     def up_osds(self) -> list[int]:
         return [0]
 
-    def wait_map(self, _osds: Sequence[int]) -> None: ...
+    def wait_map(self, _osds: Sequence[int]) -> int:
+        return 1
 
     def pgs(self, pgids: Sequence[str]) -> tuple[Pg, ...]:
         self.said.append(("map", {}))

@@ -238,6 +238,10 @@ class Monitor:
         self.said.append(f"{prefix} {arguments['addr']}")
         return {}
 
+    def wait_map(self, osds: list[int]) -> int:
+        self.said.append(f"map on {osds}")
+        return 7
+
     def pgs(self, pgids: list[str]) -> tuple[Pg, ...]:
         self.said.append(f"PGs {pgids}")
         return tuple(Pg(pgid, "active+clean", 7, (0,), 0) for pgid in pgids)
@@ -245,14 +249,15 @@ class Monitor:
 
 def cluster_of(*machines: Machine, said: list[str] | None = None) -> Cluster:
     daemons = {"mon.n9": SimpleNamespace(kind="mon", host=Machine("n9"))}
+    monitor = Monitor(said if said is not None else [])
     cluster = SimpleNamespace(
         hosts={machine.name: machine for machine in machines},
         daemons=daemons,
         patience=1.0,
         client_name="client.admin",
-        client=Monitor(said if said is not None else []),
+        client=monitor,
         up_osds=lambda: [0],
-        wait_map=lambda osds: (said if said is not None else []).append(f"map on {osds}"),
+        wait_map=monitor.wait_map,
     )
     return cast("Cluster", cluster)
 

@@ -64,6 +64,6 @@ def test_a_map_is_in_use_once_every_pg_has_it(monkeypatch: pytest.MonkeyPatch) -
     client = SimpleNamespace(
         mon=lambda _prefix: {"epoch": 7, "pools": [{"pool": 1, "pool_name": "p", "pg_num": 2}]}, pgs=pgs
     )
-    cluster = SimpleNamespace(client=client, up_osds=lambda: [0], wait_map=lambda _osds: None, patience=1.0)
+    cluster = SimpleNamespace(client=client, up_osds=lambda: [0], wait_map=lambda _osds: 7, patience=1.0)
     pools.wait_map_in_use(cast("Cluster", cluster), "p")
     assert looks == [(9, 9)]
