@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
 # Shows that a client of CephFS that reads an opened directory waits for ever, where POSIX requires EISDIR.
-# Needs a running cluster with a file system (CEPH_CONF, or /etc/ceph/ceph.conf), and Python's cephfs module.
+# Needs a running cluster with a file system (CEPH_CONF, or /etc/ceph/ceph.conf), the command ceph, and Python's cephfs
+# module.
 set -euo pipefail
 
-python3 - <<'PYTHON'
+# shellcheck source=suites/defects/programs/shared/two-mounts.sh
+source "$(dirname "${BASH_SOURCE[0]}")/shared/two-mounts.sh"
+
+with_mounts <<'PYTHON'
 import errno
 import multiprocessing
-import os
 
-import cephfs
-
-CONF = os.environ.get("CEPH_CONF", "/etc/ceph/ceph.conf")
 WAITS_S = 20
 FORKS = multiprocessing.get_context("fork")  # no longer the default from Python 3.14 on
 
 
-def read_root(opened, answer):
-    client = cephfs.LibCephFS(conffile=CONF)
-    client.mount()
+def read_root(number, opened, answer):
+    client = mounted()
+    number.value = client.get_instance_id()
     directory = client.open("/", "r")
     opened.set()
     try:
@@ -29,8 +29,8 @@ def read_root(opened, answer):
     client.shutdown()
 
 
-opened, answer = FORKS.Event(), FORKS.Value("i", 0)
-client = FORKS.Process(target=read_root, args=(opened, answer))
+number, opened, answer = FORKS.Value("q", 0), FORKS.Event(), FORKS.Value("i", 0)
+client = FORKS.Process(target=read_root, args=(number, opened, answer))
 client.start()
 if not opened.wait(60):
     client.kill()
@@ -39,6 +39,8 @@ client.join(WAITS_S)
 waits = client.is_alive()
 client.kill()
 client.join()
+if waits:
+    evict(number.value)
 if not waits and (client.exitcode or answer.value != errno.EISDIR):
     raise SystemExit("error %d, exit code %s: so this is something else" % (answer.value, client.exitcode))
 said = "it still waited after %d s" % WAITS_S if waits else "it was refused with EISDIR"

@@ -1,29 +1,24 @@
 #!/usr/bin/env bash
 # Shows that a client of CephFS whose rename was refused waits for ever for the target name, once another client has
 # created it.
-# Needs a running cluster with a file system (CEPH_CONF, or /etc/ceph/ceph.conf), and Python's cephfs module.
+# Needs a running cluster with a file system (CEPH_CONF, or /etc/ceph/ceph.conf), the command ceph, and Python's cephfs
+# module.
 set -euo pipefail
 
-python3 - <<'PYTHON'
+# shellcheck source=suites/defects/programs/shared/two-mounts.sh
+source "$(dirname "${BASH_SOURCE[0]}")/shared/two-mounts.sh"
+
+with_mounts <<'PYTHON'
 import multiprocessing
-import os
 
-import cephfs
-
-CONF = os.environ.get("CEPH_CONF", "/etc/ceph/ceph.conf")
-FOLDER = "/defect-waits-%d" % os.getpid()  # not removed: a killed client holds it until its session is stale
+FOLDER = "/defect-waits-%d" % os.getpid()  # stays there
 WAITS_S = 20
 FORKS = multiprocessing.get_context("fork")  # no longer the default from Python 3.14 on
 
 
-def mounted():
-    client = cephfs.LibCephFS(conffile=CONF)
-    client.mount()
-    return client
-
-
-def rename_and_look(refused):
+def rename_and_look(numbers, refused):
     client, other = mounted(), mounted()
+    numbers[:] = client.get_instance_id(), other.get_instance_id()
     client.mkdir(FOLDER, 0o755)
     try:
         client.rename(FOLDER + "/missing", FOLDER + "/name")
@@ -36,8 +31,8 @@ def rename_and_look(refused):
         each.shutdown()
 
 
-refused = FORKS.Event()
-clients = FORKS.Process(target=rename_and_look, args=(refused,))
+numbers, refused = FORKS.Array("q", 2), FORKS.Event()
+clients = FORKS.Process(target=rename_and_look, args=(numbers, refused))
 clients.start()
 if not refused.wait(60):
     clients.kill()
@@ -46,6 +41,9 @@ clients.join(WAITS_S)
 waits = clients.is_alive()
 clients.kill()
 clients.join()
+if waits:
+    for number in numbers:
+        evict(number)
 if not waits and clients.exitcode:
     raise SystemExit("the clients ended with %s, so this is something else" % clients.exitcode)
 said = "a client looked at a name that its rename had been refused and another client made"

@@ -9,7 +9,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/shared/two-mounts.sh"
 
 with_mounts <<'PYTHON'
 import stat
-import subprocess
 
 ABOVE, SNAP = "/defect-renamed", "/defect-renamed/.snap/before"
 OLD, NEW = "%s/old" % ABOVE, "%s/new" % ABOVE
@@ -17,8 +16,7 @@ BEFORE, AFTER = 0o755, 0o700
 
 
 def fail_server():
-    conf = os.environ.get("CEPH_CONF", "/etc/ceph/ceph.conf")
-    subprocess.run(["ceph", "-c", conf, "mds", "fail", "0"], check=True, stderr=subprocess.DEVNULL)
+    subprocess.run(["ceph", "-c", CONF, "mds", "fail", "0"], check=True, stderr=subprocess.DEVNULL)
 
 
 def mode_in_snapshot(client, rename):

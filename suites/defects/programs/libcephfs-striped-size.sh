@@ -32,18 +32,12 @@ time.sleep(600)
 """
 
 
-def evict(number):
-    conf = os.environ.get("CEPH_CONF", "/etc/ceph/ceph.conf")
-    command = ["ceph", "-c", conf, "tell", "mds.*", "session", "evict", "id=" + number]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
 def size_after(client, count):
     """The size of a file of SIZE bytes, striped over so many objects, after its writer was evicted."""
     layout = "stripe_unit=%d stripe_count=%d object_size=%d" % (UNIT, count, UNIT)
     arguments = ["python3", "-c", WRITER, FILE, str(SIZE), layout]
     writer = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
-    number = writer.stdout.readline().strip()
+    number = int(writer.stdout.readline())
     before = client.stat(FILE).st_size
     writer.kill()
     writer.wait()

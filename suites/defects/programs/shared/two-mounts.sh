@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Two clients of one file system, for Python code.
+# Clients of one file system, for Python code.
 
 # with_mounts: runs Python from standard input. There two_mounts() yields two clients, which are unmounted at the end.
 with_mounts() {
@@ -7,12 +7,15 @@ with_mounts() {
     cat <<'PYTHON'
 import contextlib
 import os
+import subprocess
 
 import cephfs
 
+CONF = os.environ.get("CEPH_CONF", "/etc/ceph/ceph.conf")
+
 
 def mounted():
-    client = cephfs.LibCephFS(conffile=os.environ.get("CEPH_CONF", "/etc/ceph/ceph.conf"))
+    client = cephfs.LibCephFS(conffile=CONF)
     client.mount()
     return client
 
@@ -26,6 +29,12 @@ def two_mounts():
         for client in clients:
             client.unmount()
             client.shutdown()
+
+
+def evict(number):
+    """End the session of a killed client. Until it is stale, others wait for what that client holds."""
+    command = ["ceph", "-c", CONF, "tell", "mds.*", "session", "evict", "id=%d" % number]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def names(client, path):
