@@ -8,7 +8,7 @@ from cephlab.suites.asked import minutes
 
 MINUTES_VARIABLE = "CEPHLAB_STRESS_MINUTES"
 """Environment variable with the length of a run in minutes, instead of the tier's: 360 is six hours."""
-MINUTES: Mapping[Tier, float] = {Tier.QUICK: 5.0, Tier.FULL: 30.0}
+MINUTES: Mapping[Tier, float] = {Tier.QUICK: 2.0, Tier.FULL: 30.0}
 
 READINGS = 150
 """Readings of every run, whatever its length: the check compares a few hundred samples, and memory stays bounded."""
