@@ -18,7 +18,7 @@ from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.telemetry.demand import Role
 from cephlab.lab.telemetry.statistics import ratio_of_means
 from cephlab.lab.workloads.s3_load_program import FILL, FINAL, RUN
-from cephlab.lab.workloads.s3load import S3Load, S3Result, constant
+from cephlab.lab.workloads.s3load import Over, S3Load, S3Result, constant
 from cephlab.suites.archive.stand import (
     ALIKE,
     EC_4_2,
@@ -74,9 +74,8 @@ def run(stage: Stage) -> None:
         shares.append(share)
         stage.recorder.step(f"cycle {number + 1}: {percent(share, '.0f')} full")
         for phase, mix in PHASES.items():
-            name = f"{phase}-{number}"
-            load = asking(mix, seeds[phase], course.asked)
-            costs[phase].append([cost_s(stage, doors, load, f"{name}-{turn}-", with_idle) for turn in range(ROUNDS)])
+            load = asking(mix, seeds[phase], course.asked, f"{phase}-{number}-")
+            costs[phase].append(costs_s(stage, doors, load, with_idle))
     stage.recorder.witness("share used in the end", got=shares[-1], least=PAPERS_FULL)
     for phase, values in costs.items():
         judge(stage.recorder, phase, values, shares)
@@ -134,10 +133,12 @@ def total_bytes(cluster: Cluster) -> int:
     return 1024 * sum(int(entry["kb"]) for entry in cluster.client.mgr("osd df")["nodes"])
 
 
-def asking(mix: dict[str, float], seed: int, asked: int) -> S3Load:
-    """A mix on small objects. All rounds of a phase have the same seed and thus the same operations."""
+def asking(mix: dict[str, float], seed: int, asked: int, bucket: str) -> S3Load:
+    """A mix on small objects, with a bucket for each round. All rounds have the same seed, so the same operations."""
     return S3Load(
         mix=mix,
+        bucket=bucket,
+        buckets=ROUNDS,
         objects=SMALL,
         sizes=constant(SMALL_BYTES),
         workers=WORKERS,
@@ -148,15 +149,21 @@ def asking(mix: dict[str, float], seed: int, asked: int) -> S3Load:
     )
 
 
-def cost_s(stage: Stage, doors: Sequence[Gateway], load: S3Load, bucket: str, idle: float) -> float:
-    """CPU seconds of all OSDs per operation of a load in a bucket of its own, without their idle use."""
-    cluster = stage.cluster
-    load = replace(load, bucket=bucket)
+def costs_s(stage: Stage, doors: Sequence[Gateway], load: S3Load, idle: float) -> list[float]:
+    """CPU seconds of all OSDs per operation, without their idle use, for the round in each bucket of a load."""
     # Through the native gateway: only what OSDs take afterwards is measured.
-    loaded(stage, f"filling {bucket}", near(cluster), doors[:1], load)
+    loaded(stage, f"filling {load.bucket}", near(stage.cluster), doors[:1], load)
+    return [cost_s(stage, doors, load, number, idle) for number in range(1, load.buckets + 1)]
+
+
+def cost_s(stage: Stage, doors: Sequence[Gateway], load: S3Load, number: int, idle: float) -> float:
+    """As `costs_s`, for the round in one bucket, counted from 1."""
+    cluster = stage.cluster
+    over = dict.fromkeys(load.mix, Over(buckets=((number, number, 1.0),)))
 
     def asked() -> S3Result:
-        return loaded(stage, bucket, near(cluster), doors, replace(load, phases=(RUN,)))
+        what = f"{load.bucket}{number - 1}"
+        return loaded(stage, what, near(cluster), doors, replace(load, phases=(RUN,), over=over))
 
     taken, took_s, result = spent(cluster, of_osds(cluster), asked)
     return max(0.0, taken[Role.PRIMARY] - idle * took_s) / len(result.operations)
