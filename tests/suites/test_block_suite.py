@@ -128,12 +128,6 @@ def test_the_knee_is_where_the_curve_bends() -> None:
     assert knee([1, 2, 4, 8], [4, 3, 3, 2]) is None
 
 
-def test_scenarios_have_names_of_their_own() -> None:
-    names = [scenario.name for scenario in SCENARIOS]
-    assert len(names) == len(set(names))
-    assert all(name.startswith("block.") for name in names)
-
-
 def test_the_papers_settings_are_the_full_tiers() -> None:
     tiers = {scenario.name: scenario.tier for scenario in SCENARIOS}
     assert all(tiers[f"block.paper[setting={setting.name}]"] is Tier.FULL for setting in SETTINGS)

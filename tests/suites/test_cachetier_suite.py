@@ -7,7 +7,6 @@ from typing import cast
 import pytest
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.checks import CHECKS
 from cephlab.lab.history.history import History, Recorder, data_of
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.scenario.topology import Topology
@@ -21,13 +20,6 @@ from cephlab.suites.cachetier.tiers import PoolPair, TierSettings, hit_share
 from cephlab.suites.cachetier.tierspec import FAST, SLOW, TieredTopology, TierLayout
 
 FOREIGN = next(arch for arch in Arch if arch is not host_arch())
-
-
-def test_names_are_unique_and_checks_exist() -> None:
-    names = [scenario.name for scenario in SCENARIOS]
-    assert len(names) == len(set(names))
-    assert {scenario.check for scenario in SCENARIOS} <= set(CHECKS)
-    assert {scenario.suite for scenario in SCENARIOS} == {"cachetier"}
 
 
 @pytest.mark.parametrize(

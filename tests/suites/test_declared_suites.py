@@ -1,4 +1,4 @@
-"""Every scenario of every suite says, by its source or by its declaration, what it must have recorded."""
+"""Every scenario has a name, a check, and says, by its source or its declaration, what it must have recorded."""
 
 import re
 from collections import Counter
@@ -9,12 +9,18 @@ from importlib import import_module
 import pytest
 
 from cephlab.fixtures.run import suite_names
+from cephlab.lab.checks import CHECKS
 from cephlab.lab.scenario.scenario import Scenario
+
+
+def scenarios_of(suite: str) -> tuple[Scenario, ...]:
+    listed: tuple[Scenario, ...] = import_module(f"cephlab.suites.{suite}").SCENARIOS
+    return listed
 
 
 def scenarios() -> Iterator[Scenario]:
     for suite in suite_names():
-        yield from import_module(f"cephlab.suites.{suite}").SCENARIOS
+        yield from scenarios_of(suite)
 
 
 def function_of(scenario: Scenario) -> Callable[..., object]:
@@ -22,6 +28,14 @@ def function_of(scenario: Scenario) -> Callable[..., object]:
     while isinstance(run, partial):
         run = run.func
     return run
+
+
+@pytest.mark.parametrize("suite", suite_names())
+def test_scenarios_have_names_of_their_own_and_checks_that_exist(suite: str) -> None:
+    listed = scenarios_of(suite)
+    assert len({scenario.name for scenario in listed}) == len(listed)
+    assert {scenario.suite for scenario in listed} <= {suite}
+    assert {scenario.check for scenario in listed} <= set(CHECKS)
 
 
 @pytest.mark.slow

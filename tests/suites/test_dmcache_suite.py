@@ -57,11 +57,6 @@ def test_the_client_alone_has_the_disks() -> None:
     assert spec.nodes[0].arch is host_arch()
 
 
-def test_scenarios_have_names_of_their_own_and_checks_that_exist() -> None:
-    assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
-    assert all(scenario.name.startswith("dmcache.") and scenario.check in CHECKS for scenario in SCENARIOS)
-
-
 def stand_with(cache: CacheDevice | WriteCache | None) -> Stand:
     nothing = cast("Any", None)
     return Stand(nothing, Mapper(nothing), nothing, cache_bytes=1 << 20, cache=cache)

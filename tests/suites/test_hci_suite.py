@@ -15,7 +15,7 @@ from cephlab.lab.history.history import History
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.telemetry.accounting import whole_s
 from cephlab.lab.workloads.fio import NOTHING, Done, FioResult
-from cephlab.suites.hci import SCENARIOS, papers
+from cephlab.suites.hci import papers
 from cephlab.suites.hci.hypervisor.guest import Requests
 from cephlab.suites.hci.load import DiskLook, GuestRun, per_operation
 from cephlab.suites.hci.power import IMAGE_BYTES
@@ -98,8 +98,3 @@ def test_what_has_ended_below_a_process_is_not_forgotten() -> None:
 
 def test_the_ledgers_image_has_a_power_of_two_of_blocks() -> None:
     assert IMAGE_BYTES & (IMAGE_BYTES - 1) == 0
-
-
-def test_scenarios_have_names_of_their_own_and_checks_that_exist() -> None:
-    assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
-    assert all(scenario.name.startswith("hci.") and scenario.check in CHECKS for scenario in SCENARIOS)

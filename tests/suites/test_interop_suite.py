@@ -144,11 +144,6 @@ def test_a_goal_says_how_many_chunks_are_really_lost() -> None:
     assert len(erasure.SMALL_LRC.losses) == 6 + 15
 
 
-def test_profiles_have_names_of_their_own() -> None:
-    names = [scenario.name for scenario in erasure.SCENARIOS]
-    assert len(names) == len(set(names))
-
-
 def section(kind: int, payload: bytes = b"", *, foot: bool = True) -> bytes:
     head = b"\x01\x01\x0c\0\0\0" + b"\xce\xff" + bytes([kind, kind]) + struct.pack("<Q", len(payload))
     return head + payload + (bytes(10) if foot else b"")

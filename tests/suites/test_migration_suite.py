@@ -7,7 +7,6 @@ from typing import Any, cast
 import pytest
 
 from cephlab.lab.base.errors import CephTrouble
-from cephlab.lab.checks import CHECKS
 from cephlab.lab.checks.figures import figures
 from cephlab.lab.checks.observations import observations
 from cephlab.lab.checks.service import service
@@ -30,13 +29,6 @@ from cephlab.suites.migration.trial import Trial, note_scale
 FOREIGN = next(arch for arch in Arch if arch is not host_arch())
 QUICK_AT_MOST = 3
 """Each raises and spoils a cluster: about a minute on two cores."""
-
-
-def test_names_are_unique_and_checks_exist() -> None:
-    names = [scenario.name for scenario in SCENARIOS]
-    assert len(names) == len(set(names))
-    assert {scenario.check for scenario in SCENARIOS} <= set(CHECKS)
-    assert {scenario.suite for scenario in SCENARIOS} == {"migration"}
 
 
 def test_the_quick_tier_is_short_and_has_both_of_the_papers_ways() -> None:

@@ -242,10 +242,8 @@ def test_gateways_and_initiator_have_machines_of_their_own() -> None:
 
 
 def test_every_scenario_with_a_gateway_asks_for_a_kernel_that_has_it() -> None:
-    assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS) >= 19
     below = {scenario.name for scenario in (*known.SCENARIOS, *pool.SCENARIOS, *spdk.SCENARIOS)}
     assert all(Capability.FABRICS in scenario.needs for scenario in SCENARIOS if scenario.name not in below)
-    assert {scenario.suite for scenario in SCENARIOS} == {"nvmeof"}
     assert any(scenario.tier is Tier.QUICK for scenario in SCENARIOS)
 
 

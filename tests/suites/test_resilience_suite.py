@@ -37,11 +37,6 @@ from tests.lab.faults.test_faults import REMOTE, a_cluster, an_attached_cluster
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 
 
-def test_names_are_unique_and_of_this_suite() -> None:
-    assert len(BY_NAME) == len(SCENARIOS)
-    assert {scenario.suite for scenario in SCENARIOS} == {"resilience"}
-
-
 @pytest.mark.parametrize("kind", FAULTS.values(), ids=lambda kind: str(kind.name))
 def test_every_fault_is_inflicted_by_a_scenario_that_needs_what_it_needs(kind: Any) -> None:
     assert BY_NAME[f"resilience.fault[{kind.name}]"].needs == kind.needs
