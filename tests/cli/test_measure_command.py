@@ -34,14 +34,11 @@ REQUEST = MeasureRequest(
     low_depth=None,
     arch=host_arch().value,
     replicas=2,
-    coding=(0, 0),
     release="reef",
     lab="local",
-    image=None,
     image_bytes=1 << 20,
     within=0.03,
     budget_s=10,
-    options={},
 )
 
 

@@ -33,17 +33,13 @@ OLD, NEW = "aaaaaaaa0000", "bbbbbbbb0000"
 REQUEST = MeasureRequest(
     operations=(("randwrite", 4096),),
     depth=16,
-    low_depth=0,
     arch="x86_64",
     replicas=3,
-    coding=(0, 0),
     release="reef",
     lab="local",
-    image=None,
     image_bytes=64 << 20,
     within=0.03,
     budget_s=60,
-    options={},
 )
 
 
