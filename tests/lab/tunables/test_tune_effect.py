@@ -153,7 +153,9 @@ def test_a_tuning_that_changes_nothing_has_no_effect_to_measure(
         run(tmp_path, monkeypatch, [OPTION], steps)
 
 
-def test_a_measurement_that_fails_leaves_no_tuning_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Steps:
+    """Its measurements fail once a tuning is applied."""
     steps = Steps(FakeClient(dict(KNOWN)))
 
     def fail() -> Measurement:
@@ -162,26 +164,26 @@ def test_a_measurement_that_fails_leaves_no_tuning_behind(tmp_path: Path, monkey
         return measurement(10.0)
 
     monkeypatch.setattr(steps, "measure", fail)
+    return steps
+
+
+def test_a_measurement_that_fails_leaves_no_tuning_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: Steps
+) -> None:
     with pytest.raises(LabBroken, match="no load"):
-        run(tmp_path, monkeypatch, [OPTION], steps)
-    assert steps.client.database == {}
+        run(tmp_path, monkeypatch, [OPTION], failing)
+    assert failing.client.database == {}
 
 
-def test_a_revert_that_fails_does_not_hide_why_it_was_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = Steps(FakeClient(dict(KNOWN)))
-
-    def fail() -> Measurement:
-        if steps.client.database:
-            raise LabBroken("no load")
-        return measurement(10.0)
-
+def test_a_revert_that_fails_does_not_hide_why_it_was_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: Steps
+) -> None:
     def refuse(*_: object) -> list[str]:
         raise CleanupFailed(["n0: it is read-only"])
 
-    monkeypatch.setattr(steps, "measure", fail)
     monkeypatch.setattr(effect, "revert", refuse)
     with pytest.raises(LabBroken, match="no load") as caught:
-        run(tmp_path, monkeypatch, [OPTION], steps)
+        run(tmp_path, monkeypatch, [OPTION], failing)
     assert "n0: it is read-only" in caught.value.__notes__[0]
 
 
@@ -193,17 +195,13 @@ def test_a_tunings_measurements_are_scaled_and_no_prediction_starts_from_them(tm
     request = MeasureRequest(
         operations=(("randwrite", 4096),),
         depth=16,
-        low_depth=0,
         arch="x86_64",
         replicas=3,
-        coding=(0, 0),
         release="reef",
         lab="auto",
-        image=None,
         image_bytes=1 << 20,
         within=0.03,
         budget_s=30.0,
-        options={},
     )
     effect = Effect((), measurement(10.0), measurement(14.0), measurement(10.0))
     files = _saved(world, request, "altra-ceph", effect, None)
