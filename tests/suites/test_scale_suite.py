@@ -1,5 +1,6 @@
 """The suite of scale models: which there are, what nodes are held to, and when one is red."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
-from cephlab.lab.history.history import History, data_of
+from cephlab.lab.history.history import Event, History, data_of
 from cephlab.lab.scenario.scenario import Stage, run_scenario
 from cephlab.lab.scenario.topology import NOWHERE
 from cephlab.lab.spec.clusterspec import DiskLimits
@@ -63,19 +64,25 @@ def test_what_is_in_use_is_a_share_of_what_a_node_may_use() -> None:
     assert used == {"CPU": pytest.approx(0.5), "disk": pytest.approx(0.5), "network": pytest.approx(0.9)}
 
 
-def judged(tmp_path: Path, times: float, use: dict[str, float], spread: float = 0.02) -> Verdict:
-    """The verdict where so many times what is predicted was measured."""
-    wanted = model("scale-disk")
-    demands, origin = find_demands(tmp_path)
+def noted(
+    home: Path, times: float, uses: Sequence[dict[str, float]], *, name: str = "scale-disk", idle: float = 0.1
+) -> Sequence[Event]:
+    """What is recorded where so many times what is predicted was measured, give or take 2 %."""
+    wanted = model(name)
+    demands, origin = find_demands(home)
     ((_, shape),) = wanted.requirement.shapes
-    made = predict(demands, wanted.hardware.profile, shape)
+    prediction = predict(demands, wanted.hardware.profile, shape)
     recorder = History().recorder("scale.model")
-    rate, k = times * 0.01 * made.ops, 0.01
-    stage: Any = Stage(None, recorder, None, tmp_path)  # type: ignore[arg-type]
+    rate = times * 0.01 * prediction.ops
+    stage: Any = Stage(None, recorder, None, home)  # type: ignore[arg-type]
     recorder.witness("operations", got=1000, least=100)
-    interval = Interval(rate, rate * (1 - spread), rate * (1 + spread), 10)
-    note(stage, made, Modelled(k, interval, 0.1, [use] * 3), origin)
-    return CHECKS["figures"](recorder.events())
+    interval = Interval(rate, rate * 0.98, rate * 1.02, 10)
+    note(stage, prediction, Modelled(0.01, interval, idle, uses), origin)
+    return recorder.events()
+
+
+def judged(tmp_path: Path, times: float, use: dict[str, float]) -> Verdict:
+    return CHECKS["figures"](noted(tmp_path, times, [use] * 3))
 
 
 FULL_DISK = {"CPU": 0.4, "disk": 0.95, "network": 0.2}
@@ -100,31 +107,15 @@ def test_the_rate_and_the_bottleneck_decide(
 
 
 def test_what_the_busiest_node_does_beyond_the_mean_is_no_fault_of_the_model(tmp_path: Path) -> None:
-    wanted = model("scale-disk")
-    demands, origin = find_demands(tmp_path)
-    ((_, shape),) = wanted.requirement.shapes
-    made = predict(demands, wanted.hardware.profile, shape)
-    recorder = History().recorder("scale.model")
-    rate = 0.8 * 0.01 * made.ops
-    use = [{**FULL_DISK, "disk": share} for share in (0.9, 0.7, 0.65)]
-    stage: Any = Stage(None, recorder, None, tmp_path)  # type: ignore[arg-type]
-    note(stage, made, Modelled(0.01, Interval(rate, rate, rate, 10), 0.1, use), origin)
-    figure = next(event.data for event in recorder.events() if event.kind == "figure")
+    figure, *_ = data_of(noted(tmp_path, 0.8, [{**FULL_DISK, "disk": share} for share in (0.9, 0.7, 0.65)]), "figure")
     assert figure["value"] == pytest.approx(0.8 * 0.9 / 0.75)
 
 
 def test_what_osds_do_without_a_load_is_taken_off_their_cpus_alone(tmp_path: Path) -> None:
     values = []
     for name, use in (("scale-cpu", {"CPU": 0.95, "disk": 0.1, "network": 0.1}), ("scale-disk", FULL_DISK)):
-        wanted = model(name)
-        demands, origin = find_demands(tmp_path)
-        ((_, shape),) = wanted.requirement.shapes
-        made = predict(demands, wanted.hardware.profile, shape)
-        recorder = History().recorder("scale.model")
-        rate = 0.01 * made.ops
-        stage: Any = Stage(None, recorder, None, tmp_path)  # type: ignore[arg-type]
-        note(stage, made, Modelled(0.01, Interval(rate, rate, rate, 10), 0.2, [use]), origin)
-        values.append(next(data["value"] for data in data_of(recorder.events(), "figure")))
+        figure, *_ = data_of(noted(tmp_path, 1.0, [use], name=name, idle=0.2), "figure")
+        values.append(figure["value"])
     assert values == pytest.approx([1 / 0.8, 1.0])
 
 
