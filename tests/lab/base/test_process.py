@@ -21,7 +21,7 @@ from cephlab.lab.base.births import birth_of, environment_of
 from cephlab.lab.base.errors import CommandFailed, CommandTimedOut, LabBroken, unwritable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.process import Command, LocalProcess, Pipe, find_marked, recall, start_detached
-from cephlab.lab.base.runs import Runs, write_json, write_private
+from cephlab.lab.base.runs import Run, Runs, write_json, write_private
 
 
 class _SeenAlive(LocalProcess):
@@ -280,13 +280,18 @@ def test_a_full_disk_is_named() -> None:
         raise unwritable("state.json", OSError(errno.ENOSPC, "No space left on device"))
 
 
+def with_files(home: Home) -> Run:
+    run = Runs(home).create("local", "one")
+    for name in ("a", "b", "c"):
+        (run.directory / name).write_text("x")
+    return run
+
+
 def test_a_run_is_forgotten_although_files_of_it_go_away_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = Home(tmp_path)
-    run = Runs(home).create("local", "one")
-    for name in ("a", "b", "c"):
-        (run.directory / name).write_text("x")
+    run = with_files(home)
     real = os.unlink
 
     def gone_already(path: str, **options: int) -> None:
@@ -302,9 +307,7 @@ def test_a_run_is_forgotten_although_files_of_it_go_away_meanwhile(
 
 def test_what_cannot_be_forgotten_is_named_and_the_rest_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = Home(tmp_path)
-    run = Runs(home).create("local", "one")
-    for name in ("a", "b", "c"):
-        (run.directory / name).write_text("x")
+    run = with_files(home)
     real = os.unlink
 
     def stuck(path: str, **options: int) -> None:

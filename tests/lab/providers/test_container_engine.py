@@ -50,12 +50,17 @@ def test_a_missing_socket_is_named(tmp_path: Path) -> None:
     assert "DOCKER_HOST" in caught.value.hint
 
 
-def test_a_socket_that_nobody_serves_does_not_answer(short: Path) -> None:
+@pytest.fixture
+def unserved(short: Path) -> Path:
     path = short / "engine.sock"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
+    return path
+
+
+def test_a_socket_that_nobody_serves_does_not_answer(unserved: Path) -> None:
     with pytest.raises(Unavailable, match="does not answer") as caught:
-        find_engine({"DOCKER_HOST": f"unix://{path}"})
+        find_engine({"DOCKER_HOST": f"unix://{unserved}"})
     assert "ci/engine" in caught.value.hint
 
 
@@ -104,13 +109,10 @@ def test_an_engine_that_systemd_starts_at_the_first_call_is_waited_for(short: Pa
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may use every socket")
-def test_a_forbidden_socket_is_said_to_be(short: Path) -> None:
-    path = short / "engine.sock"
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(path))
-    path.chmod(0)
+def test_a_forbidden_socket_is_said_to_be(unserved: Path) -> None:
+    unserved.chmod(0)
     with pytest.raises(Unavailable, match="may not use") as caught:
-        connect(f"unix://{path}", {})
+        connect(f"unix://{unserved}", {})
     assert "group" in caught.value.hint
 
 

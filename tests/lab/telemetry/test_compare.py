@@ -20,7 +20,6 @@ from cephlab.lab.telemetry.measure import intervals
 from cephlab.lab.telemetry.regression import covariates, paired, ratio
 
 OPERATION = Operation("randwrite", 4096, depth=16)
-RETIRED = Resource.INSTRUCTIONS
 CPU = {Role.PRIMARY: 300e-6, Role.REPLICA: 400e-6, Role.CLIENT: 60e-6}
 
 
@@ -126,20 +125,18 @@ def test_a_wire_that_carries_more_is_found() -> None:
     assert "sent by" in verdict.reason
 
 
-def reading(measurement: Measurement, each: float) -> Measurement:
-    """The same, with a primary that reads from its device this often for an operation, more or less."""
-    rng = random.Random(4)
+def costing(measurement: Measurement, resource: Resource, each: float, spread: float = 0.01) -> Measurement:
+    """The same, with a primary that also needs this much of a resource for an operation, more or less."""
+    rng, role = random.Random(4), Role.PRIMARY
     batches = tuple(
-        replace(
-            batch,
-            costs={
-                **batch.costs,
-                Role.PRIMARY: {**batch.costs[Role.PRIMARY], Resource.DEVICE_READS: each * rng.gauss(1, 0.01)},
-            },
-        )
+        replace(batch, costs={**batch.costs, role: {**batch.costs[role], resource: each * rng.gauss(1, spread)}})
         for batch in measurement.batches
     )
     return replace(measurement, batches=batches, demand=replace(measurement.demand, costs=intervals(batches)))
+
+
+def reading(measurement: Measurement, each: float) -> Measurement:
+    return costing(measurement, Resource.DEVICE_READS, each)
 
 
 def test_a_cost_that_begins_is_found() -> None:
@@ -158,20 +155,12 @@ def test_a_cost_that_only_one_side_measured_is_no_rise() -> None:
 
 
 def test_more_instructions_are_found_where_they_are_counted() -> None:
-    def counting(measurement: Measurement, each: float) -> Measurement:
-        rng = random.Random(3)
-        batches = tuple(
-            replace(
-                batch,
-                costs={**batch.costs, Role.PRIMARY: {**batch.costs[Role.PRIMARY], RETIRED: each * rng.gauss(1, 0.003)}},
-            )
-            for batch in measurement.batches
-        )
-        return replace(measurement, batches=batches, demand=replace(measurement.demand, costs=intervals(batches)))
-
-    noisy = counting(measured(1, noise=0.2), 5e5), counting(measured(2, noise=0.2), 5.5e5)
-    assert overall(compare([noisy[0]], [noisy[1]])).outcome is Outcome.FAIL
-    assert "instructions by osd.primary" in overall(compare([noisy[0]], [noisy[1]])).reason
+    before, after = (
+        costing(measured(seed, noise=0.2), Resource.INSTRUCTIONS, each, 0.003) for seed, each in ((1, 5e5), (2, 5.5e5))
+    )
+    verdict = overall(compare([before], [after]))
+    assert verdict.outcome is Outcome.FAIL
+    assert "instructions by osd.primary" in verdict.reason
 
 
 def side_by_side(seed: int, factor: float, *, starts: int = 16) -> tuple[Measurement, Measurement]:
@@ -251,9 +240,9 @@ def test_a_role_alone_must_be_dearer_by_as_much_as_is_to_be_found(dearer_by: flo
     assert {change.what: change.outcome for change in operation.changes}["CPU of osd.replica"] is ends
 
 
-def with_cpu(measurement: Measurement, role: Role, cpu_s: float, seed: int = 6) -> Measurement:
+def with_cpu(measurement: Measurement, role: Role, cpu_s: float) -> Measurement:
     """The same, with a role that needs this much CPU time for an operation, within a percent."""
-    rng = random.Random(seed)
+    rng = random.Random(6)
     batches = tuple(
         replace(batch, costs={**batch.costs, role: {Resource.CPU_USER_S: cpu_s * rng.gauss(1, 0.01)}})
         for batch in measurement.batches
