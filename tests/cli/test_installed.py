@@ -21,7 +21,8 @@ from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
 from cephlab.lab.spec.layout import build_spec
 from tests.fake_image_tools import FOREIGN, FakeTools, make_store
 from tests.fake_provider import FakeProvider, providers
-from tests.fixtures.test_gate_command import Gate, gate
+from tests.fixtures.conftest import gate
+from tests.fixtures.test_gate_command import Gate
 
 __all__ = ["gate"]
 
