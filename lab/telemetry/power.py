@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any
@@ -193,26 +193,14 @@ def modelled(idle_w: float, loaded_w: float, utilisation: float) -> float:
     return idle_w + (loaded_w - idle_w) * utilisation
 
 
-@dataclass(frozen=True)
-class PerWatt:
-    """Operations per second and watt, that is operations per joule, with an interval and the source of the watts."""
-
-    value: float
-    low: float
-    high: float
-    watts: float
-    source: Source
-    scope: Scope
-
-
 def watts_of_all(energies: Sequence[Energy]) -> Interval:
     """The watts of all nodes together, as exact as two sources of one machine agree."""
     watts = sum(part.watts for part in energies)
     return Interval(watts, watts * (1 - SAME_SHARE), watts * (1 + SAME_SHARE), len(energies))
 
 
-def work_per_watt(rate: Interval, energies: Sequence[Energy]) -> PerWatt:
-    """Work per watt of all nodes together. rate: operations per second over the same window.
+def work_per_watt(rate: Interval, energies: Sequence[Energy]) -> Interval:
+    """Work per watt of all nodes together, in operations per joule. rate: operations per second over the same window.
 
     The uncertainty of the watts is SAME_SHARE, by which two sources of one machine may differ. SpecError for energies
     of different sources, scopes or windows, and for a node that is named twice.
@@ -222,9 +210,8 @@ def work_per_watt(rate: Interval, energies: Sequence[Energy]) -> PerWatt:
         named = ", ".join(f"{part.node} {part.source} {part.scope} {part.seconds:g} s" for part in energies)
         raise SpecError("watts of different sources cannot be added up", named or "no energy", "use one source for all")
     watts = sum(part.watts for part in energies)
-    ((source, scope, _),) = kinds
     low, high = rate.low / (watts * (1 + SAME_SHARE)), rate.high / (watts * (1 - SAME_SHARE))
-    return PerWatt(rate.mean / watts, max(0.0, low), high, watts, source, scope)
+    return replace(rate, mean=rate.mean / watts, low=max(0.0, low), high=high)
 
 
 # What machines report

@@ -165,7 +165,7 @@ def note_one(recorder: Recorder, each: Energy) -> None:
 def note_whole(recorder: Recorder, taken: Taken, plug: Sequence[Energy], limits: Limits) -> None:
     """Record the watts of all machines at the plug by one source, their work per watt, and that by architecture."""
     efficiency = work_per_watt(taken.rate, plug)
-    source = efficiency.source
+    source = plug[0].source
     bound = _NOTED
     if limits.watts is not None:
         why = "the profile's power requirement"
@@ -176,9 +176,7 @@ def note_whole(recorder: Recorder, taken: Taken, plug: Sequence[Energy], limits:
     if limits.per_watt is not None:
         why = "the profile's requirement for work per watt"
         bound = taken.bias.told(Bound(why, least=limits.per_watt, basis=Basis.PROFILE))
-    recorder.figure(
-        f"work per watt by {source}", efficiency.value, "ops/J", bound, interval=(efficiency.low, efficiency.high)
-    )
+    recorder.figure(f"work per watt by {source}", efficiency.mean, "ops/J", bound, interval=efficiency.ends)
     of_arch: dict[str, list[Energy]] = {}
     for energy in plug:
         of_arch.setdefault(taken.archs[energy.node], []).append(energy)
@@ -186,7 +184,7 @@ def note_whole(recorder: Recorder, taken: Taken, plug: Sequence[Energy], limits:
         own = taken.work[arch]
         beside = work_per_watt(Interval(own, own, own, taken.rate.samples), energies)
         name = f"{arch}: operations of OSDs per watt by {source}"
-        recorder.figure(name, beside.value, "ops/J", _NOTED, interval=(beside.low, beside.high))
+        recorder.figure(name, beside.mean, "ops/J", _NOTED, interval=beside.ends)
 
 
 def draw(recorder: Recorder, readings: Sequence[Reading], began_s: float, loaded_s: float) -> None:

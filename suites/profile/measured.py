@@ -101,8 +101,7 @@ class Measured:
         rate = self.rate
         if kind is Measure.WORK:
             # The watts of a profile are a model: they must not decide about something measured.
-            work = work_per_watt(rate, self.plug) if self.plug else None
-            return replace(rate, mean=work.value, low=work.low, high=work.high) if work else None
+            return work_per_watt(rate, self.plug) if self.plug else None
         assert isinstance(requirement, LoadRequirement)
         unit = {Measure.RATE: requirement.bs, Measure.OPS: 1.0}[kind]
         return replace(rate, mean=rate.mean * unit, low=rate.low * unit, high=rate.high * unit)

@@ -102,8 +102,8 @@ def test_each_prediction_is_compared_with_its_own_figure() -> None:
     in_bytes = done.of("throughput", Measure.RATE, wanted)
     assert in_bytes == Interval(100.0 * 4096, 90.0 * 4096, 120.0 * 4096, 9)
     each = work_per_watt(RATE, plug)
-    assert each.value == 0.5
-    assert done.of("work per watt", Measure.WORK, wanted) == Interval(0.5, each.low, each.high, 9)
+    assert (each.mean, each.samples) == (0.5, 9)
+    assert done.of("work per watt", Measure.WORK, wanted) == each
     assert Measured(RATE, MEAN, P99).of("work per watt", Measure.WORK, wanted) is None
 
 

@@ -117,10 +117,10 @@ def test_two_sources_more_than_three_percent_apart_are_said_to_be() -> None:
 def test_work_per_watt_of_the_papers_clusters() -> None:
     """Seed figures: 200,000 writes a second at four nodes of 225 W are 222 a joule; an EPYC node's quarter 143."""
     cluster = work_per_watt(Interval(200_000, 196_000, 204_000, 10), [of(name, 225) for name in "abcd"])
-    assert round(cluster.value) == 222
+    assert round(cluster.mean) == 222
     assert cluster.low == pytest.approx(196_000 / 927)
     assert cluster.high == pytest.approx(204_000 / 873)
-    assert round(work_per_watt(Interval(50_000, 50_000, 50_000, 10), [of("amd", 350)]).value) == 143
+    assert round(work_per_watt(Interval(50_000, 50_000, 50_000, 10), [of("amd", 350)]).mean) == 143
 
 
 def test_a_bmc_is_read_through_ipmitool() -> None:
