@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from cephlab.lab.faults.copies import BitRot, MissingObject, ReadErrors
 from cephlab.lab.faults.daemons import FlappingOsd, KillDaemon, KillEverything, KillTogether, PauseDaemon, StopDaemon
-from cephlab.lab.faults.fault import Fault, Layout, Sign, Window, aimed, inflict, layout_of, look_for, obstacle, refusal
+from cephlab.lab.faults.fault import Fault, Layout, Sign, aimed, inflict, layout_of, look_for, obstacle, refusal
 from cephlab.lab.faults.full import FullDisks
 from cephlab.lab.faults.monitors import ClockSkew, LostMonStore
 from cephlab.lab.faults.network import Partition, PartitionOneWay, SlowNetwork
@@ -45,7 +45,6 @@ __all__ = [
     "Pace",
     "Sign",
     "ThrashStep",
-    "Window",
     "aimed",
     "inflict",
     "layout_of",

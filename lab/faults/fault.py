@@ -111,16 +111,6 @@ class Examined(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Window:
-    """A fault that is in effect. began_s: when it was first seen, in seconds since the history began."""
-
-    fault: str
-    target: str
-    began_s: float
-    sign: Sign
-
-
 def layout_of(cluster: Cluster) -> Layout:
     """The current layout of a cluster."""
     nodes: dict[str, tuple[str, ...]] = dict.fromkeys(cluster.hosts, ())
@@ -158,8 +148,8 @@ def refusal(fault: Fault | type[Fault], cluster: Cluster) -> Unavailable | None:
 
 
 @contextmanager
-def inflict(fault: Fault, cluster: Cluster, recorder: Recorder) -> Iterator[Window]:
-    """Inflict a fault inside the block; the history records when, on what, and what proved it.
+def inflict(fault: Fault, cluster: Cluster, recorder: Recorder) -> Iterator[Sign]:
+    """Inflict a fault inside the block; yields what proved it. The history records when, on what, and the proof.
 
     The proof is a witness, so a fault that was not seen makes its scenario inconclusive. The aftermath is recorded as
     observations. Raises Unavailable, before anything is broken, if it cannot be inflicted on the cluster.
@@ -178,8 +168,8 @@ def inflict(fault: Fault, cluster: Cluster, recorder: Recorder) -> Iterator[Wind
             try:
                 sign = fault.sign(cluster)
                 recorder.witness(f"{fault.name} of {fault.target}: {sign.what}", got=sign.got, least=sign.least)
-                seen = recorder.record(EVENT, **about, phase="seen")
-                yield Window(fault.name, fault.target, seen.at_s, sign)
+                recorder.record(EVENT, **about, phase="seen")
+                yield sign
             finally:
                 recorder.record(EVENT, **about, phase="healing")
         recorder.record(EVENT, **about, phase="healed")

@@ -122,8 +122,8 @@ def test_a_daemon_counts_as_held_once_its_kernel_says_so(stage: Stage, kind: str
     daemon.wanted = Wanted.PAUSED  # the lab means to, and nothing was sent
     assert at_work(cluster, name)
     daemon.wanted = Wanted.RUNNING
-    with inflict(PauseDaemon(name), cluster, stage.recorder) as window:
-        assert window.sign.got >= window.sign.least
+    with inflict(PauseDaemon(name), cluster, stage.recorder) as sign:
+        assert sign.got >= sign.least
         assert not at_work(cluster, name)
     assert at_work(cluster, name)
     cluster.wait_healthy()
