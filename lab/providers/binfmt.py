@@ -23,7 +23,6 @@ class Handler:
     """One entry of binfmt_misc. flags: `F` means that it also works inside containers."""
 
     enabled: bool
-    interpreter: str
     flags: str
     magic: str
 
@@ -41,7 +40,6 @@ def parse_handler(text: str) -> Handler:
     fields = dict(line.partition(" ")[::2] for line in lines[1:])
     return Handler(
         enabled=lines[:1] == ["enabled"],
-        interpreter=fields.get("interpreter", ""),
         flags=fields.get("flags:", ""),
         magic=fields.get("magic", ""),
     )

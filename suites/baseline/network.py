@@ -97,7 +97,6 @@ _ANSWER_S, _EXCHANGES, _SPARE = 1.0, 500, 1
 class TcpStream:
     """One TCP stream. seconds: at the receiver; retransmits: None if the sender's kernel does not report them."""
 
-    sent_bytes: int
     received_bytes: int
     seconds: float
     retransmits: int | None
@@ -222,7 +221,6 @@ def parse_flow(text: str, where: str) -> TcpStream:
             raise LabBroken(f"iperf3 failed {where}", str(report["error"]))
         sent, received = report["end"]["sum_sent"], report["end"]["sum_received"]
         return TcpStream(
-            sent_bytes=int(sent["bytes"]),
             received_bytes=int(received["bytes"]),
             seconds=float(received["seconds"]),
             retransmits=sent.get("retransmits"),

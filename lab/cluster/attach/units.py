@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -203,10 +202,6 @@ class UnitDaemon(Daemon):
 
     def resume(self) -> None:
         self._signal("SIGCONT", "resume", Wanted.RUNNING)
-
-    def room(self) -> tuple[str, float]:
-        """Not asked: the disks of an existing machine are not the lab's."""
-        return "", math.inf
 
     def alive(self) -> bool:
         """According to systemd. A daemon without a unit counts as alive, because Ceph's maps show when it is not."""

@@ -82,11 +82,10 @@ class Member:
 
 @dataclass(frozen=True)
 class ConfiguredDisk:
-    """An OSD, as `microceph disk list` shows it. location: the name of its member."""
+    """An OSD, as `microceph disk list` shows it."""
 
     osd: int
     path: str
-    location: str
 
 
 def source_for(release: str) -> Source:
@@ -133,7 +132,7 @@ def parse_status(output: str) -> tuple[Member, ...]:
 def parse_disks(output: str) -> tuple[ConfiguredDisk, ...]:
     """The OSDs in the output of `microceph disk list --json`."""
     rows = json.loads(output)["ConfiguredDisks"] or []
-    return tuple(ConfiguredDisk(int(row["osd"]), str(row["path"]), str(row["location"])) for row in rows)
+    return tuple(ConfiguredDisk(int(row["osd"]), str(row["path"])) for row in rows)
 
 
 def as_root(host: Host) -> tuple[str, ...]:

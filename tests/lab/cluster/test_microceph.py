@@ -197,7 +197,7 @@ def test_a_summary_of_another_form_is_refused(output: str) -> None:
 
 def test_disks_are_read() -> None:
     disks = parse_disks(text("microceph-disk-list.json"))
-    assert disks[1] == ConfiguredDisk(2, "/dev/sdia", "node-02")
+    assert disks[1] == ConfiguredDisk(2, "/dev/sdia")
     assert len(disks) == 2
     assert parse_disks('{"ConfiguredDisks":null,"AvailableDisks":null}') == ()
     with pytest.raises(LabBroken, match="`microceph disk list` cannot be read"):

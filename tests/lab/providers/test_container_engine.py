@@ -177,7 +177,6 @@ mask ffffffffffffff00fffffffffffffffffeffffff
 
 def test_a_handler_serves_its_architecture_only() -> None:
     handler = binfmt.parse_handler(ENABLED)
-    assert handler.interpreter == "/usr/libexec/qemu-binfmt/aarch64-binfmt-P"
     assert handler.serves(Arch.AARCH64)
     assert not handler.serves(Arch.X86_64)
 
