@@ -65,8 +65,9 @@ class Protection:
         """Shards of an object that may be lost without losing its data."""
         return self.m if self.k else self.replicas - 1
 
-    def shape(self, operation: str, block_bytes: int, clients: int = 1, depth: int = 1) -> Shape:
-        return Shape(operation, block_bytes, clients, depth, self.replicas, self.k, self.m)
+    def shape(self, operation: str, block_bytes: int) -> Shape:
+        """One request at a time."""
+        return Shape(operation, block_bytes, 1, 1, self.replicas, self.k, self.m)
 
 
 def _read_protection(raw: Any) -> Protection:

@@ -167,10 +167,10 @@ class CleanUp:
         except (LabError, OSError) as error:
             self.errors.append(f"{of}: {error}" if of else str(error))
 
-    def end(self, then: str = _PRUNE) -> None:
-        """Raise CleanupFailed with all errors, if there are any. then: what finishes the clean-up."""
+    def end(self) -> None:
+        """Raise CleanupFailed with all errors, if there are any."""
         if self.errors:
-            raise CleanupFailed(self.errors, then)
+            raise CleanupFailed(self.errors)
 
 
 class LeftBehind(LabBroken):

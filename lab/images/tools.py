@@ -53,7 +53,6 @@ class Tools(Protocol):
         *,
         timeout_s: float,
         env: Mapping[str, str] | None = None,
-        cwd: Path | None = None,
         check: bool = True,
     ) -> Result:
         """See cephlab.lab.base.process.run."""

@@ -166,7 +166,7 @@ def test_a_load_has_the_shape_of_each_operation() -> None:
 
 
 def test_a_protection_has_a_shape_and_words() -> None:
-    assert Protection(k=4, m=2).shape("put", 8, 5, 6) == Shape("put", 8, 5, 6, 3, 4, 2)
+    assert Protection(k=4, m=2).shape("put", 8) == Shape("put", 8, 1, 1, 3, 4, 2)
     assert Protection(2).shape("put", 8) == Shape("put", 8, 1, 1, 2, 0, 0)
     assert (str(Protection(2)), str(Protection(k=4, m=2)), str(Amount(3, Measure.POWER))) == (
         "replicated:2",

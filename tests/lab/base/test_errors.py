@@ -100,9 +100,9 @@ def test_a_clean_up_goes_on_after_a_step_that_failed_and_tells_it_at_the_end() -
             done.append(name)
     assert done == ["n1"]
     with pytest.raises(CleanupFailed, match="2 clean-up steps failed") as failed:
-        clean_up.end("revert it again")
+        clean_up.end()
     assert failed.value.errors == ("n0: down", "busy")
-    assert failed.value.hint == "fix the causes above, then revert it again"
+    assert failed.value.hint == "fix the causes above, then run `cephlab prune`"
     CleanUp().end()
 
 

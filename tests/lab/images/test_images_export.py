@@ -51,7 +51,6 @@ class CountingTools:
         *,
         timeout_s: float,
         env: Mapping[str, str] | None = None,
-        cwd: Path | None = None,
         check: bool = True,
     ) -> Result:
         name = Path(argv[0]).name
@@ -59,7 +58,7 @@ class CountingTools:
         self.started.append(name)
         if name in self.failing:
             raise CommandFailed(argv, 2, "", self.failing[name], "this machine")
-        return process.run(argv, timeout_s=timeout_s, env=env, cwd=cwd, check=check)
+        return process.run(argv, timeout_s=timeout_s, env=env, check=check)
 
 
 @dataclass

@@ -178,7 +178,6 @@ class Builder:
         *,
         timeout_s: float,
         env: Mapping[str, str] | None = None,
-        cwd: Path | None = None,
         check: bool = True,
     ) -> Result:
         assert env is not None
