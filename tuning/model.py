@@ -148,8 +148,8 @@ def _stations(limits: Sequence[Ceiling]) -> list[mva.Station]:
 def _lines_of(ceiling: Ceiling) -> list[mva.Station]:
     """The busiest of equal resources as one station; the others share the rest evenly.
 
-    The busiest one decides the throughput; a mean over all would hide its queue. It is in each class as likely as the
-    class has some of them, so a class has a part of it, and it does not matter how many classes a file makes.
+    The busiest one decides the throughput; a mean over all would hide its queue. It can be in any class. So each class
+    has a part of it, by how many of the resources the class has, and splitting a class changes nothing.
     """
     whole = ceiling.seconds * ceiling.copies
     waited = ceiling.path_s / whole  # the share of the work that the operation itself waits for
