@@ -133,7 +133,7 @@ class Shelf:
 
     def thin(self, most: int = MOST) -> list[str]:
         """Remove stale stores, and half copies that killed processes left; returns the names of the stale ones."""
-        if not self.folder.is_dir():
+        if not self.folder.is_dir() or self.folder.stat().st_uid != os.getuid():  # another user's are not this user's
             return []
         with self._lock():
             return self._thin(most)

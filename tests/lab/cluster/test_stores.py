@@ -1,6 +1,7 @@
 """Kept stores: which cluster they can become, how long they stay, and that nothing half-copied is found."""
 
 import json
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -114,6 +115,13 @@ def test_a_home_without_stores_has_none_to_remove_and_is_not_written(shelf: Shel
     assert shelf.thin() == []
     assert shelf.take(NAME, tmp_path / "own") is None
     assert not shelf.folder.exists()
+
+
+def test_stores_of_another_user_are_not_this_users(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, me = put(shelf), os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: me + 1)
+    assert shelf.thin(0) == []
+    assert folder.is_dir()
 
 
 def test_stores_of_what_does_not_run_are_removed_and_the_error_says_so(shelf: Shelf) -> None:
