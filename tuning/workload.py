@@ -174,7 +174,7 @@ def parse_block(text: str, what: str = "the block size") -> int:
     match = _BLOCK.fullmatch(text.strip())
     size = int(match[1]) << {"": 0, "k": 10, "m": 20}[match[2].lower()] if match else 0
     if not 0 < size <= MOST_BLOCK_BYTES:
-        raise SpecError(f"{what}: {text!r} is not a size", "wanted e.g. 4k, 64k or 4M; at most 5 TiB")
+        raise SpecError(f"{what}: {text!r} is not a size", "wanted e.g. 4k, 64k or 4M: bytes, k or M; at most 5 TiB")
     return size
 
 

@@ -36,7 +36,7 @@ def _size(value: Any) -> int:
     else:
         size = value if isinstance(value, int) and not isinstance(value, bool) else None
     if size is None:
-        raise ValueError('bytes, as a number or with a unit such as "10GiB", below 8 EiB')
+        raise ValueError('bytes, as a number or with K, M, G or T such as "10GiB", below 8 EiB')
     return size
 
 

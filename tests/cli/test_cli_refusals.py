@@ -173,7 +173,7 @@ def test_an_unknown_key_of_a_spec_file_is_named(world: World, tmp_path: Path) ->
         ('memory_bytes = "-1GiB"', "nodes.0.memory_bytes: got '-1GiB'"),
         ("cores = 0.001", "nodes.0.cores: got 0.001, wanted: 0.01 or more"),
         ("memory_bytes = 1", "nodes.0.memory_bytes: got 1, wanted: 6291456 or more"),
-        ('memory_bytes = "9999999TiB"', 'wanted: bytes, as a number or with a unit such as "10GiB", below 8 EiB'),
+        ('memory_bytes = "9999999TiB"', 'wanted: bytes, as a number or with K, M, G or T such as "10GiB", below 8 EiB'),
         (f"memory_bytes = {'9' * 40}", "nodes.0.memory_bytes: got a number beyond 64 bits"),
         (f"memory_bytes = {'9' * 5000}", "a number has thousands of digits"),
         (

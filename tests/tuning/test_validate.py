@@ -307,8 +307,10 @@ def test_block_sizes(text: str, bytes_: int) -> None:
 
 
 def test_what_is_no_shape_is_refused() -> None:
-    with pytest.raises(SpecError, match="block size"):
-        parse_block("4x")
+    for text in ("4x", "5T"):
+        with pytest.raises(SpecError, match="block size") as refused:
+            parse_block(text)
+        assert "bytes, k or M" in refused.value.detail
     with pytest.raises(SpecError, match="erasure code"):
         parse_ec("4-2")
     with pytest.raises(SpecError, match="does not know the operation"):
