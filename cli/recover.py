@@ -37,11 +37,12 @@ def amount(option: str, text: str) -> float:
 
 
 def recovered(world: World, size: str, demands: Sequence[Demand], profile: Profile, *, k: int) -> Recovered:
-    """For a node that held `size` ("4500 GB"); SpecError if it is not a size. k: of an erasure code, 0 for copies."""
+    """For a node that held `size` ("4500 GB"); SpecError if it is no size or too much. k: of an erasure code, or 0."""
     from cephlab.tuning.limits import recovery_factor, recovery_limit
-    from cephlab.tuning.recovery import recovery_time
+    from cephlab.tuning.recovery import recovery_time, refuse_more_than_a_node
 
     data_bytes = amount("--recover", size)
+    refuse_more_than_a_node(profile, data_bytes, "--recover")
     time = recovery_time(profile, data_bytes, k=k)
     limit = recovery_limit(time, recovery_factor(demands, world.profile))
     steps = limit.derivation.lines()

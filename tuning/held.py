@@ -15,7 +15,7 @@ from cephlab.tuning.limits import recovery_factor, trusted_factor
 from cephlab.tuning.model import predict
 from cephlab.tuning.profile import MachineClass, Profile
 from cephlab.tuning.profilefile import Hardware
-from cephlab.tuning.recovery import recovery_in_place, recovery_of_largest, recovery_time
+from cephlab.tuning.recovery import recovery_in_place, recovery_of_largest, recovery_time, refuse_more_than_a_node
 from cephlab.tuning.requirements import (
     Amount,
     CapacityRequirement,
@@ -284,12 +284,7 @@ def on_each(wanted: RecoveryRequirement, profile: Profile) -> float:
     heaviest = max(machine.weight for machine in profile.nodes)
     if wanted.bytes is None:
         return (wanted.fill or 0.0) * heaviest
-    if wanted.bytes.value > heaviest:
-        holds = f"at most {words(heaviest, Measure.BYTES)}, the data disks of its largest node"
-        raise SpecError(
-            f"no node of {profile.name} holds that much",
-            f"bytes: got {words(wanted.bytes.value, Measure.BYTES)}, wanted: {holds}",
-        )
+    refuse_more_than_a_node(profile, wanted.bytes.value, "bytes")
     return wanted.bytes.value
 
 

@@ -60,7 +60,7 @@ def loads(profile: Profile, shape: Shape) -> tuple[MachineLoad, ...]:
 
 
 def refuse_impossible(profile: Profile, shape: Shape) -> None:
-    """SpecError where the cluster has fewer OSDs than the shape has copies, or no gateway for objects."""
+    """SpecError where the cluster has too few OSDs for the copies, no gateway for objects, or no room for the data."""
     if shape.copies > profile.osds:
         raise SpecError(
             f"{shape.protection} cannot be placed on {profile.name}",
@@ -72,6 +72,14 @@ def refuse_impossible(profile: Profile, shape: Shape) -> None:
             f"{shape.operation} needs a gateway, and {profile.name} has none",
             "gateways: got none on any of its nodes",
             "give the nodes `gateways = N`, or ask for read and write",
+        )
+    room = profile.weight * (shape.k or 1) / shape.copies
+    if shape.data_bytes > room:
+        raise SpecError(
+            f"{profile.name} cannot hold that much data",
+            f"got {terabytes(shape.data_bytes)}, wanted: at most {terabytes(room)}, its data disks with "
+            f"{shape.protection}",
+            "give less with --data, or add nodes or disks",
         )
 
 

@@ -10,7 +10,7 @@ from cephlab.tuning import placement
 from cephlab.tuning.ceilings import goodput
 from cephlab.tuning.derivation import Derivation, DerivationStep
 from cephlab.tuning.profile import Disks, Figure, MachineClass, Profile
-from cephlab.tuning.units import Measure, show
+from cephlab.tuning.units import Measure, show, terabytes
 from cephlab.tuning.workload import Shape
 
 SOURCE = "BlueStore copies whole objects; osd_max_backfills reservations are taken on the sending and the receiving OSD"
@@ -70,6 +70,17 @@ def recovery_of_largest(
     new: _Machines = [(machine, nodes_lost) for machine in _carrying(profile) if machine.weight >= least]
     known = _into(profile, new, share, k or 1) | _out_of(profile, left, share, k or 1)
     return _by_slowest(data_bytes * nodes_lost, known)
+
+
+def refuse_more_than_a_node(profile: Profile, data_bytes: float, given: str) -> None:
+    """SpecError where no node's data disks hold so many bytes. given: the key or option that names them."""
+    heaviest = max(machine.weight for machine in profile.nodes)
+    if data_bytes > heaviest:
+        raise SpecError(
+            f"no node of {profile.name} holds that much",
+            f"{given}: got {terabytes(data_bytes)}, wanted: at most {terabytes(heaviest)}, the data disks of its "
+            "largest node",
+        )
 
 
 def _refuse_none_left(lost: int, whole: int) -> None:

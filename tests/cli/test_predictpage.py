@@ -95,7 +95,8 @@ def test_the_page_says_what_it_rests_on_and_loads_nothing(world: World, tmp_path
 
 def test_much_data_is_shown_in_the_unit_that_fits(world: World) -> None:
     for given, shown in (("5T", "5.498 TB"), ("1000000T", "1,100 PB"), ("20 EB", "20 EB")):
-        said = predict(world, "--profile", "ampere-altra-4n", "--op", "get", "--data", given)
+        disks = ("--set", "nodes.disks.size=100 EB")
+        said = predict(world, "--profile", "ampere-altra-4n", "--op", "get", "--data", given, *disks)
         assert f"each, {shown} stored" in said.stdout
 
 

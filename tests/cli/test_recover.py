@@ -32,6 +32,13 @@ def test_what_is_no_number_of_bytes_is_refused(world: World) -> None:
     assert "--recover: 'much' is not a size" in shown.stderr
 
 
+def test_more_than_a_node_holds_is_refused(world: World) -> None:
+    shown = CliRunner().invoke(app, ["predict", "--profile", "ampere-altra-4n", "--recover", "100 PB"], obj=world)
+
+    assert shown.exit_code == 2
+    assert "--recover: got 100 PB, wanted: at most 19.2 TB, the data disks of its largest node" in shown.stderr
+
+
 @pytest.mark.parametrize(("said", "data_bytes"), [("4T", 4 << 40), ("4TiB", 4 << 40), ("4 TB", 4e12), ("4096", 4096)])
 def test_a_size_is_written_as_elsewhere_on_the_command_line_or_as_in_a_profile(
     world: World, said: str, data_bytes: float

@@ -96,7 +96,8 @@ def test_a_machine_whose_bandwidth_is_not_known_is_named_and_not_limited(clients
 
 
 def stored(tb: float, memory_gib: float = 64.0) -> Prediction:
-    node = replace(machine(disk=(disks(read_iops=1000.0),)), memory=figure(memory_gib * GIB, Measure.BYTES))
+    disk = replace(disks(read_iops=1000.0), size=figure(1e18, Measure.BYTES))
+    node = replace(machine(disk=(disk,)), memory=figure(memory_gib * GIB, Measure.BYTES))
     return predict([READS], profile(node), Shape("randread", 4096, 10, 10, data_bytes=tb * 1e12))
 
 

@@ -81,6 +81,16 @@ def test_what_a_cluster_cannot_hold_or_serve_is_refused(shape: Shape, said: str)
         predict([demand(primary_s=1e-4), demand("get", primary_s=1e-4)], profile(), shape)
 
 
+@pytest.mark.parametrize(("k", "m"), [(0, 0), (2, 1)])
+def test_more_data_than_the_disks_hold_is_refused(k: int, m: int) -> None:
+    room = profile().weight * (k or 1) / 3
+    shape, demands = replace(WRITE, k=k, m=m), [demand(primary_s=1e-4)]
+
+    assert predict(demands, profile(), replace(shape, data_bytes=room)).ceiling > 0
+    with pytest.raises(SpecError, match="cannot hold that much data"):
+        predict(demands, profile(), replace(shape, data_bytes=room * 1.001))
+
+
 def read_by(clients: int) -> float:
     """Bytes a second that so many clients on three nodes of 1.25 GB/s can read."""
     nodes = profile(machine(bandwidth=1.25 * GB, disk=(disks(),)), clients_on_nodes=True)

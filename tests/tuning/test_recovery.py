@@ -7,7 +7,13 @@ import pytest
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.tuning.profile import DiskKind, MachineClass, Profile
-from cephlab.tuning.recovery import Recovery, recovery_in_place, recovery_of_largest, recovery_time
+from cephlab.tuning.recovery import (
+    Recovery,
+    recovery_in_place,
+    recovery_of_largest,
+    recovery_time,
+    refuse_more_than_a_node,
+)
 from cephlab.tuning.units import Measure
 from cephlab.tuning.workload import Shape
 from tests.model_parts import disks, figure, machine, profile
@@ -139,3 +145,11 @@ def test_disks_of_unknown_speed_are_no_limit() -> None:
     ]
     # An object after each round trip.
     assert recovery.seconds == pytest.approx(1e12 / ((4 << 20) / 0.001))
+
+
+def test_no_node_held_more_than_the_largest_has_room_for() -> None:
+    small, large = machine(disk=(disks(),)), machine(name="large", disk=(disks(count=3),))
+    room = large.weight
+    refuse_more_than_a_node(profile(small, large), room, "--recover")
+    with pytest.raises(SpecError, match="no node of"):
+        refuse_more_than_a_node(profile(small, large), room + 1, "--recover")
