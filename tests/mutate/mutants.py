@@ -44,15 +44,21 @@ def mutants(module: str, code: str) -> Iterator[Mutant]:
     wrapper = MetadataWrapper(cst.parse_module(code))
     visitor = _Everything(_changes(), IgnoredCode(set(), set(), set()))
     tree = wrapper.visit(visitor)
-    places = _places(tree)
+    # A change is made in its own statement: to write out a whole module for each takes most of a run.
+    pieces = [tree.code_for_node(statement) for statement in tree.body]
+    head, _, tail = code.partition("".join(pieces))
     seen = {code}
-    for mutation in visitor.mutations:
-        place, within = places[mutation.original_node]
-        source = cst.ensure_type(tree.deep_replace(mutation.original_node, mutation.mutated_node), cst.Module).code
-        if source not in seen and not (place == "" and _is_alias(mutation.original_node)):
-            seen.add(source)
-            was, now = _lines_that_differ(code, source)
-            yield Mutant(module, place, was, now, source, within)
+    for number, (statement, piece) in enumerate(zip(tree.body, pieces, strict=True)):
+        places = _places(statement)
+        for mutation in visitor.mutations:
+            if mutation.original_node not in places:
+                continue
+            place, within = places[mutation.original_node]
+            changed = tree.code_for_node(statement.deep_replace(mutation.original_node, mutation.mutated_node))
+            source = "".join((head, *pieces[:number], changed, *pieces[number + 1 :], tail))
+            if source not in seen and not (place == "" and _is_alias(mutation.original_node)):
+                seen.add(source)
+                yield Mutant(module, place, *_lines_that_differ(piece, changed), source, within)
 
 
 def _changes() -> list[tuple[type, Change]]:
@@ -126,7 +132,7 @@ def _is_alias(node: cst.CSTNode) -> bool:
     return isinstance(node, cst.Assign) and isinstance(node.value, cst.Subscript)
 
 
-def _places(tree: cst.Module) -> dict[cst.CSTNode, tuple[str, bool]]:
+def _places(tree: cst.CSTNode) -> dict[cst.CSTNode, tuple[str, bool]]:
     """Node -> the name of the innermost function or class around it, and whether it is in a function's body."""
     named: dict[cst.CSTNode, tuple[str, bool]] = {}
     waiting: list[tuple[cst.CSTNode, str, bool]] = [(tree, "", False)]
