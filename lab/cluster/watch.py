@@ -6,7 +6,7 @@ A daemon counts as not running if it died, is stopped (SIGSTOP), or is down in t
 import math
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from cephlab.lab.base.clock import SYSTEM, Clock, TimeLimit
 from cephlab.lab.base.errors import CephTrouble, CommandTimedOut, LabError, NotReached
@@ -120,14 +120,16 @@ class Watch:
         """Raise for an OSD whose process lives but which is down in the map for longer than a slow machine explains."""
         if any(daemon.kind == "mon" and not _runs(daemon) for daemon in self._cluster.daemons.values()):
             return  # the monitors may have no quorum
-        with suppress(LabError):
+        try:
             up = set(self._cluster.up_osds())
-            before = self._down if now - self._mapped_s <= GAP_S else {}
-            self._mapped_s, self._down = now, {}
-            for daemon in self._running():
-                if daemon.kind == "osd" and int(daemon.id) not in up:
-                    process, since = before.get(daemon.name, (daemon.process, now))
-                    self._down[daemon.name] = daemon.process, since if process == daemon.process else now
+        except LabError:
+            return  # an OSD that was down in the last map may be up in the one that nobody tells
+        before = self._down if now - self._mapped_s <= GAP_S else {}
+        self._mapped_s, self._down = now, {}
+        for daemon in self._running():
+            if daemon.kind == "osd" and int(daemon.id) not in up:
+                process, since = before.get(daemon.name, (daemon.process, now))
+                self._down[daemon.name] = daemon.process, since if process == daemon.process else now
         limit_s = DOWN_S * self._cluster.patience
         for name, (_, since) in self._down.items():
             if now - since >= limit_s:

@@ -262,6 +262,16 @@ def test_monitors_that_do_not_answer_are_no_trouble_of_an_osd(cluster: FakeClust
     assert cluster.asked > 1
 
 
+def test_an_osd_is_not_down_in_a_map_that_nobody_tells(cluster: FakeCluster) -> None:
+    """It was starting when the monitors lost their quorum, and may have been up in each map since."""
+    watch = Watch(cast("Cluster", cluster), cluster.clock, cluster.held)
+    for up in ([1], *[None] * 40, [0, 1]):
+        cluster.up = up
+        cluster.clock.now += 5
+        watch(waited_s=60)
+    assert cluster.asked == 42
+
+
 def test_while_a_fault_holds_nobody_watches(cluster: FakeCluster) -> None:
     cluster.states = {1: "T"}
     watch = Watch(cast("Cluster", cluster), cluster.clock, cluster.held)
