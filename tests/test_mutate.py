@@ -5,12 +5,13 @@ import os
 import sys
 from collections import defaultdict
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from cephlab.lab.base.process import run
 from tests.mutate.__main__ import judge, listed, tell
-from tests.mutate.trial import ROOT, TIMED_OUT, Mutant, Tried
+from tests.mutate.trial import ROOT, TIMED_OUT, Mutant, Tried, apart_from
 
 CODE = '''"""What it is for."""
 
@@ -162,6 +163,24 @@ def functions_of(module: str) -> dict[str, str]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             sources[node.name] += "\n".join([*lines[node.lineno - 1 : node.end_lineno], ""])
     return sources
+
+
+def test_what_loads_a_changed_module_or_one_that_does_is_not_loaded_before(tmp_path: Path) -> None:
+    sources = {
+        "c": "",
+        "c.apart": "import c.base",
+        "c.base": "def late():\n    from c.changed import LIMIT\n",
+        "c.changed": "",
+        "c.near": "from c.changed import LIMIT",
+        "c.farther": "if True:\n    import c.near",
+        "c.pack": "from c import near",
+        "c.pack.inner": "",
+        "c.outer": "from c.pack.inner import x",
+    }
+    paths = {name: tmp_path / f"{name}.py" for name in sources}
+    for name, text in sources.items():
+        paths[name].write_text(text)
+    assert apart_from(paths["c.changed"], paths) == ["c", "c.apart", "c.base"]
 
 
 @pytest.mark.real

@@ -1,5 +1,6 @@
 """Tests run against mutants, each in a process of its own, forked where everything is loaded already."""
 
+import ast
 import gc
 import os
 import pickle
@@ -14,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from itertools import zip_longest
 from pathlib import Path
@@ -29,6 +31,8 @@ SLOWER = 5.0
 """A mutant may take this many times as long as the code as it is, and SPARE_S more, before it counts as endless."""
 SPARE_S = 10.0
 TIMED_OUT = -signal.SIGKILL
+LOADED = "loaded"
+"""File with the modules of the project that the tests load, and their sources."""
 
 
 @dataclass(frozen=True)
@@ -77,29 +81,88 @@ def tried(module: str, mutants: Sequence[Mutant], tests: Sequence[str], jobs: in
     with tempfile.TemporaryDirectory(prefix="mutate-") as folder:
         os.environ["PYTEST_DEBUG_TEMPROOT"] = folder
         unchanged = Mutant(module, "", "", "", (ROOT / module).read_text())
-        (plain,) = _supervised([unchanged], lambda mutant: _fork(lambda: _whole(tests, mutant, folder)), 1, 600.0)
-        if plain.code:
-            output = Path(folder, "output").read_text(errors="replace")
-            raise SystemExit(f"{module}: its tests do not pass on the code as it is\n{output[-4000:]}")
-        limit_s = plain.took_s * SLOWER + SPARE_S
+        pace = _Pace(jobs, _plain_s(unchanged, tests, folder) * SLOWER + SPARE_S)
         within = [mutant for mutant in mutants if mutant.within and _fits(unchanged, mutant)]
-        results = Path(folder, "results")
-        os.waitpid(_fork(lambda: _swapped(module, within, tests, jobs, limit_s, folder)), 0)
-        if not results.exists():
-            raise SystemExit(f"{module}: {Path(folder, 'output').read_text(errors='replace')[-4000:]}")
         others = [mutant for mutant in mutants if mutant not in within]
-        fresh = _supervised(others, lambda mutant: _fork(lambda: _whole(tests, mutant, folder)), jobs, limit_s)
-        swapped: list[Tried] = pickle.loads(results.read_bytes())
-        return [*swapped, *fresh]
+        return [
+            *_told(module, folder, lambda: _swapped(module, within, tests, pace, folder)),
+            *_told(module, folder, lambda: _loaded_anew(unchanged, others, tests, pace, folder)),
+        ]
 
 
-def _swapped(
-    module: str, mutants: Sequence[Mutant], tests: Sequence[str], jobs: int, limit_s: float, folder: str
-) -> int:
-    swapping = _Swapping(ROOT / module, mutants, jobs, limit_s)
-    code = _pytest(tests, folder, swapping)
-    Path(folder, "results").write_bytes(pickle.dumps(swapping.trials))
-    return code
+def _plain_s(unchanged: Mutant, tests: Sequence[str], folder: str) -> float:
+    """How long the tests take on the code as it is."""
+    (plain,) = _supervised([unchanged], lambda mutant: _fork(lambda: _whole(tests, mutant, folder)), 1, 600.0)
+    if plain.code:
+        output = Path(folder, "output").read_text(errors="replace")
+        raise SystemExit(f"{unchanged.module}: its tests do not pass on the code as it is\n{output[-4000:]}")
+    return plain.took_s
+
+
+@dataclass(frozen=True)
+class _Pace:
+    """jobs: mutants at once; limit_s: for each."""
+
+    jobs: int
+    limit_s: float
+
+
+def _told(module: str, folder: str, run: Callable[[], list[Tried]]) -> list[Tried]:
+    """What a fork tells, which may load what this process must not: its next module has other mutants."""
+    results = Path(folder, "results")
+    results.unlink(missing_ok=True)
+    os.waitpid(_fork(lambda: results.write_bytes(pickle.dumps(run())) and 0), 0)
+    if not results.exists():
+        raise SystemExit(f"{module}: {Path(folder, 'output').read_text(errors='replace')[-4000:]}")
+    told: list[Tried] = pickle.loads(results.read_bytes())
+    return told
+
+
+def _swapped(module: str, mutants: Sequence[Mutant], tests: Sequence[str], pace: _Pace, folder: str) -> list[Tried]:
+    swapping = _Swapping(ROOT / module, mutants, pace)
+    _pytest(tests, folder, swapping)
+    return swapping.trials
+
+
+def _loaded_anew(
+    unchanged: Mutant, mutants: Sequence[Mutant], tests: Sequence[str], pace: _Pace, folder: str
+) -> list[Tried]:
+    """What does not load the module itself is loaded once, and not anew for each mutant."""
+    sources = dict(line.split(maxsplit=1) for line in Path(folder, LOADED).read_text().splitlines())
+    for name in apart_from(ROOT / unchanged.module, {name: Path(path) for name, path in sources.items()}):
+        import_module(name)
+    _plain_s(unchanged, tests, folder)  # else tests that cannot run now would seem to notice every mutant
+    return list(
+        _supervised(mutants, lambda mutant: _fork(lambda: _whole(tests, mutant, folder)), pace.jobs, pace.limit_s)
+    )
+
+
+def apart_from(changed: Path, sources: Mapping[str, Path]) -> list[str]:
+    """The modules that load neither this file nor one that does. sources: of all modules by their names."""
+    imported = {name: _imported(name, path) & sources.keys() for name, path in sources.items()}
+    tainted = {name for name, path in sources.items() if path.resolve() == changed}
+    while more := {name for name, others in imported.items() if others & tainted} - tainted:
+        tainted |= more
+    return [name for name in sources if name not in tainted]
+
+
+def _imported(name: str, path: Path) -> set[str]:
+    """What loading a module may load: also the packages around each, and what `from a import b` names."""
+    names = {name.rpartition(".")[0]}
+    for node in _outside_of_functions(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    parts = [name.split(".") for name in names]
+    return {".".join(of[:count]) for of in parts for count in range(1, len(of) + 1)}
+
+
+def _outside_of_functions(node: ast.AST) -> Iterator[ast.AST]:
+    yield node
+    if not isinstance(node, ast.FunctionDef):
+        for child in ast.iter_child_nodes(node):
+            yield from _outside_of_functions(child)
 
 
 @dataclass
@@ -111,8 +174,7 @@ class _Swapping:
 
     path: Path
     mutants: Sequence[Mutant]
-    jobs: int
-    limit_s: float
+    pace: _Pace
     trials: list[Tried] = field(default_factory=list)
 
     @pytest.hookimpl(tryfirst=True)
@@ -122,7 +184,7 @@ class _Swapping:
         def start(mutant: Mutant) -> int:
             return _fork(lambda: _items(session, functions, mutant))
 
-        self.trials.extend(_supervised(self.mutants, start, self.jobs, self.limit_s))
+        self.trials.extend(_supervised(self.mutants, start, self.pace.jobs, self.pace.limit_s))
         return True
 
 
@@ -178,6 +240,10 @@ def _whole(tests: Sequence[str], mutant: Mutant, folder: str) -> int:
     """Everything of the project is imported anew, the mutant's text in place of its module's."""
     loaded = _load_instead(ROOT / mutant.module, mutant.source)
     code = _pytest(tests, folder)
+    if not mutant.was:
+        known = [(name, getattr(sys.modules[name], "__file__", None)) for name in sys.modules]
+        ours = [f"{name} {path}\n" for name, path in known if path and name.startswith("cephlab")]
+        Path(folder, LOADED).write_text("".join(ours))
     if not loaded:
         print(f"no test loads {mutant.module} in a way that it can be replaced", flush=True)
     return code if loaded else pytest.ExitCode.NO_TESTS_COLLECTED
