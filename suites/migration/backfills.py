@@ -19,7 +19,7 @@ from cephlab.suites.migration import movement
 from cephlab.suites.migration.copied import Copied, note_copied, placed
 from cephlab.suites.migration.swap import NATIVE_3, PAIRS, scenario_of_migration
 from cephlab.suites.migration.trial import STILL, statistics
-from cephlab.tuning.limits import trusted_factor
+from cephlab.tuning.validate import TARGET_WORST
 
 SWEEP = (1, 2, 4, 8, 16)
 PG_NUM = 64
@@ -123,16 +123,15 @@ def note_leg(recorder: Recorder, leg: Leg, slowest: Leg, fastest: Leg) -> None:
     Those two settings give the law its numbers and are not judged by it. The limit uses the low ends of their rates,
     because the machine may have been slower for a while: one setting reached 0.48 of what their means predict.
     """
-    factor = trusted_factor([])
     rate = predicted(slowest, fastest, leg.backfills)
     surely = min(slowest.low / slowest.backfills * leg.backfills, fastest.low)
     law = f"{slowest.rate:.3g} B/s with {slowest.backfills}, at most {fastest.rate:.3g} B/s with {fastest.backfills}"
-    why = f"predicted {rate:.3g} B/s ({law}), at least {surely:.3g}; trusted to a factor of {factor:g}"
+    why = f"predicted {rate:.3g} B/s ({law}), at least {surely:.3g}; trusted to a factor of {TARGET_WORST:g}"
     calibrates = leg in (slowest, fastest)
     bound = (
         Bound("not judged: the prediction uses this number itself", basis=Basis.NOTED)
         if calibrates
-        else Bound(why, least=round(surely / factor), basis=Basis.SHAPE)
+        else Bound(why, least=round(surely / TARGET_WORST), basis=Basis.SHAPE)
     )
     interval = (round(leg.low), round(max(move.rate for move in leg.moves)))
     name = f"recovery bandwidth with osd_max_backfills={leg.backfills}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,9 +9,8 @@ import pytest
 
 from cephlab.lab.checks.figures import figures
 from cephlab.lab.checks.verdict import Outcome
-from cephlab.lab.cluster import pools
 from cephlab.lab.history.history import History
-from cephlab.suites.migration import backfills, copied, exact, migrate
+from cephlab.suites.migration import copied, exact, migrate
 from cephlab.suites.migration.copied import COUNTER, Copied, note_copied, placed
 from cephlab.suites.migration.exact import QuietMigration
 from cephlab.suites.migration.movement import PlacedPg
@@ -107,21 +105,3 @@ def test_a_quiet_migration_judges_each_leg(
     [nothing] = [event.data for event in recorder.events() if event.data.get("metric") == "copied_bytes[nothing]"]
     assert (nothing["value"], nothing["most"]) == (0, 0)
     assert figures(recorder.events()).outcome is not Outcome.PASS
-
-
-def test_a_move_between_backfills_counts_what_osds_copied(
-    counted: dict[int, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counted |= {0: 5.0, 1: 6.0}
-    places = [BEFORE, AFTER]
-
-    def out(prefix: str, *, ids: list[str]) -> None:
-        assert (prefix, ids) == ("osd out", ["2"])
-        counted[0] += LEAST
-
-    cluster = cast("Any", SimpleNamespace(settle=lambda: None, client=SimpleNamespace(mon=out)))
-    monkeypatch.setattr(backfills, "placed", lambda _cluster: places.pop(0))
-    monkeypatch.setattr(pools, "wait_clean", lambda *_: None)
-    monkeypatch.setattr(backfills.Reserved, "watched", nullcontext)
-    made = backfills.move(cluster, "osd out", "2")
-    assert (made.moved, made.least) == (LEAST, LEAST)

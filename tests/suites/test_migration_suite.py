@@ -6,8 +6,6 @@ from typing import Any, cast
 
 import pytest
 
-from cephlab.lab.base.errors import CephTrouble
-from cephlab.lab.checks.figures import figures
 from cephlab.lab.checks.observations import observations
 from cephlab.lab.checks.service import service
 from cephlab.lab.checks.verdict import Outcome
@@ -20,7 +18,6 @@ from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability, Node
 from cephlab.suites.interop.recovery import SHORT_LOGS, note_cut_logs, short_logs
 from cephlab.suites.migration import SCENARIOS, trial
-from cephlab.suites.migration.backfills import Leg, Move, Reserved, note_at_once, note_leg
 from cephlab.suites.migration.budget import SWAP
 from cephlab.suites.migration.movement import Movement, PlacedPg
 from cephlab.suites.migration.swap import NATIVE_3, PAIRS, note_went_to, successor
@@ -128,68 +125,6 @@ def test_moved_bytes_are_held_to_the_least_that_the_maps_allow(
 POOLS = {"pools": [{"pool_name": "still"}]}
 
 
-def leg(backfills: int, *rates: int, at_once: int = 1) -> Leg:
-    return Leg(backfills, tuple(Move(rate, rate, 1.0, at_once) for rate in rates))
-
-
-@pytest.mark.parametrize(
-    ("rates", "outcome"),
-    [
-        ((40, 44), Outcome.PASS),
-        ((19, 18), Outcome.FAIL),  # predicted is 40, trusted to a factor of two
-        ((19, 24), Outcome.INCONCLUSIVE),
-    ],
-)
-def test_a_setting_is_held_to_what_the_others_predict(rates: tuple[int, int], outcome: Outcome) -> None:
-    slowest, fastest = leg(1, 10, 10), leg(16, 100, 100)
-    recorder = History().recorder("s")
-    note_leg(recorder, leg(4, *rates), slowest, fastest)
-    recorder.witness("moved", got=1, least=1)
-    assert figures(recorder.events()).outcome is outcome
-
-
-@pytest.mark.parametrize(
-    ("backfills", "at_once", "outcome"),
-    [
-        (1, 1, Outcome.PASS),
-        (1, 0, Outcome.FAIL),
-        (1, 2, Outcome.FAIL),
-        (2, 2, Outcome.PASS),
-        (16, 9, Outcome.PASS),
-        (16, 1, Outcome.FAIL),
-        (16, 17, Outcome.FAIL),
-    ],
-)
-def test_a_setting_without_effect_is_found(backfills: int, at_once: int, outcome: Outcome) -> None:
-    """With one bandwidth for all settings, the law holds whatever the setting does."""
-    recorder = History().recorder("s")
-    note_at_once(recorder, leg(backfills, 10, at_once=at_once))
-    recorder.witness("moved", got=1, least=1)
-    assert figures(recorder.events()).outcome is outcome
-
-
-def test_the_most_that_an_osd_has_reserved_counts() -> None:
-    told = [
-        {"local_reservations": [1], "remote_reservations": []},
-        {"local_reservations": [], "remote_reservations": [1, 2]},
-    ]
-    held = [{side: {"in_progress": items} for side, items in told_of.items()} for told_of in told]
-    client = SimpleNamespace(tell=lambda name, _prefix: held[int(name[4:])])
-    reserved = Reserved(cast("Any", SimpleNamespace(osd_ids=lambda: [0, 1], client=client)))
-    reserved.look()
-    assert reserved.most == 2
-
-
-def test_an_osd_that_does_not_tell_what_it_has_reserved_ends_the_move() -> None:
-    def silent(*_: str) -> None:
-        raise CephTrouble("osd.0 does not answer")
-
-    cluster = SimpleNamespace(osd_ids=lambda: [0], client=SimpleNamespace(tell=silent))
-    reserved = Reserved(cast("Any", cluster))
-    with pytest.raises(CephTrouble, match="does not answer"), reserved.watched():
-        reserved.look()
-
-
 @pytest.mark.parametrize(
     ("objects", "start", "outcome"),
     [(2, "4'2", Outcome.PASS), (2, "0'0", Outcome.FAIL), (0, "0'0", Outcome.INCONCLUSIVE)],
@@ -213,14 +148,6 @@ def test_every_osd_gets_its_own_log_length_back() -> None:
     with short_logs(cast("Any", cluster)):
         assert told == {(osd, key): value for osd in ("osd.0", "osd.2") for key, value in SHORT_LOGS}
     assert not told
-
-
-def test_the_settings_that_the_law_is_made_of_are_not_held_against_it() -> None:
-    slowest, fastest = leg(1, 10, 10), leg(16, 100, 100)
-    recorder = History().recorder("s")
-    for either in (slowest, fastest):
-        note_leg(recorder, either, slowest, fastest)
-    assert [event.data["least"] for event in recorder.events()] == [None, None]
 
 
 @pytest.mark.parametrize(
