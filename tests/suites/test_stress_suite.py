@@ -27,7 +27,7 @@ from cephlab.lab.workloads.fiolatency import Window
 from cephlab.suites.stress import SCENARIOS, buckets, mixed
 from cephlab.suites.stress.length import LEAST_EVERY_S, MINUTES_VARIABLE, READINGS, Length, length_of
 from cephlab.suites.stress.resumed import take_over
-from cephlab.suites.stress.series import KINDS, Values, beside_peers, declare, kind_of, of_client, of_daemons
+from cephlab.suites.stress.series import Values, beside_peers, declare, of_client, of_daemons
 from cephlab.suites.stress.struck import MENU, osds_of, went_on
 from tests.fake_stage import stage_of
 
@@ -108,41 +108,10 @@ def test_a_client_that_stops_is_found(hours: float) -> None:
     assert "block writes: rate: stayed at or below 0" in verdict.reason
 
 
-def test_a_daemon_that_cannot_be_read_is_a_gap() -> None:
-    values = of_daemons(NAMES, {"osd.0": reading()}, {"mon.a": reading()}, 1.0)
-    assert values["osd.0: memory"] is None
-    assert values["osd.0: rate"] is None
-    assert values["mon.a: store"] == 5.0
-
-
 def test_a_run_of_days_keeps_no_more_readings_than_one_of_minutes() -> None:
     for seconds in (300.0, 21600.0, 3 * 86400.0):
         assert seconds / length_of(seconds).every_s == pytest.approx(READINGS)
     assert length_of(14).every_s == LEAST_EVERY_S
-
-
-def test_what_may_change_in_an_hour_is_more_in_a_short_run() -> None:
-    rate = KINDS["rate"]
-    assert rate.declared("a: rate", 6, shared=False)["per_hour"] == rate.per_hour
-    assert rate.declared("a: rate", 1 / 12, shared=False)["per_hour"] == pytest.approx(12 * rate.over_run)
-    assert rate.declared("a: rate", 6, shared=True)["per_hour"] is None
-
-
-def test_a_daemons_own_kind_comes_first() -> None:
-    assert kind_of("mon.a: log") is KINDS["mon log"]
-    assert kind_of("osd.0: log") is KINDS["log"]
-    assert kind_of("block writes: rate") is KINDS["rate"]
-
-
-def test_an_osd_is_held_to_its_peers_of_the_same_architecture() -> None:
-    values: Values = {f"osd.{n}: CPU of an operation": cost for n, cost in enumerate((0.003, 0.001, 0.002, None))}
-    told = beside_peers(values, [["osd.0", "osd.1", "osd.2"], ["osd.3"]])
-    assert told == {
-        "osd.0: CPU beside its peers": pytest.approx(2.0),
-        "osd.1: CPU beside its peers": pytest.approx(0.4),
-        "osd.2: CPU beside its peers": pytest.approx(1.0),
-    }
-    assert beside_peers(values, [["osd.0", "osd.3"]])["osd.0: CPU beside its peers"] is None
 
 
 @pytest.mark.parametrize(("slower", "outcome"), [(0.0, Outcome.PASS), (0.01, Outcome.FAIL)])
@@ -163,11 +132,6 @@ def test_half_an_hour_shows_an_osd_that_slows_on_a_machine_that_others_share(slo
     declare(recorder, dict.fromkeys(f"{name}: CPU beside its peers" for name in names), length.hours, shared=True)
     recorder.witness("looks", got=READINGS, least=1)
     assert CHECKS["drift"](recorder.events()).outcome is outcome
-
-
-def test_what_takes_a_longer_run_is_not_judged_by_a_short_one() -> None:
-    declared = KINDS["CPU beside its peers"].declared("osd.0: CPU beside its peers", 5 / 60, shared=True)
-    assert (declared["per_hour"], declared["why"]) == (None, "judged from 18 minutes on")
 
 
 def interrupted(looks: int, parts: tuple[str, ...] = ("",)) -> list[Event]:
