@@ -85,7 +85,7 @@ def growth(stage: Stage) -> None:
         cluster.settle()
         note_usage(stage.recorder, used_bytes(cluster), look(cluster))
     first, last = looks[0], looks[-1]
-    for name in sorted(first.keys() & last.keys()):
+    for name in sorted(first):
         judge(stage.recorder, name, first[name], last[name])
     for osd in sorted(name for name in last if name.startswith("osd.")):
         resident = last[osd].footprint.resident / MIB
@@ -100,9 +100,7 @@ def growth(stage: Stage) -> None:
 
 def commit_ms(counted: Mapping[str, float]) -> float:
     """Mean time in which an OSD made a batch of writes durable. counted: what its counters changed by."""
-    return (
-        1000 * counted.get("bluestore.kv_commit_lat.sum", 0.0) / max(1.0, counted.get("bluestore.kv_commit_lat", 0.0))
-    )
+    return 1000 * counted.get("bluestore.kv_commit_lat.sum", 0.0) / counted.get("bluestore.kv_commit_lat", 1.0)
 
 
 def note_commits(recorder: Recorder, times_ms: Mapping[int, float]) -> None:
@@ -110,13 +108,14 @@ def note_commits(recorder: Recorder, times_ms: Mapping[int, float]) -> None:
 
     Their disks are equal, and each has all objects.
     """
-    quickest = min(times_ms.values(), default=0.0)
+    if len(times_ms) < 2:
+        return
     bound = Bound(
         f"{SLOWEST:g} times the quickest OSD of its architecture and {COMMIT_SLACK_MS:g} ms",
-        most=SLOWEST * quickest + COMMIT_SLACK_MS,
+        most=SLOWEST * min(times_ms.values()) + COMMIT_SLACK_MS,
         basis=Basis.SHAPE,
     )
-    for osd, time_ms in times_ms.items() if len(times_ms) > 1 else ():
+    for osd, time_ms in times_ms.items():
         recorder.figure(f"osd.{osd}: mean time of a commit", time_ms, "ms", bound)
 
 

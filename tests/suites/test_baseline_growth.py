@@ -22,7 +22,6 @@ from cephlab.suites.baseline.growth import (
     Held,
     allocated,
     busiest,
-    commit_ms,
     growth,
     judge,
     note_commits,
@@ -177,14 +176,3 @@ def test_a_disk_that_lags_behind_its_equals_is_red(times_ms: dict[int, float], o
     recorder.witness("operations of osd.0", got=600, least=600)
     note_commits(recorder, times_ms)
     assert CHECKS["figures"](recorder.events()).outcome is outcome
-
-
-def test_a_lone_osd_of_an_architecture_has_nothing_to_be_compared_with() -> None:
-    recorder = History().recorder("baseline.growth")
-    note_commits(recorder, {2: 60.0})
-    assert not recorder.events()
-
-
-def test_the_time_of_a_commit_is_the_mean_of_the_load() -> None:
-    assert commit_ms({"bluestore.kv_commit_lat": 50.0, "bluestore.kv_commit_lat.sum": 0.25}) == pytest.approx(5.0)
-    assert commit_ms({}) == pytest.approx(0.0)
