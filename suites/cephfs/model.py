@@ -66,6 +66,11 @@ class Inode:
             yield path + name, inode
             yield from inode.tree(f"{path}{name}/")
 
+    def tree_with_itself(self) -> Iterator[tuple[str, Inode]]:
+        """As `tree`, and itself under an empty path."""
+        yield "", self
+        yield from self.tree()
+
     def bytes(self) -> int:
         """Bytes of all files below it."""
         return sum(len(inode.data) for _, inode in self.tree())
@@ -266,7 +271,7 @@ class FsModel:
 
     def do_look(self, **_looking: Any) -> Any:
         tree_below = {}
-        for path, inode in (("", self.root), *self.root.tree()):
+        for path, inode in self.root.tree_with_itself():
             if path:
                 tree_below[path] = inode.told(self.whole)
             below = f"{path}/" if path else ""

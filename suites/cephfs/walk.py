@@ -32,6 +32,8 @@ FAR_BYTES = 6 * STRIPE
 """The largest offset."""
 SLOTS = 3
 """Files that a side can keep open at the same time."""
+OWNERS = (1, 2)
+"""Owners of locked ranges, for each side."""
 DEFAULT_LAYOUT = (4 << 20, 1, 4 << 20)
 END = -1
 """The offset that stands for the end of a file that was opened for appending."""
@@ -82,7 +84,7 @@ class WalkModel(FsModel):
         handle = self.handles.get((self.side, slot["slot"]))
         appends = handle is not None and handle.append
         kind = {"kind": rng.choice((SHARED, EXCLUSIVE, NONE))}
-        range_of = {**kind, "start": rng.randrange(8), "length": rng.randrange(8), "owner": rng.randrange(1, 3)}
+        range_of = {**kind, "start": rng.randrange(8), "length": rng.randrange(8), "owner": rng.choice(OWNERS)}
         units = rng.choice((1, 2)), rng.choice((1, 2, 3))
         layout = {"unit": STRIPE * units[0], "count": units[1], "object_size": STRIPE * units[0] * rng.choice((1, 2))}
         new = rng.choice(["", *(f"{path}/" for path, inode in tree.items() if inode.entries is not None)])

@@ -177,6 +177,14 @@ PLANTED: tuple[Planted, ...] = (
         defines=returns("_ZN10PurgeQueue8_consumeEv", 0),
     ),
     Planted(
+        "locks_forgotten",
+        "returns.c",
+        Arch.X86_64,
+        "mds",
+        ("cephfs.walk-moved-long",),
+        defines=returns("_ZN6Server17recover_filelocksEP6CInodeN4ceph6buffer7v15_2_04listEl", 0),
+    ),
+    Planted(
         "space_kept",
         "returns.c",
         Arch.X86_64,

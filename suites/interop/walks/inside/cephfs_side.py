@@ -7,11 +7,13 @@ import contextlib
 import ctypes
 import datetime
 import errno
+import json
 import os
 import stat
 import struct
 
 import cephfs
+import rados
 
 SETTINGS = {"conf": "/etc/ceph/ceph.conf", "name": "client.admin"}
 FLOCK = {"shared": 1, "exclusive": 2, "none": 8}
@@ -92,6 +94,14 @@ class Native:
         self.call("ceph_unmount", self.mount)
         self.call("ceph_release", self.mount)
 
+    def sync_fs(self):
+        """Named as in the Python binding, like the next one."""
+        self.call("ceph_sync_fs", self.mount)
+
+    def get_instance_id(self):
+        self.library.ceph_get_instance_id.restype = ctypes.c_uint64
+        return self.library.ceph_get_instance_id(self.mount)
+
 
 class Side:
     """One client of CephFS."""
@@ -100,9 +110,13 @@ class Side:
 
     def __init__(self, settings):
         self.settings = settings
-        self.fs = cephfs.LibCephFS(conffile=settings["conf"], auth_id=settings["name"].partition(".")[2])
-        self.fs.mount()
+        self.fs = self.mounted()
         self.place, self.held, self.kept, self.opened_native = b"/", {}, {}, None
+
+    def mounted(self):
+        fs = cephfs.LibCephFS(conffile=self.settings["conf"], auth_id=self.settings["name"].partition(".")[2])
+        fs.mount()
+        return fs
 
     def begin(self, place):
         """Go to an empty place."""
@@ -283,6 +297,28 @@ class Side:
 
     def op_rename_snap(self, path, snap, to):
         self.fs.rename(self.snap_at(path, snap), self.snap_at(path, to))
+
+    def op_fail(self, how):
+        """Only fail the metadata server: a program on another machine cannot kill it."""
+        with rados.Rados(conffile=self.settings["conf"], name=self.settings["name"]) as cluster:
+            command = {"prefix": "mds fail", "role_or_gid": "0"}
+            code, _, why = cluster.mon_command(json.dumps(command), b"")
+        if code:
+            raise OSError(-code, why)
+
+    def op_evict(self):
+        """Only mount again: a program that evicts itself ends, and with it the other sides."""
+        place = self.op_synced()["place"]
+        self.close()
+        self.fs = self.mounted()
+        self.begin(place)
+
+    def op_synced(self):
+        """Sync everything. Returns the place, and the number of each mount: whoever kills this program needs them."""
+        mounts = [self.fs, self.opened_native] if self.opened_native else [self.fs]
+        for mount in mounts:
+            mount.sync_fs()
+        return {"place": self.place.decode().strip("/"), "mounts": [mount.get_instance_id() for mount in mounts]}
 
     def op_look(self, whole=False):
         """Everything below the place: path -> description. whole: with owners, times, modes and layouts."""

@@ -11,7 +11,9 @@
 
 import hashlib
 import json
+import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -47,7 +49,7 @@ def answer(side, operation, arguments):
 def serve(make):
     """Serve one side for another process. The first line has the settings, each further line a step or a new place.
 
-    Each line gets one line as its answer.
+    Each line gets one line as its answer, except for `die`: the program ends as if it crashed.
     """
     side = None
     for line in sys.stdin:
@@ -57,6 +59,8 @@ def serve(make):
             answered = "ready"
         elif operation == "begin":
             answered = side.begin(**arguments)
+        elif operation == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
         else:
             answered = answer(side, operation, arguments)
         print(json.dumps(answered), flush=True)
