@@ -56,7 +56,13 @@ class MovedModel(WalkModel):
         """A metadata server ends, and another takes over while the walk goes on."""
 
     def do_evict(self) -> None:
-        """The side's client syncs everything, dies and is evicted; another takes its place."""
+        """The side's client syncs everything, dies and is evicted; another takes its place.
+
+        Unfit if it has a file open whose time of change was set: the server replaces it by that of the file's objects.
+        """
+        own = [handle.inode for (side, _), handle in self.handles.items() if side == self.side]
+        if any(inode.times[1] is not None for inode in (*own, *self.ranged)):
+            raise Unfit
         for side, slot in list(self.handles):
             if side == self.side:
                 self.do_shut(slot)

@@ -49,6 +49,19 @@ def test_an_evicted_client_loses_its_files_and_locks_and_nobody_else_does() -> N
     assert model.do_about(slot=0) == [14, 1]
 
 
+def test_no_client_is_evicted_that_has_a_file_open_whose_time_of_change_was_set() -> None:
+    model = moved_model()
+    model.side = SIDES[0]
+    model.do_write("a", seed=1, size=9, offset=0)
+    model.do_utimes("a", atime=1, mtime=2)
+    model.do_open("a", slot=0, append=False)
+    with pytest.raises(Unfit):
+        model.do_evict()
+    model.do_put(slot=0, seed=1, size=2, offset=0)
+    model.do_evict()
+    assert not model.handles
+
+
 @pytest.mark.parametrize("holding", ["", "d"])
 def test_nothing_below_a_snapshot_is_renamed_or_unlinked(holding: str) -> None:
     model = moved_model()
