@@ -114,7 +114,7 @@ def end_active(cluster: Cluster, how: str) -> None:
     """End the active server, and wait until the other one got its rank, but not until that serves.
 
     The monitors are told, because they would take a while to notice. A server that is to fail hangs, so that it does
-    not learn of it: on the provider local it could not start itself again (docs/cephfs.md).
+    not learn of it: an emulated one cannot start itself again (docs/cephfs.md).
     """
     [name] = wait_active(cluster)
     waits(cluster, lambda: "up:standby" in states(cluster.client).values(), "a metadata server that stands by")
