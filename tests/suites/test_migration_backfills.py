@@ -381,12 +381,8 @@ def test_the_sweep_has_more_pgs_to_move_than_backfills_at_once() -> None:
     """An OSD of three that leaves has two thirds of them, half of which each of the others receives."""
     assert tuple(2**power for power in range(5)) == SWEEP
     assert PG_NUM & (PG_NUM - 1) == 0, "Ceph warns of any other number"
+    assert (OBJECTS, OBJECT_BYTES > 1) == (2 * PG_NUM, True)
     assert max(SWEEP) < PG_NUM * 2 / 3 / 2
-
-
-def test_each_pg_has_about_two_objects_and_the_last_write_of_each_is_the_large_one() -> None:
-    assert OBJECTS == 2 * PG_NUM
-    assert OBJECT_BYTES > 1
 
 
 def test_the_scenario_says_what_it_must_see_and_lets_the_setting_have_its_effect() -> None:
