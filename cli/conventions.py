@@ -153,6 +153,12 @@ def copies(replicas: int | None, ec: str | None) -> int:
     return DEFAULT_COPIES if replicas is None else replicas
 
 
+def refuse_other_format(path: Path | None) -> None:
+    """SpecError if --output, which writes an HTML page, names a file of another format. None: not given."""
+    if path is not None and path.suffix.lower() not in ("", ".html", ".htm"):
+        raise SpecError(f"--output {path}: the page is HTML", f"got {path.suffix}, wanted: .html", "name another file")
+
+
 def refuse_unwritable(option: str, path: Path | None, *, folders: bool = False, instead: str = "name another") -> None:
     """SpecError if the file that an option names cannot be written; checked before any work. None: not given.
 

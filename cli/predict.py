@@ -12,7 +12,7 @@ import typer
 
 from cephlab.cli.answers import Answers, as_value, doubts
 from cephlab.cli.completion import DEMANDED_RELEASES, PREDICTED_OPERATIONS, PROFILES, words
-from cephlab.cli.conventions import DEFAULT_COPIES, copies, refuse_unwritable, write_named
+from cephlab.cli.conventions import DEFAULT_COPIES, copies, refuse_other_format, refuse_unwritable, write_named
 from cephlab.cli.figures import interval_lines, resource_table, show_comparisons, source_lines
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
@@ -185,6 +185,7 @@ def predict(
 
     Example: cephlab predict --profile kunpeng920 --op randwrite --depth 32
     """
+    refuse_other_format(page.output)
     refuse_unwritable("--output", page.output)
     if page.show and page.output is None:
         raise SpecError("--open opens the page that --output writes", "--output is not given", "add --output page.html")

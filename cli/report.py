@@ -11,7 +11,7 @@ import typer
 
 from cephlab.cli.archives import ArchiveArgument, named_or_newest
 from cephlab.cli.completion import ARCHIVES, DEFECTS
-from cephlab.cli.conventions import refuse_unwritable, write_named
+from cephlab.cli.conventions import refuse_other_format, refuse_unwritable, write_named
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.world import World
@@ -117,6 +117,8 @@ def report(
     from cephlab.lab.report.page import render_report
     from cephlab.tuning.comparison import compared, together
 
+    if page.defect is None:
+        refuse_other_format(page.output)
     refuse_unwritable("--output", page.output)
     directory = named_or_newest(out, world, directory)
     archive = read_run(directory, signers)

@@ -101,7 +101,11 @@ def requirements_met(world: World, sweep: Sweep, demands: Sequence[Demand]) -> l
     for point in first:
         verdicts: dict[str, Any] = {"at": point.at}
         for requirement in point.hardware.requirements:
-            answers = held(requirement, point.hardware.profile, demands, trust)
+            try:
+                answers = held(requirement, point.hardware.profile, demands, trust)
+            except SpecError as error:  # the other requirements can still be judged
+                verdicts[requirement.name] = f"not judged: {error.what}"
+                continue
             verdicts[requirement.name] = merge(
                 Verdict(answer.outcome, answer.metric) for answer in answers
             ).outcome.value

@@ -25,6 +25,9 @@ def changed(raw: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
     list's. Values are checked like those of a file.
     """
     document = deepcopy(raw)
+    places = [change.partition("=")[0].strip() for change in changes]
+    if twice := sorted({place for place in places if places.count(place) > 1}):
+        raise SpecError(f"{', '.join(twice)}: set more than once", f"got {', '.join(changes)}", "keep one of them")
     for change in changes:
         place, equals, value = change.partition("=")
         if not (place.strip() and equals and value.strip()):

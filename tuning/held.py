@@ -281,9 +281,8 @@ def too_full(wanted: RecoveryRequirement, profile: Profile) -> str:
 
 def on_each(wanted: RecoveryRequirement, profile: Profile) -> float:
     """Bytes on each lost node; SpecError where no node holds that much."""
-    heaviest = max(machine.weight for machine in profile.nodes)
     if wanted.bytes is None:
-        return (wanted.fill or 0.0) * heaviest
+        return (wanted.fill or 0.0) * profile.heaviest
     refuse_more_than_a_node(profile, wanted.bytes.value, "bytes")
     return wanted.bytes.value
 

@@ -211,6 +211,11 @@ class Profile:
     def weight(self) -> float:
         return sum(machine.count * machine.weight for machine in self.nodes)
 
+    @property
+    def heaviest(self) -> float:
+        """Bytes of the data disks of the machine that has most."""
+        return max(machine.weight for machine in self.nodes)
+
     def figures(self) -> Iterator[tuple[str, Figure]]:
         """(place, figure) of every figure."""
         yield "network.rtt", self.rtt

@@ -23,7 +23,16 @@ from cephlab.tuning.units import Measure
 
 SHIPPED = Path(__file__).with_name("profiles")
 THIS_MACHINE = "this-machine"
-_HINT = "docs/model.md shows a whole profile"
+_HINT = "docs/model.md shows a whole profile, docs/requirements.md its requirements"
+
+
+def _refuse_fast_link(place: str, machine: MachineClass) -> None:
+    """ValueError if one link is faster than all of them together."""
+    link, whole = machine.link_bandwidth, max(
+        (figure for figure in (machine.bandwidth, machine.cluster_bandwidth) if figure), key=lambda each: each.value
+    )
+    if link and link.value > whole.value:
+        raise ValueError(f"{place}.link_bandwidth: got {link}, wanted: at most {whole}, as all links together have")
 
 
 class _NetworkTable(TomlTable):
@@ -63,6 +72,9 @@ class _Profile(TomlTable):
                 raise ValueError(f"clients.{number}: disks: {client.name} is a client, whose disks have the role cache")
             if client.gateways:
                 raise ValueError(f"clients.{number}: gateways: {client.name} is a client; gateways are on nodes")
+        for place, machines in (("nodes", self.nodes), ("clients", self.clients)):
+            for number, machine in enumerate(machines):
+                _refuse_fast_link(f"{place}.{number}", machine)
         if bool(self.clients) == self.clients_on_nodes:
             raise ValueError("clients: either [[clients]] or clients_on_nodes = true, and not both")
         refuse_twice("requirements.name", [requirement.name for requirement in self.requirements])

@@ -74,12 +74,11 @@ def recovery_of_largest(
 
 def refuse_more_than_a_node(profile: Profile, data_bytes: float, given: str) -> None:
     """SpecError where no node's data disks hold so many bytes. given: the key or option that names them."""
-    heaviest = max(machine.weight for machine in profile.nodes)
-    if data_bytes > heaviest:
+    if data_bytes > profile.heaviest:
         raise SpecError(
             f"no node of {profile.name} holds that much",
-            f"{given}: got {terabytes(data_bytes)}, wanted: at most {terabytes(heaviest)}, the data disks of its "
-            "largest node",
+            f"{given}: got {terabytes(data_bytes)}, wanted: at most {terabytes(profile.heaviest)}, the data disks of "
+            "its largest node",
         )
 
 

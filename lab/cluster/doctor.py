@@ -1,9 +1,9 @@
 """Lists what a lab needs on this machine: each need, whether it is met, and the exact remedy if not."""
 
-import os
 import resource
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -144,7 +144,7 @@ def look(home: Home) -> MachineFacts:
         tools=frozenset(tool.name for tool in tools(arch) if _found(tool)),
         binfmt_obstacle=binfmt.obstacle(arch.other),
         home=home.path,
-        home_writable=nearest.is_dir() and os.access(nearest, os.W_OK),
+        home_writable=_writable(nearest),
         free_bytes=shutil.disk_usage(nearest).free,
         memory_bytes=memory_here.available_bytes,
         memory_limit=memory_here.where,
@@ -230,6 +230,15 @@ def _sizes(machine: MachineFacts) -> Iterator[Need]:
 
 def _figure(name: str, got: str, wanted: str, present: bool, remedy: str) -> Need:
     return _need(name, present, f"{got}, wanted {wanted}", remedy, "a mixed cluster of three OSDs")
+
+
+def _writable(folder: Path) -> bool:
+    """Whether files can be made in it. Its mode does not tell: root has every right in /proc, where nothing is made."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
 
 
 def _found(tool: Tool) -> bool:

@@ -22,8 +22,8 @@ MOST_NODES = 1000
 """Of one architecture. More is a typing error: one machine has no memory for them."""
 
 
-def parse_nodes(text: str) -> tuple[tuple[Arch, int], ...]:
-    """Read `x86_64:2,aarch64:1`; SpecError names the wrong part."""
+def parse_nodes(text: str, source: str = "--nodes") -> tuple[tuple[Arch, int], ...]:
+    """Read `x86_64:2,aarch64:1`; SpecError names the source and the wrong part."""
     groups = []
     for part in text.split(","):
         arch, _, count = part.partition(":")
@@ -31,13 +31,13 @@ def parse_nodes(text: str) -> tuple[tuple[Arch, int], ...]:
             number = int(count) if count else 1
         except ValueError:
             raise SpecError(
-                f"--nodes: {part!r} is not ARCH:COUNT", f"got {count!r} as a count", "write x86_64:2,aarch64:1"
+                f"{source}: {part!r} is not ARCH:COUNT", f"got {count!r} as a count", "write x86_64:2,aarch64:1"
             ) from None
         if not arch:
-            raise SpecError(f"--nodes: {part!r} is not ARCH:COUNT", "got no architecture", "write x86_64:2,aarch64:1")
+            raise SpecError(f"{source}: {part!r} is not ARCH:COUNT", "got no architecture", "write x86_64:2,aarch64:1")
         if not 1 <= number <= MOST_NODES:
             raise SpecError(
-                f"--nodes: {part!r} asks for {how_many(number, 'node')}",
+                f"{source}: {part!r} asks for {how_many(number, 'node')}",
                 "wanted: a count of 1 or more" if number < 1 else f"wanted: at most {MOST_NODES}",
                 "leave the part out" if number < 1 else "ask for fewer",
             )

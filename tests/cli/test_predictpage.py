@@ -128,10 +128,29 @@ def test_all_that_was_asked_for_is_on_the_page(world: World, tmp_path: Path) -> 
     assert f"{said['recovery']['seconds']:,.0f} s, limit: " in html
 
 
+@pytest.mark.slow
+def test_a_requirement_that_cannot_be_judged_leaves_the_others(world: World, tmp_path: Path) -> None:
+    profile = tmp_path / Path(EXAMPLE).name
+    lines = Path(EXAMPLE).read_text().splitlines()
+    profile.write_text("\n".join(line for line in lines if not line.startswith("power_")))
+    asked = ("--profile", str(profile), "--op", "randwrite", "--sweep", "nodes.count=3..4", "--json")
+    rows = json.loads(predict(world, *asked).stdout)["requirements"]
+    assert [row["at"] for row in rows] == ["3", "4"]
+    assert all(row["plug"].startswith("not judged: ") for row in rows)
+    assert {row["vm-mix"] for row in rows} <= {"pass", "fail", "inconclusive"}
+
+
 def test_without_a_page_there_is_none_to_open(world: World) -> None:
     result = predict(world, "--profile", "ampere-altra-4n", "--open")
     assert result.exit_code == 2
     assert "add --output page.html" in result.stderr
+
+
+def test_a_page_is_not_written_as_another_format(world: World, tmp_path: Path) -> None:
+    result = predict(world, "--profile", "ampere-altra-4n", "--output", str(tmp_path / "page.pdf"))
+    assert result.exit_code == 2
+    assert "got .pdf, wanted: .html" in result.stderr
+    assert not list(tmp_path.glob("page*"))
 
 
 @pytest.mark.slow

@@ -140,6 +140,12 @@ def test_what_is_no_change_is_refused(tmp_path: Path, change: str, said: str) ->
     assert said in f"{caught.value.what}\n{caught.value.detail}"
 
 
+def test_a_place_is_changed_once(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"nodes\.count: set more than once") as caught:
+        load_hardware(file_with(tmp_path, ""), ["nodes.count=3", "nodes.cores=8", " nodes.count =4"])
+    assert "nodes.count=3" in caught.value.detail
+
+
 def test_of_several_kinds_of_nodes_a_change_names_one(tmp_path: Path) -> None:
     path = file_with(tmp_path, "", "altra-3n-epyc-1n")
     with pytest.raises(SpecError, match="--set has to name one table"):

@@ -92,6 +92,12 @@ def test_a_profile_is_read_in_the_units_of_the_model(tmp_path: Path) -> None:
         (CLIENT, f"{CLIENT}gateways = 2\n", "clients.0: gateways", "is a client"),
         (DISK, DISK + DISK, "nodes.0: disks.name: got", "more than once: d"),
         (CLIENT, "", "clients: ", "either [[clients]] or clients_on_nodes"),
+        (
+            'bandwidth = { value = "10 Gb/s", source = "rated" }',
+            'bandwidth = { value = "10 Gb/s", source = "rated" }\nlink_bandwidth = { value = "25 Gb/s", source = "it" }',
+            "nodes.0.link_bandwidth: got 3.125 GB/s",
+            "wanted: at most 1.25 GB/s",
+        ),
         ("[network]", "clients_on_nodes = true\n[network]", "", "not both"),
         ('kind = "nvme"', 'kind = "nvme"\nrole = "metadata"', "", "data disk"),
     ],

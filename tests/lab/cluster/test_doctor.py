@@ -164,6 +164,10 @@ def test_this_machine_can_be_looked_at_without_changing_it(tmp_path: Path) -> No
     assert missing(machine).get("python") is None
 
 
+def test_a_folder_in_which_nothing_can_be_made_is_not_writable() -> None:
+    assert not doctor.look(Home(Path("/proc/not/there"))).home_writable
+
+
 def test_every_name_that_a_program_is_started_by_is_accepted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A distribution without static emulators has them under the plain name."""
     plain = tmp_path / FOREIGN.qemu_user_names[1]
