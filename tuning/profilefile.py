@@ -28,11 +28,30 @@ _HINT = "docs/model.md shows a whole profile, docs/requirements.md its requireme
 
 def _refuse_fast_link(place: str, machine: MachineClass) -> None:
     """ValueError if one link is faster than all of them together."""
-    link, whole = machine.link_bandwidth, max(
-        (figure for figure in (machine.bandwidth, machine.cluster_bandwidth) if figure), key=lambda each: each.value
-    )
+    links = [figure for figure in (machine.bandwidth, machine.cluster_bandwidth) if figure]
+    whole, link = max(links, key=lambda figure: figure.value), machine.link_bandwidth
     if link and link.value > whole.value:
         raise ValueError(f"{place}.link_bandwidth: got {link}, wanted: at most {whole}, as all links together have")
+
+
+def _refuse_node(place: str, node: MachineClass) -> None:
+    """ValueError for disks that a node must not have, or not alone."""
+    refuse_twice(f"{place}: disks.name", [disks.name for disks in node.disks])
+    if node.metadata_disks and not node.data_disks:
+        raise ValueError(f"nodes.disks: {node.name} has metadata disks but no data disk that could use them")
+    if any(disks.role is DiskRole.CACHE for disks in node.disks):
+        raise ValueError(f"{place}: disks: {node.name} is a node; the role cache is for clients only")
+    _refuse_fast_link(place, node)
+
+
+def _refuse_client(place: str, client: MachineClass) -> None:
+    """ValueError for disks and gateways that a client must not have."""
+    refuse_twice(f"{place}: disks.name", [disks.name for disks in client.disks])
+    if any(disks.role is not DiskRole.CACHE for disks in client.disks):
+        raise ValueError(f"{place}: disks: {client.name} is a client, whose disks have the role cache")
+    if client.gateways:
+        raise ValueError(f"{place}: gateways: {client.name} is a client; gateways are on nodes")
+    _refuse_fast_link(place, client)
 
 
 class _NetworkTable(TomlTable):
@@ -61,20 +80,9 @@ class _Profile(TomlTable):
         if not any(node.data_disks for node in self.nodes):
             raise ValueError("nodes.disks: at least one node with a data disk")
         for number, node in enumerate(self.nodes):
-            refuse_twice(f"nodes.{number}: disks.name", [disks.name for disks in node.disks])
-            if node.metadata_disks and not node.data_disks:
-                raise ValueError(f"nodes.disks: {node.name} has metadata disks but no data disk that could use them")
-            if any(disks.role is DiskRole.CACHE for disks in node.disks):
-                raise ValueError(f"nodes.{number}: disks: {node.name} is a node; the role cache is for clients only")
+            _refuse_node(f"nodes.{number}", node)
         for number, client in enumerate(self.clients):
-            refuse_twice(f"clients.{number}: disks.name", [disks.name for disks in client.disks])
-            if any(disks.role is not DiskRole.CACHE for disks in client.disks):
-                raise ValueError(f"clients.{number}: disks: {client.name} is a client, whose disks have the role cache")
-            if client.gateways:
-                raise ValueError(f"clients.{number}: gateways: {client.name} is a client; gateways are on nodes")
-        for place, machines in (("nodes", self.nodes), ("clients", self.clients)):
-            for number, machine in enumerate(machines):
-                _refuse_fast_link(f"{place}.{number}", machine)
+            _refuse_client(f"clients.{number}", client)
         if bool(self.clients) == self.clients_on_nodes:
             raise ValueError("clients: either [[clients]] or clients_on_nodes = true, and not both")
         refuse_twice("requirements.name", [requirement.name for requirement in self.requirements])

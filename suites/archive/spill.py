@@ -206,7 +206,9 @@ SCENARIOS = (
         method="Measures an object's metadata, predicts, puts objects until BlueFS uses slow disks, reads all back.",
         run=partial(run, levels=PAPER),
         check="figures",
-        topology=ArchiveTopology(foreign=0, disk_bytes=SLOW_BYTES, db_bytes=DB_BYTES, options=PAPER.options),
+        topology=ArchiveTopology(
+            foreign=0, foreign_gateway=False, disk_bytes=SLOW_BYTES, db_bytes=DB_BYTES, options=PAPER.options
+        ),
         spoils=True,
         expects={HEALTH: "The scenario fills RocksDB until it spills over, and waits for the monitor's warning."},
     ),
