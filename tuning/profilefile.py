@@ -26,34 +26,6 @@ THIS_MACHINE = "this-machine"
 _HINT = "docs/model.md shows a whole profile, docs/requirements.md its requirements"
 
 
-def _refuse_fast_link(place: str, machine: MachineClass) -> None:
-    """ValueError if one link is faster than all of them together."""
-    links = [figure for figure in (machine.bandwidth, machine.cluster_bandwidth) if figure]
-    whole, link = max(links, key=lambda figure: figure.value), machine.link_bandwidth
-    if link and link.value > whole.value:
-        raise ValueError(f"{place}.link_bandwidth: got {link}, wanted: at most {whole}, as all links together have")
-
-
-def _refuse_node(place: str, node: MachineClass) -> None:
-    """ValueError for disks that a node must not have, or not alone."""
-    refuse_twice(f"{place}: disks.name", [disks.name for disks in node.disks])
-    if node.metadata_disks and not node.data_disks:
-        raise ValueError(f"nodes.disks: {node.name} has metadata disks but no data disk that could use them")
-    if any(disks.role is DiskRole.CACHE for disks in node.disks):
-        raise ValueError(f"{place}: disks: {node.name} is a node; the role cache is for clients only")
-    _refuse_fast_link(place, node)
-
-
-def _refuse_client(place: str, client: MachineClass) -> None:
-    """ValueError for disks and gateways that a client must not have."""
-    refuse_twice(f"{place}: disks.name", [disks.name for disks in client.disks])
-    if any(disks.role is not DiskRole.CACHE for disks in client.disks):
-        raise ValueError(f"{place}: disks: {client.name} is a client, whose disks have the role cache")
-    if client.gateways:
-        raise ValueError(f"{place}: gateways: {client.name} is a client; gateways are on nodes")
-    _refuse_fast_link(place, client)
-
-
 class _NetworkTable(TomlTable):
     rtt: TimeFigure
     uplink: RateFigure | None = None
@@ -80,9 +52,17 @@ class _Profile(TomlTable):
         if not any(node.data_disks for node in self.nodes):
             raise ValueError("nodes.disks: at least one node with a data disk")
         for number, node in enumerate(self.nodes):
-            _refuse_node(f"nodes.{number}", node)
+            refuse_twice(f"nodes.{number}: disks.name", [disks.name for disks in node.disks])
+            if node.metadata_disks and not node.data_disks:
+                raise ValueError(f"nodes.disks: {node.name} has metadata disks but no data disk that could use them")
+            if any(disks.role is DiskRole.CACHE for disks in node.disks):
+                raise ValueError(f"nodes.{number}: disks: {node.name} is a node; the role cache is for clients only")
         for number, client in enumerate(self.clients):
-            _refuse_client(f"clients.{number}", client)
+            refuse_twice(f"clients.{number}: disks.name", [disks.name for disks in client.disks])
+            if any(disks.role is not DiskRole.CACHE for disks in client.disks):
+                raise ValueError(f"clients.{number}: disks: {client.name} is a client, whose disks have the role cache")
+            if client.gateways:
+                raise ValueError(f"clients.{number}: gateways: {client.name} is a client; gateways are on nodes")
         if bool(self.clients) == self.clients_on_nodes:
             raise ValueError("clients: either [[clients]] or clients_on_nodes = true, and not both")
         refuse_twice("requirements.name", [requirement.name for requirement in self.requirements])

@@ -37,8 +37,9 @@ class MovedModel(WalkModel):
     A crash changes nothing: the clients repeat what the server had not written to its journal, and tell the next server
     what they hold. A client that is evicted loses its open files and its locks.
 
-    It leaves out what Ceph is known to get wrong then: no file has stripes (`libcephfs-striped-size`), and nothing
-    below a snapshot gets another name or loses one (`libcephfs-renamed-snapshot`).
+    It leaves out what Ceph is known to get wrong then: no file has stripes (`libcephfs-striped-size`), nothing below a
+    snapshot gets another name or loses one (`libcephfs-renamed-snapshot`), and no client is evicted that has a file
+    open whose time was set (`libcephfs-evicted-time`).
     """
 
     def draw(self, rng: Random) -> Drawn:
@@ -58,7 +59,7 @@ class MovedModel(WalkModel):
     def do_evict(self) -> None:
         """The side's client syncs everything, dies and is evicted; another takes its place.
 
-        Unfit if it has a file open whose time of change was set: the server replaces it by that of the file's objects.
+        Unfit if it has a file open whose time of change was set: `libcephfs-evicted-time`.
         """
         own = [handle.inode for (side, _), handle in self.handles.items() if side == self.side]
         if any(inode.times[1] is not None for inode in (*own, *self.ranged)):

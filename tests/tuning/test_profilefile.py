@@ -44,7 +44,6 @@ core_speed = { value = "5 points", source = "measured" }
 memory = { value = "16 GiB", source = "measured" }
 bandwidth = { value = "10 Gb/s", source = "rated" }
 """
-BANDWIDTH = 'bandwidth = { value = "10 Gb/s", source = "rated" }'
 CLIENT = SOUND[SOUND.index("[[clients]]") :]
 DISK = SOUND[SOUND.index("[[nodes.disks]]") : SOUND.index("[[clients]]")]
 CACHE = DISK.replace("nodes", "clients").replace('"d"', '"e"\nrole = "cache"')
@@ -93,12 +92,6 @@ def test_a_profile_is_read_in_the_units_of_the_model(tmp_path: Path) -> None:
         (CLIENT, f"{CLIENT}gateways = 2\n", "clients.0: gateways", "is a client"),
         (DISK, DISK + DISK, "nodes.0: disks.name: got", "more than once: d"),
         (CLIENT, "", "clients: ", "either [[clients]] or clients_on_nodes"),
-        (
-            BANDWIDTH,
-            f'{BANDWIDTH}\nlink_bandwidth = {{ value = "20 Gb/s", source = "it" }}',
-            "nodes.0.link_bandwidth: got 2.5 GB/s",
-            "wanted: at most 1.25 GB/s",
-        ),
         ("[network]", "clients_on_nodes = true\n[network]", "", "not both"),
         ('kind = "nvme"', 'kind = "nvme"\nrole = "metadata"', "", "data disk"),
     ],
