@@ -247,11 +247,10 @@ class FsModel:
         there.snaps[snap] = {below: inode.told(self.whole) for below, inode in there.tree()}
 
     def do_drop(self, path: str, snap: str) -> None:
+        """Unfit for a snapshot that is not there: the client could not unmount (`libcephfs-unmount-waits`)."""
         there = self.at(path)
-        if there.entries is None:
+        if there.entries is None or there.snaps.pop(snap, None) is None:
             raise Unfit
-        if there.snaps.pop(snap, None) is None:
-            raise Refused("ENOENT")
 
     def do_quota(self, path: str, of: str, most: int) -> None:
         if of != "bytes":

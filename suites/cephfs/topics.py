@@ -172,7 +172,6 @@ def snapshots(first: str, second: str, _rng: Random) -> Iterator[Step]:
     yield does(first, "drop", "d/below", "ü second")
     yield looks(second)
     yield does(second, "drop", "d", "first")
-    yield does(second, "drop", "d", "first")
     yield looks(first)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from random import Random
 from types import SimpleNamespace
@@ -39,13 +39,15 @@ class Machine:
     service: RadosModel
     directory = PurePosixPath("/lab")
     started: int = 0
+    clients: list[Client] = field(default_factory=list)
 
     def push(self, source: bytes, target: PurePosixPath) -> None: ...
     def remove(self, path: PurePosixPath) -> None: ...
 
     def channel(self, argv: Sequence[str]) -> Client:
         self.started += 1
-        return Client(self)
+        self.clients.append(Client(self))
+        return self.clients[-1]
 
 
 @dataclass
@@ -55,6 +57,7 @@ class Client:
     machine: Machine
     settings: Any = None
     ended: bool = False
+    held: bool = False
 
     def ask(self, line: bytes, *, timeout_s: float) -> bytes:
         operation, arguments = json.loads(line)
@@ -66,7 +69,8 @@ class Client:
             raise CommandFailed(["python3"], self.machine.code, "", "before\nlast words\n", "n0")
         if operation == "begin":
             self.machine.service = model()
-        if operation in ("settings", "begin"):
+        if operation in ("settings", "begin", "end"):
+            self.held = operation != "end"
             return b"null"
         return json.dumps(answer_of(self.machine.service, Step("", operation, arguments))).encode()
 
@@ -131,3 +135,20 @@ def test_a_client_that_crashes_is_trouble_of_ceph(code: int, name: str) -> None:
 def test_a_client_that_ends_in_another_way_is_trouble_of_the_lab(code: int) -> None:
     with lines("rados", on(Machine(code, model())), 1.0) as ends, pytest.raises(CommandFailed):
         ends[SIDES[0]].ask("append", {"name": "x"})
+
+
+def test_a_client_that_lives_gives_back_what_it_holds_before_it_ends() -> None:
+    """A program that takes longer is killed, and metadata servers wait for killed clients."""
+    machine = Machine(-9, model())
+    with lines("rados", on(machine), 1.0) as ends:
+        with pytest.raises(CommandFailed):
+            ends[SIDES[0]].ask("append", {"name": "x"})
+        assert [client.held for client in machine.clients] == [True, True]
+    assert [client.held for client in machine.clients] == [True, False]
+
+
+def test_a_walk_that_breaks_does_not_wait_for_its_clients() -> None:
+    machine = Machine(-9, model())
+    with pytest.raises(KeyboardInterrupt), lines("rados", on(machine), 1.0):
+        raise KeyboardInterrupt
+    assert [client.held for client in machine.clients] == [True, True]

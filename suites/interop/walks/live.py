@@ -4,14 +4,14 @@ import json
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import Any
 
 from cephlab.lab.base.clock import Deadline
-from cephlab.lab.base.errors import CephTrouble, CommandFailed
+from cephlab.lab.base.errors import CephTrouble, CommandFailed, CommandTimedOut
 from cephlab.lab.providers.host import Channel, Host
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.suites.interop.walks.printing import program
@@ -25,6 +25,8 @@ it: the verdict is known by then, and only the program that shows it gets shorte
 would otherwise wait as many minutes for that.
 """
 _ASK_S = 120.0
+_END_S = 30.0
+"""Time for a side to give back what it holds, before patience."""
 CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 """Signals that end a program because of its own code. Others, as SIGKILL, come from outside."""
 _TAIL_LINES = 20
@@ -74,16 +76,20 @@ def lines(kind: str, on: Mapping[str, tuple[Host, Mapping[str, str]]], patience:
     """Run a program for each side. on: side -> its host and settings."""
     source = program(kind).encode()
     with ExitStack() as undo:
-        ends = {}
+        ends: dict[str, Line] = {}
+        programs = []
         for side, (host, settings) in on.items():
             script = host.directory / f"walk-{kind}-{side}.py"
             host.push(source, script)
             undo.callback(host.remove, script)
             client = Client(host, ["python3", str(script), "serve"], settings)
             undo.callback(client.close)
+            programs.append(client)
             ends[side] = Line(client, patience)
             ends[side].ask("settings", settings)
         yield ends
+        for client in programs:
+            client.end(_END_S * patience)
 
 
 class Client:
@@ -104,6 +110,16 @@ class Client:
 
     def alive(self) -> bool:
         return self._channel.alive()
+
+    def end(self, timeout_s: float) -> None:
+        """Give back what the side holds in the cluster, if it lives and can.
+
+        `close` kills a program that takes longer than a moment. A killed client of CephFS holds up the metadata server
+        that takes over next, until `mds_reconnect_timeout`.
+        """
+        if self.alive():
+            with suppress(CommandFailed, CommandTimedOut):
+                self._channel.ask(json.dumps(["end", {}]).encode(), timeout_s=timeout_s)
 
     def close(self) -> None:
         self._channel.close()

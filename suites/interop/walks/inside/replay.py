@@ -49,7 +49,8 @@ def answer(side, operation, arguments):
 def serve(make):
     """Serve one side for another process. The first line has the settings, each further line a step or a new place.
 
-    Each line gets one line as its answer, except for `die`: the program ends as if it crashed.
+    Each line gets one line as its answer, except for `die`: the program ends as if it crashed. After `end` its side
+    holds nothing in the cluster.
     """
     side = None
     for line in sys.stdin:
@@ -59,6 +60,9 @@ def serve(make):
             answered = "ready"
         elif operation == "begin":
             answered = side.begin(**arguments)
+        elif operation == "end":
+            side.close()
+            side, answered = None, "ended"
         elif operation == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         else:
