@@ -9,10 +9,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/shared/two-mounts.sh"
 
 with_mounts <<'PYTHON'
 import errno
-import multiprocessing
-
-WAITS_S = 20
-FORKS = multiprocessing.get_context("fork")  # no longer the default from Python 3.14 on
 
 
 def read_root(number, opened, answer):
@@ -35,12 +31,7 @@ client.start()
 if not opened.wait(60):
     client.kill()
     raise SystemExit("the directory could not be opened, so this is something else")
-client.join(WAITS_S)
-waits = client.is_alive()
-client.kill()
-client.join()
-if waits:
-    evict(number.value)
+waits = still_waits(client, [number.value])
 if not waits and (client.exitcode or answer.value != errno.EISDIR):
     raise SystemExit("error %d, exit code %s: so this is something else" % (answer.value, client.exitcode))
 said = "it still waited after %d s" % WAITS_S if waits else "it was refused with EISDIR"

@@ -8,11 +8,9 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/shared/two-mounts.sh"
 
 with_mounts <<'PYTHON'
-import multiprocessing
 import signal
 
 FILE, TIMES = "/defect-evicted-time", (1000, 2000)
-FORKS = multiprocessing.get_context("fork")  # no longer the default from Python 3.14 on
 
 
 def set_times(number, synced):

@@ -9,11 +9,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/shared/two-mounts.sh"
 
 with_mounts <<'PYTHON'
-import multiprocessing
-
 FOLDER = "/defect-waits-%d" % os.getpid()  # stays there
-WAITS_S = 20
-FORKS = multiprocessing.get_context("fork")  # no longer the default from Python 3.14 on
 
 
 def rename_and_look(numbers, refused):
@@ -37,13 +33,7 @@ clients.start()
 if not refused.wait(60):
     clients.kill()
     raise SystemExit("the rename of a missing file was not refused, so this is something else")
-clients.join(WAITS_S)
-waits = clients.is_alive()
-clients.kill()
-clients.join()
-if waits:
-    for number in numbers:
-        evict(number)
+waits = still_waits(clients, numbers)
 if not waits and clients.exitcode:
     raise SystemExit("the clients ended with %s, so this is something else" % clients.exitcode)
 said = "a client looked at a name that its rename had been refused and another client made"

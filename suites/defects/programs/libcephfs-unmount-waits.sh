@@ -8,10 +8,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/shared/two-mounts.sh"
 
 with_mounts <<'PYTHON'
-import multiprocessing
-
-FOLDER, WAITS_S = "/defect-unmount-waits", 20
-FORKS = multiprocessing.get_context("fork")  # no longer the default from Python 3.14 on
+FOLDER = "/defect-unmount-waits"
 
 
 def remove_snapshot(number, refused):
@@ -32,13 +29,8 @@ client.start()
 if not refused.wait(60):
     client.kill()
     raise SystemExit("the removal was not refused, so this is something else")
-client.join(WAITS_S)
-waits = client.is_alive()
-client.kill()
-client.join()
-if waits:
-    evict(number.value)
-elif client.exitcode:
+waits = still_waits(client, [number.value])
+if not waits and client.exitcode:
     raise SystemExit("exit code %d: so this is something else" % client.exitcode)
 other = mounted()
 other.rmdir(FOLDER)

@@ -6,12 +6,15 @@ with_mounts() {
   {
     cat <<'PYTHON'
 import contextlib
+import multiprocessing
 import os
 import subprocess
 
 import cephfs
 
 CONF = os.environ.get("CEPH_CONF", "/etc/ceph/ceph.conf")
+FORKS = multiprocessing.get_context("fork")  # no longer the default from Python 3.14 on
+WAITS_S = 20
 
 
 def mounted():
@@ -35,6 +38,18 @@ def evict(number):
     """End the session of a killed client. Until it is stale, others wait for what that client holds."""
     command = ["ceph", "-c", CONF, "tell", "mds.*", "session", "evict", "id=%d" % number]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def still_waits(process, numbers):
+    """Whether a process still waits after WAITS_S. It is killed then, and the sessions of its clients are ended."""
+    process.join(WAITS_S)
+    waits = process.is_alive()
+    process.kill()
+    process.join()
+    if waits:
+        for number in numbers:
+            evict(number)
+    return waits
 
 
 def names(client, path):
