@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from cephlab.lab.base.clock import Deadline
-from cephlab.lab.base.errors import CephTrouble, CommandFailed
+from cephlab.lab.base.errors import CephTrouble, CommandFailed, CommandTimedOut
 from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.history.history import History
 from cephlab.lab.providers.host import Host
@@ -33,11 +33,16 @@ def model() -> RadosModel:
 
 @dataclass
 class Machine:
-    """A host whose clients share one service. They end with the status `code` when they are asked to append."""
+    """A host whose clients share one service. They end with the status `code` when they are asked to append.
+
+    leaving: what happens to a client that leaves the cluster; None if it can.
+    """
 
     code: int
     service: RadosModel
+    name = "n0"
     directory = PurePosixPath("/lab")
+    leaving: Exception | None = None
     started: int = 0
     clients: list[Client] = field(default_factory=list)
 
@@ -69,6 +74,8 @@ class Client:
             raise CommandFailed(["python3"], self.machine.code, "", "before\nlast words\n", "n0")
         if operation == "begin":
             self.machine.service = model()
+        if operation == "end" and self.machine.leaving:
+            raise self.machine.leaving
         if operation in ("settings", "begin", "end"):
             self.held = operation != "end"
             return b"null"
@@ -145,6 +152,26 @@ def test_a_client_that_lives_gives_back_what_it_holds_before_it_ends() -> None:
             ends[SIDES[0]].ask("append", {"name": "x"})
         assert [client.held for client in machine.clients] == [True, True]
     assert [client.held for client in machine.clients] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("leaving", "wanted"),
+    [
+        (CommandTimedOut(["python3"], 30.0, "", "", "n0"), "the client on n0 cannot leave the cluster within 30 s"),
+        (CommandFailed(["python3"], -6, "", "assert\n", "n0"), "a client died of SIGABRT during end"),
+    ],
+)
+def test_a_client_that_cannot_leave_is_trouble_of_ceph(leaving: Exception, wanted: str) -> None:
+    machine = Machine(-9, model(), leaving)
+    with pytest.raises(CephTrouble, match=wanted) as trouble, lines("rados", on(machine), 1.0):
+        pass
+    assert str(trouble.value).count(wanted) == 2, "each of both clients is named"
+
+
+def test_a_client_that_is_killed_while_it_leaves_is_trouble_of_the_lab() -> None:
+    machine = Machine(-9, model(), CommandFailed(["python3"], -9, "", "", "n0"))
+    with pytest.raises(CommandFailed), lines("rados", on(machine), 1.0):
+        pass
 
 
 def test_a_walk_that_breaks_does_not_wait_for_its_clients() -> None:

@@ -4,14 +4,14 @@ import json
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import Any
 
 from cephlab.lab.base.clock import Deadline
-from cephlab.lab.base.errors import CephTrouble, CommandFailed, CommandTimedOut
+from cephlab.lab.base.errors import CephTrouble, CommandFailed, CommandTimedOut, try_all
 from cephlab.lab.providers.host import Channel, Host
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.suites.interop.walks.printing import program
@@ -88,14 +88,14 @@ def lines(kind: str, on: Mapping[str, tuple[Host, Mapping[str, str]]], patience:
             ends[side] = Line(client, patience)
             ends[side].ask("settings", settings)
         yield ends
-        for client in programs:
-            client.end(_END_S * patience)
+        try_all(partial(client.end, _END_S * patience) for client in programs)
 
 
 class Client:
     """A side's program on a host. After it has ended, the next question starts it again, so that others can follow."""
 
     def __init__(self, host: Host, argv: Sequence[str], settings: Mapping[str, str]) -> None:
+        self._name = f"the client on {host.name}"
         self._start = partial(host.channel, argv)
         self._settings = json.dumps(["settings", dict(settings)]).encode()
         self._channel = self._start()
@@ -112,14 +112,22 @@ class Client:
         return self._channel.alive()
 
     def end(self, timeout_s: float) -> None:
-        """Give back what the side holds in the cluster, if it lives and can.
+        """Give back what the side holds in the cluster, if it lives. CephTrouble if it cannot, or crashes.
 
         `close` kills a program that takes longer than a moment. A killed client of CephFS holds up the metadata server
         that takes over next, until `mds_reconnect_timeout`.
         """
-        if self.alive():
-            with suppress(CommandFailed, CommandTimedOut):
-                self._channel.ask(json.dumps(["end", {}]).encode(), timeout_s=timeout_s)
+        if not self.alive():
+            return
+        try:
+            self._channel.ask(json.dumps(["end", {}]).encode(), timeout_s=timeout_s)
+        except CommandTimedOut as late:
+            hint = "a client that cannot unmount waits for something of its own: look at its log and its threads"
+            raise CephTrouble(f"{self._name} cannot leave the cluster within {timeout_s:g} s", str(late), hint) from late
+        except CommandFailed as ended:
+            if name := crash_of(ended.code):
+                raise ClientDied(name, "end", {}, ended) from ended
+            raise
 
     def close(self) -> None:
         self._channel.close()
