@@ -44,10 +44,7 @@ _SERVICE = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})?")
 
 
 class Misfit(SpecError):
-    """An error in a spec. key: key of the wrong value; in_file: the hint for a spec file, if it differs.
-
-    others: the other errors in the spec.
-    """
+    """An error in a spec. key: of the wrong value; in_file: the hint for a spec file, if it differs; others: errors."""
 
     def __init__(self, what: str, detail: str, hint: str, *, key: str, in_file: str = "") -> None:
         super().__init__(what, detail, hint)
@@ -144,8 +141,8 @@ ONLOOKERS = frozenset({"exporter", "prometheus"})
 class Node:
     """One machine of the lab. cores, memory_bytes: what it may use (None: all).
 
-    page_bytes: page size of its kernel (None: the provider's choice). services: daemons other than monitors,
-    managers and OSDs, e.g. `rgw`, or `rgw.b` for a second one; `rgw:2` means both; see lab/services/.
+    page_bytes: page size of its kernel (None: the provider's choice). fabrics: its kernel has NVMe over TCP. services:
+    daemons other than monitors, managers and OSDs, e.g. `rgw`, or `rgw:2` for `rgw` and `rgw.b`; see lab/services/.
     """
 
     name: str
@@ -157,6 +154,7 @@ class Node:
     cores: Real | None = None
     memory_bytes: Size | None = None
     page_bytes: Size | None = None
+    fabrics: Flag = False
     services: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -203,6 +201,7 @@ class ClusterSpec:
             Capability.CPU_LIMIT: any(node.cores is not None for node in self.nodes),
             Capability.MEMORY_LIMIT: any(node.memory_bytes is not None for node in self.nodes),
             Capability.PAGE_SIZE: bool(self.paged()),
+            Capability.FABRICS: any(node.fabrics for node in self.nodes),
             Capability.DISK_LIMIT: any(disk.limits.any() for disk in disks),
             Capability.MEMORY_DISK: any(disk.in_memory for disk in disks),
             Capability.PULLED_IMAGE: self.image is not None,

@@ -295,7 +295,7 @@ def _scenario(axis: Axis, pattern: str) -> Scenario:
         run=partial(swept, axis=axis, pattern=pattern),
         check="figures",
         tier=Tier.FULL,
-        topology=SweptTopology(native=1, foreign=0, beside=2),
+        topology=SweptTopology(native=1, foreign=0),
         needs=frozenset({Capability.FABRICS}),
         expects=LATE,
         sees=(rf"rate with .* {axis.words} over .*",),

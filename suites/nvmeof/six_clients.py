@@ -16,7 +16,6 @@ from cephlab.lab.blockstack.nvmeof import Namespace
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
-from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import MIB, Capability, ClusterSpec
 from cephlab.lab.telemetry.regression import paired
@@ -24,7 +23,7 @@ from cephlab.lab.telemetry.statistics import CONFIDENCE
 from cephlab.lab.workloads import fio
 from cephlab.lab.workloads.fio import FioResult
 from cephlab.suites.nvmeof.single import SHARED, Shown, shown
-from cephlab.suites.nvmeof.stand import LATE, POOL
+from cephlab.suites.nvmeof.stand import LATE, POOL, GatewayTopology
 
 GATEWAY = "c0"
 CLIENTS = 6
@@ -52,14 +51,10 @@ Turn = Mapping[str, Mapping[str, FioResult]]
 
 
 @dataclass(frozen=True)
-class ManyClientsTopology(Topology):
+class ManyClientsTopology(GatewayTopology):
     """One machine with all of Ceph, one for the gateway, and small client machines. machines: number of clients."""
 
     machines: int = CLIENTS
-
-    @property
-    def made(self) -> str:
-        return "gateways"
 
     @property
     def bare(self) -> tuple[Arch, ...]:

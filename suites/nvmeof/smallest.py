@@ -1,27 +1,22 @@
-"""The smallest NVMe-oF test: two machines of one architecture, data through both gateways."""
+"""The smallest NVMe-oF test: machines of one architecture, data through both gateways."""
 
 from dataclasses import dataclass
 
 from cephlab.lab.scenario.scenario import Scenario, Stage
-from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import Capability
 from cephlab.suites.nvmeof.content import both_ways
-from cephlab.suites.nvmeof.stand import standing
+from cephlab.suites.nvmeof.stand import GatewayTopology, standing
 
-BOTH = ("n0", "c0")
-"""Nodes of the gateways. The first also has all of Ceph, the second the initiator, which saves booting machines."""
+BOTH = ("c1", "c0")
+"""Nodes of the gateways. The second also has the initiator, which saves booting a machine."""
 
 
 @dataclass(frozen=True)
-class SmallTopology(Topology):
-    """One machine with all of Ceph, and `beside` machines without. Any of them may have a gateway."""
+class SmallTopology(GatewayTopology):
+    """One machine with all of Ceph, and `beside` machines for gateways and initiators."""
 
-    beside: int = 1
-
-    @property
-    def made(self) -> str:
-        return "gateways"
+    beside: int = 2
 
     @property
     def bare(self) -> tuple[Arch, ...]:
@@ -40,8 +35,8 @@ SCENARIOS = (
     Scenario(
         name="nvmeof.smallest",
         goal="Data passes unchanged in both directions through either gateway of a pair, with digests on.",
-        method="Writes over NVMe and reads with librbd, then the reverse; switches gateways; repeats. Two machines of "
-        "the native architecture, a gateway on each: one also has all of Ceph, the other the initiator.",
+        method="Writes over NVMe and reads with librbd, then the reverse; switches gateways; repeats. Three machines "
+        "of this architecture: one has all of Ceph, one a gateway, and one the other gateway and the initiator.",
         run=smallest,
         topology=SmallTopology(native=1, foreign=0),
         needs=frozenset({Capability.FABRICS}),

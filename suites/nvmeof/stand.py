@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
@@ -22,16 +22,25 @@ from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch, host_arch
-from cephlab.lab.spec.clusterspec import MIB, Capability
+from cephlab.lab.spec.clusterspec import MIB, Capability, ClusterSpec
 
 
 @dataclass(frozen=True)
-class PairedTopology(Topology):
-    """The cluster, a native machine for the initiator and the lab, and a gateway machine of each architecture."""
+class GatewayTopology(Topology):
+    """The cluster, and machines without daemons whose kernels have NVMe over TCP, for gateways and initiators."""
 
     @property
     def made(self) -> str:
         return "gateways"
+
+    def lay_out(self, release: str, image: str | None, *, in_memory: bool) -> ClusterSpec:
+        spec = super().lay_out(release, image, in_memory=in_memory)
+        return replace(spec, nodes=tuple(replace(node, fabrics=not node.has_daemons) for node in spec.nodes))
+
+
+@dataclass(frozen=True)
+class PairedTopology(GatewayTopology):
+    """A native machine for the initiator and the lab, and a gateway machine of each architecture."""
 
     @property
     def bare(self) -> tuple[Arch, ...]:

@@ -67,13 +67,17 @@ class Lane:
 
 @cache
 def able(lab: str, *, root: bool) -> frozenset[Capability]:
-    """What a provider can do on a hosted runner, as far as is known without one."""
+    """What a provider can do on a hosted runner, as far as is known without one.
+
+    by_another: what User-Mode Linux can do where QEMU for x86_64 is installed, which its own lane does without.
+    """
     provider: Any = PROVIDERS[lab]()
     usual = getattr(provider, "usual", None) or provider.capabilities()
     more = ROOTS_ALONE.get(lab, set())
     # Asked here, a provider leaves out what a package brings that its lane installs.
-    brought = {Capability.FOREIGN_ARCH} | ({Capability.PAGE_SIZE} if lab == "qemu" else set())
-    return frozenset(usual | more if root else usual - more) | brought
+    brought = {Capability.FOREIGN_ARCH} | ({Capability.PAGE_SIZE} if lab in ("qemu", "uml") else set())
+    by_another = {Capability.CPU_LIMIT, Capability.FABRICS} if lab == "uml" else set()
+    return frozenset(usual | more if root else usual - more) - by_another | brought
 
 
 def lanes() -> Iterator[Lane]:

@@ -243,7 +243,11 @@ def test_gateways_and_initiator_have_machines_of_their_own() -> None:
 
 def test_every_scenario_with_a_gateway_asks_for_a_kernel_that_has_it() -> None:
     below = {scenario.name for scenario in (*known.SCENARIOS, *pool.SCENARIOS, *spdk.SCENARIOS)}
-    assert all(Capability.FABRICS in scenario.needs for scenario in SCENARIOS if scenario.name not in below)
+    asking = [scenario for scenario in SCENARIOS if scenario.name not in below]
+    assert all(Capability.FABRICS in scenario.needs for scenario in asking)
+    for scenario in asking:
+        nodes = scenario.topology.spec(DEFAULT_RELEASE).nodes
+        assert [node.fabrics for node in nodes] == [not node.has_daemons for node in nodes], scenario.name
     assert any(scenario.tier is Tier.QUICK for scenario in SCENARIOS)
 
 

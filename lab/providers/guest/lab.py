@@ -2,7 +2,7 @@
 
 import json
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -43,14 +43,14 @@ class GuestLab(LabNodes[GuestHost]):
     def __init__(
         self,
         run: Run,
-        hypervisors: Mapping[Arch, Hypervisor],
+        hypervisor_of: Callable[[Make], Hypervisor],
         parts: Mapping[Make, Parts],
         subnet: str,
         patience: float,
     ) -> None:
         super().__init__()
         self._run = run
-        self._hypervisors = dict(hypervisors)
+        self._hypervisor_of = hypervisor_of
         self._parts = dict(parts)
         self._patience = patience
         self._marks = marks(run.home, run.id)
@@ -68,7 +68,7 @@ class GuestLab(LabNodes[GuestHost]):
     def restore(self, state: Mapping[str, Any]) -> None:
         for name, known in state["nodes"].items():
             disks = tuple(Disk(disk, size_bytes=1) for disk in known["slots"])
-            changes = {key: known[key] for key in ("cores", "memory_bytes", "page_bytes") if key in known}
+            changes = {key: known[key] for key in ("cores", "memory_bytes", "page_bytes", "fabrics") if key in known}
             node = Node(name, Arch(known["arch"]), disks, **changes)
             guest = self._open(node, int(known["index"]), str(known["address"]))
             guest.disks.update(known["slots"])
@@ -101,23 +101,22 @@ class GuestLab(LabNodes[GuestHost]):
 
     def refuse(self, node: Node) -> None:
         super().refuse(node)
+        make = Make.of(node)
         if Make(node.arch) not in self._parts:
             raise LabBroken(f"no image for {node.arch}", f"images: {', '.join(map(str, self._parts))}")
-        if _make(node) not in self._parts:
-            sizes = ", ".join(
-                str(make.page_bytes) for make in self._parts if make.arch is node.arch and make.page_bytes
-            )
+        if make not in self._parts:
+            asked = f"pages of {node.page_bytes} bytes" if node.page_bytes else "a number of CPUs or NVMe over TCP"
             raise SpecError(
-                f"{node.name} asks for pages of {node.page_bytes} bytes, and this lab has no kernel with them",
-                f"page sizes of its kernels: {sizes or 'none requested'}",
-                "give a node of the spec this page size from the start",
+                f"{node.name} asks for {asked}, and this lab has no kernel with them",
+                f"kernels for: {', '.join(map(str, self._parts))}",
+                "give a node of the spec the same from the start",
             )
-        most = self._hypervisors[node.arch].slots - FIRST_DISK
+        most = self._hypervisor_of(make).slots - FIRST_DISK
         if len(node.disks) > most:
             raise SpecError(f"{node.name} has {len(node.disks)} disks", f"wanted: at most {most}", "use more nodes")
 
     def _open(self, node: Node, index: int, address: str) -> GuestHost:
-        hypervisor = self._hypervisors[node.arch]
+        hypervisor = self._hypervisor_of(Make.of(node))
         control = network.control_address(index)
         connect = partial(self.network.connect, control, PORT)
         guest = GuestHost(
@@ -172,7 +171,7 @@ class GuestLab(LabNodes[GuestHost]):
         self._greet(guest)
 
     def _order(self, guest: GuestHost) -> Boot:
-        parts, hypervisor, folder = self._parts[_make(guest.node)], self._of(guest), self._folder(guest)
+        parts, hypervisor, folder = self._parts[Make.of(guest.node)], self._of(guest), self._folder(guest)
         control = network.control_address(guest.index)
         taps = network.interfaces(guest.index)
         return Boot(
@@ -274,7 +273,7 @@ class GuestLab(LabNodes[GuestHost]):
             self._tell_disks(source)
 
     def _of(self, guest: GuestHost) -> Hypervisor:
-        return self._hypervisors[guest.arch]
+        return self._hypervisor_of(Make.of(guest.node))
 
     def _live(self, guest: GuestHost) -> RunningGuest:
         return RunningGuest(self._folder(guest), self.network.inside(self._folder(guest)))
@@ -304,10 +303,6 @@ def claim_subnet(run: Run) -> str:
     return subnet
 
 
-def _make(node: Node) -> Make:
-    return Make(node.arch, node.page_bytes)
-
-
 def _guest_state(guest: GuestHost) -> dict[str, Any]:
     return {
         "arch": guest.arch.value,
@@ -316,6 +311,7 @@ def _guest_state(guest: GuestHost) -> dict[str, Any]:
         "cores": guest.node.cores,
         "memory_bytes": guest.node.memory_bytes,
         "page_bytes": guest.node.page_bytes,
+        "fabrics": guest.node.fabrics,
         "slots": dict(guest.disks),
     }
 

@@ -11,6 +11,7 @@ from cephlab.lab.base.home import Home
 from cephlab.lab.base.process import LocalProcess
 from cephlab.lab.images.kernels import Kernel
 from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import Node
 
 FIRST_DISK = 3
 """Slots below hold the root, the store and the modules."""
@@ -18,19 +19,29 @@ FIRST_DISK = 3
 
 @dataclass(frozen=True)
 class Make:
-    """What guests with the same parts have in common. page_bytes: None if the node does not ask for a size."""
+    """What guests with the same parts have in common. page_bytes: None if the node does not ask for a size.
+
+    whole: it has a number of CPUs or NVMe over TCP, which User-Mode Linux lacks.
+    """
 
     arch: Arch
     page_bytes: int | None = None
+    whole: bool = False
 
     def __str__(self) -> str:
-        return f"{self.arch}/{self.page_bytes}" if self.page_bytes else str(self.arch)
+        return "/".join((self.arch, *filter(None, (str(self.page_bytes or ""), "whole" if self.whole else ""))))
 
     @staticmethod
     def parse(text: str) -> Make:
         """Read what `str` wrote."""
-        arch, _, size = text.partition("/")
-        return Make(Arch(arch), int(size) if size else None)
+        arch, *more = text.split("/")
+        sizes = [int(word) for word in more if word.isdecimal()]
+        return Make(Arch(arch), sizes[0] if sizes else None, "whole" in more)
+
+    @staticmethod
+    def of(node: Node) -> Make:
+        """The make of a node of the spec."""
+        return Make(node.arch, node.page_bytes, node.fabrics or node.cores is not None)
 
 
 @dataclass(frozen=True)
@@ -118,3 +129,11 @@ class Hypervisor(Protocol):
     def emulated(self, arch: Arch) -> bool:
         """Whether guests of an architecture run through an emulator."""
         ...
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What runs guests of a make: a hypervisor, and the name of the kernel if the node asks for no page size."""
+
+    hypervisor: Hypervisor
+    kernel: str

@@ -14,14 +14,13 @@ from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, RunId
 from cephlab.lab.images.cache import Cache
 from cephlab.lab.images.export import export_image
-from cephlab.lab.images.image import Image
 from cephlab.lab.images.kernels import TOOLS, Kernel, KernelStore
 from cephlab.lab.images.recipe import read_recipes
 from cephlab.lab.images.tools import SystemTools, missing
 from cephlab.lab.providers.base import Images, removing
 from cephlab.lab.providers.guest import boot, network
 from cephlab.lab.providers.guest.lab import GuestLab, claim_subnet, remove_run, runs_present
-from cephlab.lab.providers.guest.machine import Hypervisor, Make, Parts
+from cephlab.lab.providers.guest.machine import Hypervisor, Kind, Make, Parts
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec, Node
 
@@ -44,22 +43,20 @@ _EMULATED_PATIENCE = 3.0
 
 @dataclass(frozen=True)
 class GuestProvider:
-    """Nodes as guests. missing: why guests of some architectures cannot run here, or None."""
+    """Nodes as guests. missing: why guests of some makes cannot run here, or None."""
 
     name: str
     cost: int
-    hypervisors: Mapping[Arch, Hypervisor]
     extra: frozenset[Capability]
-    missing: Callable[[tuple[Arch, ...]], Unavailable | None]
-    kernels: Mapping[Arch, str]
+    missing: Callable[[Iterable[Make]], Unavailable | None]
+    kind_of: Callable[[Make], Kind]
 
     def capabilities(self) -> frozenset[Capability]:
         return ALWAYS | self.extra
 
     def unavailable(self, spec: ClusterSpec | None = None) -> Unavailable | None:
-        archs = spec.archs if spec else (host_arch(),)
         nodes = spec.nodes if spec else ()
-        reason = self.missing(archs)
+        reason = self.missing([Make.of(node) for node in nodes] or [Make(host_arch())])
         if reason is not None and not isinstance(reason, NotInstalled):
             return reason
         lacking = missing(SystemTools(), (*TOOLS, *network.PROGRAMS)) | (reason.missing if reason else {})
@@ -69,7 +66,7 @@ class GuestProvider:
     def _without_kernel(self, nodes: Iterable[Node]) -> Unavailable | None:
         """Names the first node that asks for a page size without a kernel."""
         for node in nodes:
-            if self._kernel_for(Make(node.arch, node.page_bytes)) is None:
+            if self._kernel_for(Make.of(node)) is None:
                 return Unavailable(
                     f"{node.name} asks for pages of {node.page_bytes} bytes, but no {node.arch} kernel here has them",
                     f"got page_bytes = {node.page_bytes}; wanted: one that a [kernels] table of the recipes names",
@@ -79,7 +76,7 @@ class GuestProvider:
 
     def _kernel_for(self, make: Make) -> str | None:
         """Name of the kernel for guests of a make: the usual kernel if it fits."""
-        usual = self.kernels[make.arch]
+        usual = self.kind_of(make).kernel
         if make.page_bytes is None:
             return usual
         fitting = read_recipes().kernels_with(make.arch, make.page_bytes)
@@ -89,16 +86,16 @@ class GuestProvider:
     def launch(self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = quiet) -> Iterator[GuestLab]:
         boot.refuse_odd_path(run.directory)
         home = run.home
-        archs = {*spec.archs, *(arch for arch in images if self.missing((arch,)) is None)}
+        archs = {*spec.archs, *(arch for arch in images if self.missing([Make(arch)]) is None)}
         # Kernels first, and the unusual ones before the others: a missing kernel is noticed before anything is made.
         kernels = self._asked_for(home, spec, progress)
         kernels |= {Make(arch): self._kernel(home, Make(arch), progress) for arch in archs}
-        parts = {make: self._parts(home, kernel, images[make.arch], progress) for make, kernel in kernels.items()}
+        parts = {make: self._parts(home, make, kernel, images, progress) for make, kernel in kernels.items()}
         self._prepare(home, parts)
         with filelock.FileLock(home.runs / ".guests.lock"):
             subnet = claim_subnet(run)
-        emulated = any(self.hypervisors[arch].emulated(arch) for arch in archs)
-        lab = GuestLab(run, self.hypervisors, parts, subnet, _EMULATED_PATIENCE if emulated else 1.0)
+        emulated = any(self._hypervisor(make).emulated(make.arch) for make in parts)
+        lab = GuestLab(run, self._hypervisor, parts, subnet, _EMULATED_PATIENCE if emulated else 1.0)
         try:
             with removing(run, lab.close):
                 lab.network.make()
@@ -109,19 +106,23 @@ class GuestProvider:
 
     def _prepare(self, home: Home, parts: Mapping[Make, Parts]) -> None:
         for make, known in parts.items():
-            self.hypervisors[make.arch].prepare(home, known)
+            self._hypervisor(make).prepare(home, known)
+
+    def _hypervisor(self, make: Make) -> Hypervisor:
+        return self.kind_of(make).hypervisor
 
     def _asked_for(self, home: Home, spec: ClusterSpec, progress: Progress) -> dict[Make, Kernel]:
-        """Kernels of nodes that ask for a page size. Unavailable names the node whose kernel is missing."""
+        """Kernels of nodes that ask for something. Unavailable names the node whose kernel is missing."""
         kernels: dict[Make, Kernel] = {}
         for node in spec.nodes:
-            if node.page_bytes is None:
+            make = Make.of(node)
+            if make == Make(node.arch):
                 continue
-            make = Make(node.arch, node.page_bytes)
             try:
                 kernels[make] = self._kernel(home, make, progress)
             except Unavailable as error:
-                error.detail = f"{node.name} asks for pages of {node.page_bytes} bytes; {error.detail}"
+                asked = f"pages of {node.page_bytes} bytes" if node.page_bytes else "CPUs or NVMe over TCP"
+                error.detail = f"{node.name} asks for {asked}; {error.detail}"
                 raise
         return kernels
 
@@ -131,9 +132,9 @@ class GuestProvider:
             raise LabBroken(f"no kernel for {make}", "it was not asked for before the launch")
         return KernelStore(home).get(name, make.arch, progress=progress)
 
-    def _parts(self, home: Home, kernel: Kernel, image: Image, progress: Progress) -> Parts:
-        root = export_image(home, Cache(home), SystemTools(), image, "ext4", progress)
-        return Parts(kernel, boot.initramfs(home, kernel, self.hypervisors[image.arch].modules), root)
+    def _parts(self, home: Home, make: Make, kernel: Kernel, images: Images, progress: Progress) -> Parts:
+        root = export_image(home, Cache(home), SystemTools(), images[make.arch], "ext4", progress)
+        return Parts(kernel, boot.initramfs(home, kernel, self._hypervisor(make).modules), root)
 
     def attach(self, run: Run, state: Mapping[str, Any]) -> GuestLab:
         store = KernelStore(run.home)
@@ -145,7 +146,7 @@ class GuestProvider:
                 raise LabBroken(f"the kernel {record['kernel']} for {name} is gone from the cache")
             parts[make] = Parts(kernel, Path(record["initramfs"]), Path(record["root"]))
         self._prepare(run.home, parts)
-        lab = GuestLab(run, self.hypervisors, parts, str(state["subnet"]), float(state["patience"]))
+        lab = GuestLab(run, self._hypervisor, parts, str(state["subnet"]), float(state["patience"]))
         lab.restore(state)
         return lab
 
@@ -157,18 +158,20 @@ class GuestProvider:
 
 
 def uml() -> GuestProvider:
-    """User-Mode Linux for x86_64 nodes, and QEMU, if installed, for aarch64 nodes."""
+    """User-Mode Linux for x86_64 nodes, and QEMU, if installed, for aarch64 nodes and for what else only it has."""
     from cephlab.lab.providers.guest.qemu import QemuHypervisor
     from cephlab.lab.providers.guest.uml import UmlHypervisor
 
-    mixed = _missing_qemu((Arch.AARCH64,)) is None
+    plain, whole = Kind(UmlHypervisor(), "uml"), Kind(QemuHypervisor(), "cloud")
+    extra = {Capability.FOREIGN_ARCH, Capability.PAGE_SIZE} if _missing_qemu([Make(Arch.AARCH64)]) is None else set()
+    if _missing_qemu([Make(Arch.X86_64)]) is None:
+        extra |= {Capability.CPU_LIMIT, Capability.FABRICS}
     return GuestProvider(
         name="uml",
         cost=3,
-        hypervisors={Arch.X86_64: UmlHypervisor(), Arch.AARCH64: QemuHypervisor()},
-        extra=frozenset({Capability.FOREIGN_ARCH, Capability.PAGE_SIZE} if mixed else ()),
+        extra=frozenset(extra),
         missing=_missing_uml,
-        kernels={Arch.X86_64: "uml", Arch.AARCH64: "cloud"},
+        kind_of=lambda make: plain if _by_uml(make) else whole,
     )
 
 
@@ -177,25 +180,30 @@ def qemu() -> GuestProvider:
     from cephlab.lab.providers.guest.qemu import QemuHypervisor
 
     extra = {Capability.CPU_LIMIT, Capability.FABRICS}
-    extra |= {Capability.FOREIGN_ARCH} if _missing_qemu((host_arch().other,)) is None else set()
-    extra |= {Capability.PAGE_SIZE} if _missing_qemu((Arch.AARCH64,)) is None else set()
+    extra |= {Capability.FOREIGN_ARCH} if _missing_qemu([Make(host_arch().other)]) is None else set()
+    extra |= {Capability.PAGE_SIZE} if _missing_qemu([Make(Arch.AARCH64)]) is None else set()
+    kind = Kind(QemuHypervisor(), "cloud")
     return GuestProvider(
         name="qemu",
         cost=4,
-        hypervisors=dict.fromkeys(Arch, QemuHypervisor()),
         extra=frozenset(extra),
         missing=_missing_qemu,
-        kernels=dict.fromkeys(Arch, "cloud"),
+        kind_of=lambda _make: kind,
     )
 
 
-def _missing_qemu(archs: tuple[Arch, ...]) -> Unavailable | None:
+def _by_uml(make: Make) -> bool:
+    return make.arch is Arch.X86_64 and not make.whole
+
+
+def _missing_qemu(makes: Iterable[Make]) -> Unavailable | None:
+    archs = dict.fromkeys(make.arch for make in makes)
     lacking = missing(SystemTools(), (f"qemu-system-{arch}" for arch in archs))
     return NotInstalled(lacking, "needed to run guests") if lacking else None
 
 
-def _missing_uml(archs: tuple[Arch, ...]) -> Unavailable | None:
+def _missing_uml(makes: Iterable[Make]) -> Unavailable | None:
     if host_arch() is not Arch.X86_64:
         what = "User-Mode Linux runs on x86_64 machines"
         return Unavailable(what, f"this machine is {host_arch()}", "use --lab qemu")
-    return _missing_qemu(tuple(arch for arch in archs if arch is not Arch.X86_64))
+    return _missing_qemu(make for make in makes if not _by_uml(make))
