@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cephlab.lab.base.errors import LabBroken, Unavailable
@@ -125,7 +125,8 @@ class KernelStore:
         tree = scratch / "image"
         tree.mkdir()
         progress(f"{recipe.title}: asking Debian {recipe.suite} for package versions")
-        resolution = resolve(self._tools, recipe, self._source, scratch)
+        source = self._source if recipe.expires else replace(self._source, accept_expired=True)
+        resolution = resolve(self._tools, recipe, source, scratch)
         planned = Image(
             recipe.release,
             recipe.arch,
@@ -135,7 +136,7 @@ class KernelStore:
             (),
         )
         progress(f"{recipe.title}: downloading {resolution.download_bytes / 1e6:.0f} MB and unpacking it")
-        build.unpack(self._tools, recipe, self._source, scratch, planned.root)
+        build.unpack(self._tools, recipe, source, scratch, planned.root)
         if recipe.config:
             build_kernel(self._tools, recipe, planned.root, scratch, progress)
         self._complete(planned, scratch)

@@ -57,6 +57,8 @@ class _Kernel(_Part):
     suite: Annotated[str, StringConstraints(pattern=r"^[a-z]+$")]
     packages: Annotated[dict[Arch, tuple[_Package, ...]], Field(min_length=1)]
     page_bytes: Whole = 4 << 10
+    expires: Flag = True
+    """False if lists of packages serve after they have expired, as those of a frozen mirror. Signatures still count."""
     config: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+\.config$")] | None = None
     """Name of a kernel configuration file next to the recipe file, to build from the source in the packages."""
 
@@ -100,10 +102,14 @@ class Recipe:
 
 @dataclass(frozen=True)
 class KernelRecipe(Recipe):
-    """Packages of a kernel. page_bytes: its page size; config: configuration to build from source, empty for none."""
+    """Packages of a kernel. page_bytes: its page size; config: configuration to build from source, empty for none.
+
+    expires: whether lists of packages that have expired are refused.
+    """
 
     page_bytes: int = 4 << 10
     config: str = ""
+    expires: bool = True
 
     @cached_property
     def digest(self) -> str:
@@ -200,6 +206,7 @@ class RecipeBook(_Part):
             packages=tuple(sorted(entry.packages[arch])),
             programs=(),
             page_bytes=entry.page_bytes,
+            expires=entry.expires,
             config=_config(entry.config) if entry.config else "",
         )
 

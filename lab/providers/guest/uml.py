@@ -14,11 +14,28 @@ from cephlab.lab.spec.arch import Arch
 _UMID = "uml"
 _SLOW = "raid6_select_algo,calibrate_xor_blocks"
 """Benchmarks of checksum routines, which run at each boot. Only RAID 5 and 6 need their results."""
+_PROGRAM = "linux"
 _CONSOLE = Path(__file__).with_name("mconsole.py")
 TICKING = Path(__file__).with_name("ticking.py")
 """Starts a kernel with a SIGALRM each second, because the kernel can lose one: `unblock_signals` of
 arch/um/os-Linux/signal.c drops a pending one while another is handled. As each timer starts the next, its clock would
 then stop: docs/guests.md."""
+
+
+_PACKAGED_LOADER = b"/lib64/ld-linux-x86-64.so.2"
+_LOADER = "ld.so"
+"""The loader's name in a guest's folder, where the kernel starts."""
+_LIBRARIES = "usr/lib/x86_64-linux-gnu"
+
+
+def kernel_for(cpuinfo: str) -> str:
+    """The name of the kernel for a machine with this /proc/cpuinfo.
+
+    6.1 and 6.12 have room for 2696 bytes of a process's registers (HOST_FP_SIZE of arch/x86/um/user-offsets.c). With
+    AMX they take more, and the kernel ends as it starts its first process. 7.2 has as much room as it needs.
+    """
+    flags = next((line.split() for line in cpuinfo.splitlines() if line.startswith("flags")), [])
+    return "uml-amx" if "amx_tile" in flags else "uml"
 
 
 class UmlHypervisor:
@@ -45,6 +62,7 @@ class UmlHypervisor:
         """Nothing to find out: the kernel runs, or prints why it does not."""
 
     def start(self, boot: Boot) -> LocalProcess:
+        libraries = _with_own_loader(boot)
         disks = [f"ubd{_letter(slot)}{_flags(writable)}={path}" for slot, (path, writable) in enumerate(boot.fixed)]
         disks += [f"ubd{_letter(slot)}c={path}" for slot, path in boot.disks.items()]
         links = [
@@ -57,7 +75,8 @@ class UmlHypervisor:
             "-I",
             "-S",
             str(TICKING),
-            str(boot.executable),
+            str(libraries),
+            f"./{_PROGRAM}",
             f"uml_dir={boot.folder}",
             f"umid={_UMID}",
             f"mem={boot.memory_bytes >> 20}M",
@@ -67,6 +86,7 @@ class UmlHypervisor:
             "con0=null,fd:1",
             "con=null",
             "ssl=null",
+            "seccomp=auto",  # of 6.16 and later: the kernel runs its processes without ptrace, which is faster
             "quiet",
             "panic=-1",
             f"initcall_blacklist={_SLOW}",
@@ -86,6 +106,24 @@ class UmlHypervisor:
         result = process.run(argv, check=False)
         if result.code != 0:
             raise LabBroken(f"User-Mode Linux refused {text!r}", result.stdout.strip() or result.stderr)
+
+
+def _with_own_loader(boot: Boot) -> Path:
+    """Make the kernel in a guest's folder use the C library of its own package; return the folder of the library.
+
+    This machine's library may be older than the one that the kernel was built with. The kernel cannot be an argument of
+    a loader, because it places its memory behind its own heap. So the copy names a loader in its working directory.
+    """
+    content = boot.executable.read_bytes()
+    if content.count(_PACKAGED_LOADER) != 1:
+        raise LabBroken(f"{boot.executable} does not name its loader once", f"wanted: {_PACKAGED_LOADER.decode()}")
+    program, loader = boot.folder / _PROGRAM, boot.folder / _LOADER
+    program.write_bytes(content.replace(_PACKAGED_LOADER, _LOADER.encode().ljust(len(_PACKAGED_LOADER), b"\0")))
+    program.chmod(0o755)
+    libraries = boot.executable.parents[2] / _LIBRARIES
+    loader.unlink(missing_ok=True)
+    loader.symlink_to(libraries / "ld-linux-x86-64.so.2")
+    return libraries
 
 
 def _letter(slot: int) -> str:

@@ -123,7 +123,9 @@ class Client:
             self._channel.ask(json.dumps(["end", {}]).encode(), timeout_s=timeout_s)
         except CommandTimedOut as late:
             hint = "a client that cannot unmount waits for something of its own: look at its log and its threads"
-            raise CephTrouble(f"{self._name} cannot leave the cluster within {timeout_s:g} s", str(late), hint) from late
+            raise CephTrouble(
+                f"{self._name} cannot leave the cluster within {timeout_s:g} s", str(late), hint
+            ) from late
         except CommandFailed as ended:
             if name := crash_of(ended.code):
                 raise ClientDied(name, "end", {}, ended) from ended

@@ -25,12 +25,12 @@ from cephlab.lab.providers.agent.wire import AGENT
 from cephlab.lab.providers.guest import boot, network, qemu, uml
 from cephlab.lab.providers.guest import provider as guests
 from cephlab.lab.providers.guest.lab import GuestLab, claim_subnet
-from cephlab.lab.providers.guest.machine import FIRST_DISK, Boot, Interface, Parts
+from cephlab.lab.providers.guest.machine import FIRST_DISK, Boot, Interface, Make, Parts
 from cephlab.lab.providers.guest.provider import qemu as qemu_provider
 from cephlab.lab.providers.guest.provider import uml as uml_provider
 from cephlab.lab.providers.host import cpu_time_distortion
 from cephlab.lab.spec.arch import Arch, host_arch
-from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.spec.clusterspec import Capability, Node
 from cephlab.lab.spec.layout import build_spec
 
 MIB = 1 << 20
@@ -107,17 +107,51 @@ def test_a_kernel_is_its_packages_and_nothing_around_them() -> None:
 
 def test_a_kernel_is_woken_each_second_however_late_it_can_take_it() -> None:
     told = "import signal, time; time.sleep(1.1); print([signal.sigtimedwait([14], 60).si_signo for _ in range(3)])"
-    argv = [sys.executable, "-I", "-S", str(uml.TICKING), sys.executable, "-c", told]
+    argv = [sys.executable, "-I", "-S", str(uml.TICKING), "", sys.executable, "-c", told]
     assert subprocess.run(argv, check=True, capture_output=True, text=True).stdout == "[14, 14, 14]\n"
+
+
+def packaged(folder: Path, loader: bytes = b"/lib64/ld-linux-x86-64.so.2") -> Path:
+    """A kernel in the root of its package."""
+    program = folder / "root/usr/bin/linux.uml"
+    program.parent.mkdir(parents=True)
+    program.write_bytes(b"\x7fELF" + loader + b"\0libc.so.6\0")
+    return program
+
+
+def test_uml_uses_the_c_library_of_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cephlab.lab.base.process.start_detached", lambda *_rest, **_more: None)
+    boot = replace(order(tmp_path, Arch.X86_64), executable=packaged(tmp_path))
+    for _ in range(2):  # as it starts again after a power cut
+        uml.UmlHypervisor().start(boot)
+    program = tmp_path / "linux"
+    assert program.read_bytes() == b"\x7fELF" + b"ld.so".ljust(27, b"\0") + b"\0libc.so.6\0"
+    assert os.access(program, os.X_OK)
+    assert (tmp_path / "ld.so").readlink() == tmp_path / "root/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
+
+
+def test_a_kernel_without_a_loader_is_refused(tmp_path: Path) -> None:
+    boot = replace(order(tmp_path, Arch.X86_64), executable=packaged(tmp_path, b"static"))
+    with pytest.raises(LabBroken, match="does not name its loader once"):
+        uml.UmlHypervisor().start(boot)
+
+
+@pytest.mark.parametrize(
+    ("flags", "name"), [("fpu avx512f pku", "uml"), ("fpu avx512f amx_bf16 amx_tile amx_int8", "uml-amx"), ("", "uml")]
+)
+def test_a_processor_with_amx_gets_a_kernel_with_room_for_its_registers(flags: str, name: str) -> None:
+    assert uml.kernel_for(f"processor\t: 0\nflags\t\t: {flags}\nbugs\t\t: amx_tile\n") == name
+    assert read_recipes().find_kernel(name, Arch.X86_64).expires is (name == "uml")
 
 
 def test_uml_shares_its_root_and_writes_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
     monkeypatch.setattr("cephlab.lab.base.process.start_detached", lambda argv, **_rest: started.append(list(argv)))
-    uml.UmlHypervisor().start(order(tmp_path, Arch.X86_64))
+    uml.UmlHypervisor().start(replace(order(tmp_path, Arch.X86_64), executable=packaged(tmp_path)))
     (argv,) = started
     assert argv[:2] == ["nsenter", "--"]
-    assert argv[argv.index(str(uml.TICKING)) + 1] == str(tmp_path / "kernel")
+    libraries = tmp_path / "root/usr/lib/x86_64-linux-gnu"
+    assert argv[argv.index(str(uml.TICKING)) + 1 :][:2] == [str(libraries), "./linux"]
     disks = [word for word in argv if word.startswith("ubd")]
     files = [tmp_path / name for name in ("root", "store", "modules", "d0", "d1")]
     assert disks == [
@@ -246,13 +280,49 @@ def test_whoever_raises_the_first_guests_hears_what_takes_long(tmp_path: Path, m
 
 def test_the_cpu_time_of_user_mode_linux_says_nothing_of_hardware(tmp_path: Path) -> None:
     run = Runs(Home(tmp_path / "home")).create("uml")
-    lab = GuestLab(
-        run, {Arch.X86_64: uml.UmlHypervisor(), Arch.AARCH64: qemu.QemuHypervisor()}, {}, "10.78.0.0/24", 1.0
-    )
+    lab = GuestLab(run, lambda make: uml_provider().kind_of(make).hypervisor, {}, "10.78.0.0/24", 1.0)
     state = {"address": "10.78.0.10", "index": 0, "slots": {}}
-    lab.restore({"nodes": {"n0": {**state, "arch": "x86_64"}, "n1": {**state, "arch": "aarch64", "index": 1}}})
+    others = {"n1": {**state, "arch": "aarch64"}, "n2": {**state, "arch": "x86_64", "fabrics": True}}
+    lab.restore({"nodes": {"n0": {**state, "arch": "x86_64"}, **others}})
     assert "User-Mode Linux" in cpu_time_distortion(lab.hosts["n0"])
-    assert lab.hosts["n1"].emulated is ("emulated" in cpu_time_distortion(lab.hosts["n1"]))
+    for name in others:
+        assert lab.hosts[name].emulated is ("emulated" in cpu_time_distortion(lab.hosts[name]))
+
+
+@pytest.mark.parametrize(
+    ("node", "kernel"),
+    [
+        (Node("n0", Arch.X86_64), ""),
+        (Node("n0", Arch.X86_64, cores=2.0), "cloud"),
+        (Node("n0", Arch.X86_64, fabrics=True), "cloud"),
+        (Node("n0", Arch.X86_64, page_bytes=4096, fabrics=True), "cloud"),
+        (Node("n0", Arch.AARCH64, fabrics=True), "cloud"),
+    ],
+)
+def test_a_node_that_asks_for_what_user_mode_linux_lacks_is_a_whole_machine(node: Node, kernel: str) -> None:
+    make = Make.of(node)
+    kind = uml_provider().kind_of(make)
+    assert kind.kernel == (kernel or uml.kernel_for(Path("/proc/cpuinfo").read_text()))
+    assert isinstance(kind.hypervisor, uml.UmlHypervisor) is (kernel == "")
+    assert Make.parse(str(make)) == make
+
+
+def test_whole_machines_beside_user_mode_linux_need_qemu(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {Capability.CPU_LIMIT, Capability.FABRICS}
+    places: dict[str, str] = {}
+    monkeypatch.setattr("cephlab.lab.images.tools.SystemTools.locate", lambda _self, name: places.get(name))
+    assert asked.isdisjoint(uml_provider().capabilities())
+    places["qemu-system-x86_64"] = "/usr/bin/qemu-system-x86_64"
+    assert asked <= uml_provider().capabilities()
+
+
+def test_a_lab_without_whole_machines_refuses_a_node_that_asks_for_one(tmp_path: Path) -> None:
+    kernel = Kernel("uml", Arch.X86_64, "k", tmp_path, tmp_path / "linux", "6.1", tmp_path, 4096)
+    parts = {Make(Arch.X86_64): Parts(kernel, tmp_path / "initramfs", tmp_path / "root")}
+    run = Runs(Home(tmp_path / "home")).create("uml")
+    lab = GuestLab(run, lambda make: uml_provider().kind_of(make).hypervisor, parts, "10.78.0.0/24", 1.0)
+    with pytest.raises(SpecError, match="n1 asks for a number of CPUs or NVMe over TCP"):
+        lab.add_node(Node("n1", Arch.X86_64, fabrics=True))
 
 
 def test_a_user_who_may_not_open_tun_is_not_told_to_load_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
