@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from statistics import fmean
 
 import psutil
@@ -124,11 +124,17 @@ def scenario_of(wanted: Wanted) -> Scenario:
     )
 
 
+@cache
+def rated_once() -> float:
+    """7-Zip's rating of all CPUs together, in MIPS. It takes minutes of CPU, so models of one process share it."""
+    return cpu_rating(require_seven_zip())
+
+
 def speed_of_a_cpu(stage: Stage) -> float:
     """Speed of one CPU of this machine while all are busy, on the model's scale: by its profile, else measured."""
     cpus = psutil.cpu_count() or 1
     threads = max(1, cpus // (psutil.cpu_count(logical=False) or cpus))
-    points = speed_here(stage.cluster.run.home) or cpu_rating(require_seven_zip()) / cpus / MIPS_PER_POINT
+    points = speed_here(stage.cluster.run.home) or rated_once() / cpus / MIPS_PER_POINT
     return core(points * threads, threads, current()) / threads
 
 

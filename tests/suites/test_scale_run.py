@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -279,6 +280,15 @@ def test_the_speed_of_a_cpu_is_its_part_of_a_core_whose_threads_are_all_busy(
     monkeypatch.setattr(psutil, "cpu_count", lambda logical=True, known=logical: known if logical else physical)
     monkeypatch.setattr(model, "speed_here", lambda of: 5.0 if probed and of is home else 0.0)
     monkeypatch.setattr(model, "require_seven_zip", lambda: "7z")
-    monkeypatch.setattr(model, "cpu_rating", {"7z": rating}.__getitem__)
+    asked: list[str] = []
+
+    def rated(program: str) -> float:
+        asked.append(program)
+        return rating
+
+    monkeypatch.setattr(model, "cpu_rating", rated)
+    monkeypatch.setattr(model, "rated_once", cache(model.rated_once.__wrapped__))
     stage: Any = SimpleNamespace(cluster=SimpleNamespace(run=SimpleNamespace(home=home)))
-    assert speed_of_a_cpu(stage) == pytest.approx(core(points * threads, threads, current()) / threads)
+    for _ in range(2):
+        assert speed_of_a_cpu(stage) == pytest.approx(core(points * threads, threads, current()) / threads)
+    assert asked == ([] if probed else ["7z"]), "rating takes minutes of CPU"
