@@ -7,6 +7,7 @@ use too, only lines count that name a process or a disk of the run.
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +29,7 @@ CORE = "core"
 _ANONYMOUS = "the names of core dumps do not show their process (kernel.core_uses_pid is 0)"
 _PROGRAM = Path(kernel_program.__file__)
 _LOOK_S = 120.0
+_AT_ONCE = 4
 _PIDS = (
     re.compile(r"[Oo]ut of memory: Killed process (\d+)"),  # mm/oom_kill.c, of a machine or of a cgroup
     re.compile(r"\[(\d+)\]: (?:segfault at|unhandled) "),  # arch/x86/mm/fault.c, arch/arm64/kernel/traps.c
@@ -63,12 +65,15 @@ def look_at_kernels(
     run_id: str, hosts: Mapping[str, Host], daemons: Collection[Daemon], before: Looks
 ) -> dict[str, KernelLook]:
     """Look at the kernels of this machine and of every guest that is up. before: the previous looks."""
-    looks = dict(before)
-    for name, host in hosts.items():
-        if has_own_kernel(host) and host.up():
-            there = [daemon.process.ref for daemon in daemons if daemon.process and daemon.host.name == name]
-            pids = [int(ref["pid"]) for ref in there if "pid" in ref]
-            looks[name] = _look_into(host, before.get(name, NOTHING), pids)
+    guests = {name: host for name, host in hosts.items() if has_own_kernel(host) and host.up()}
+
+    def look(name: str) -> KernelLook:
+        there = [daemon.process.ref for daemon in daemons if daemon.process and daemon.host.name == name]
+        pids = [int(ref["pid"]) for ref in there if "pid" in ref]
+        return _look_into(guests[name], before.get(name, NOTHING), pids)
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        looks = {**before, **dict(zip(guests, pool.map(look, guests), strict=True))}
     if shared := [host for host in hosts.values() if not has_own_kernel(host)]:
         looks[HERE] = _look_here(run_id, shared, daemons, before.get(HERE, NOTHING))
     return looks
@@ -87,7 +92,7 @@ def _look_into(host: Host, was: KernelLook, pids: list[int]) -> KernelLook:
     """Look at a guest's kernel with the program, under the guest's Python."""
     request = json.dumps({"boot": was.boot, "after": was.last, "pids": pids}).encode()
     try:
-        answer = host.run(["python3", "-c", _PROGRAM.read_text()], stdin=request, timeout_s=_LOOK_S)
+        answer = host.run(["python3", "-I", "-S", "-c", _PROGRAM.read_text()], stdin=request, timeout_s=_LOOK_S)
         return _parsed(json.loads(answer.stdout), None)
     except (LabError, ValueError) as error:
         why = error.what if isinstance(error, LabError) else str(error)

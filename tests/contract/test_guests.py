@@ -30,6 +30,9 @@ ANSWER_S = 20.0
 UNSYNCED = "import sys; open(sys.argv[1], 'w').write('lost'); print(open(sys.argv[1]).read())"
 SYNCED = "import os, sys; f = open(sys.argv[1], 'w'); f.write('kept'); f.flush(); os.fsync(f.fileno())"
 SPIN = "while True: pass"
+OLD_S = 60.0
+UP = "import time; print(open('/proc/uptime').read().split()[0], time.monotonic())"
+HAS_TIMES = "import os, sys; sys.exit(not (hasattr(os, 'unshare') and os.path.exists('/proc/self/ns/time')))"
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +60,16 @@ def test_a_power_cut_takes_what_was_only_in_memory(pair: Place) -> None:
     back = pair.lab.start_node("n0")
     assert back.read(kept) == b"kept"
     assert not back.exists(lost) or back.read(lost) == b""
+
+
+def test_a_new_machine_seems_old_until_its_power_is_cut(pair: Place) -> None:
+    if not isinstance(pair.lab, GuestLab):
+        pytest.skip("its machines are as old as they are")
+    if pair.lab.hosts["n1"].run(python(HAS_TIMES), check=False).code != 0:
+        pytest.skip("its kernel has no time namespaces, or its Python cannot make one")
+    assert all(float(up) > OLD_S for up in pair.lab.hosts["n1"].run(python(UP)).stdout.split())
+    pair.lab.kill_node("n1")
+    assert all(float(up) < OLD_S for up in pair.lab.start_node("n1").run(python(UP)).stdout.split())
 
 
 def test_a_busy_guest_still_answers(pair: Place) -> None:

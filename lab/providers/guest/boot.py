@@ -73,7 +73,7 @@ ip link set "$lab_link" up
 ip addr add "$control/32" peer "$keeper" dev "$control_link"
 ip link set "$control_link" up
 for what in dev proc sys; do mount --move "/$what" "/new/$what"; done
-exec switch_root /new /usr/bin/env -i PATH=/usr/bin /usr/bin/python3 -I -S /run/cephlab/agent "$control" PORT
+exec switch_root /new /usr/bin/env -i PATH=/usr/bin /usr/bin/python3 -I -S /run/cephlab/agent "$control" PORT $age
 """
 
 

@@ -71,7 +71,7 @@ class FakeHost:
         return True
 
     def run(self, argv: list[str], *, stdin: bytes, timeout_s: float) -> SimpleNamespace:
-        assert argv[:2] == ["python3", "-c"]
+        assert argv[:2] == ["python3", "-I"]
         assert timeout_s > 0
         self.asked = json.loads(stdin)
         if isinstance(self.answer, LabBroken):

@@ -251,7 +251,7 @@ def stay_in_memory():
 
 def listen():
     """Listen on an address and a port, or on a path."""
-    if len(sys.argv) == 3:
+    if len(sys.argv) > 2:
         server = socket.create_server((sys.argv[1], int(sys.argv[2])), backlog=64)
         return server, server.getsockname()[1]
     server = socket.socket(socket.AF_UNIX)
@@ -260,7 +260,18 @@ def listen():
     return server, sys.argv[1]
 
 
+def age_machine(seconds):
+    """Show programs a machine that has been up for so much longer, if the kernel and Python can."""
+    if not hasattr(os, "unshare") or not os.path.exists("/proc/self/ns/time"):
+        return
+    os.unshare(os.CLONE_NEWTIME)  # of the programs, not of this process
+    with open("/proc/self/timens_offsets", "w") as file:
+        file.write(f"monotonic {seconds} 0\nboottime {seconds} 0\n")
+
+
 def main():
+    if len(sys.argv) > 3:
+        age_machine(int(sys.argv[3]))
     server, where = listen()
     threading.stack_size(1 << 19)
     threading.Thread(target=accept, args=(server,), daemon=True).start()
