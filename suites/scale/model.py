@@ -52,8 +52,8 @@ SMALL_OBJECTS = ("--object-size", "1M")
 SECONDS = {Tier.QUICK: 15.0, Tier.FULL: 60.0}
 RAMP_S = 5.0
 IDLE_S = 5.0
-WARM_BYTES, WARM_DEPTH, WARM_PASSES = 1 << 20, 8, "2"
-"""Reads that bring the images into memory, before a load that is answered from there."""
+WARM_BYTES = 1 << 20
+"""Block size of the reads that bring the images into memory, before a load that is answered from there."""
 MOST_IN_FLIGHT = 256
 
 
@@ -150,7 +150,7 @@ def run(stage: Stage, wanted: Wanted) -> None:
     prediction = predict(demands, wanted.hardware.profile, shape)
     with images(cluster, wanted.requirement.protection, IMAGES, IMAGE_BYTES, *SMALL_OBJECTS) as targets:
         if wanted.requirement.hit_ratio:
-            run_jobs(cluster, warming(stage, targets))
+            run_jobs(cluster, _jobs(stage, targets, FioLoad("read", {}), WARM_BYTES, [8] * IMAGES))
         idle = idle_share(cluster, nodes)
         with held(cluster, nodes):
             results, use = loaded(stage, wanted, targets, nodes)
@@ -171,13 +171,6 @@ def loaded(
     results = run_jobs(stage.cluster, jobs)
     after, took_s = _spent(stage.cluster, nodes), SYSTEM.monotonic() - began
     return results, [in_use(node, before[node.name], after[node.name], took_s) for node in nodes]
-
-
-def warming(stage: Stage, targets: Sequence[BlockImage]) -> list[tuple[str, FioJob]]:
-    """A job for each image that reads it whole, from the first byte to the last."""
-    jobs = [job(stage, target, "read", WARM_BYTES, WARM_DEPTH) for target in targets]
-    whole = [replace(fio_job, runtime_s=0.0, more={"loops": WARM_PASSES}) for fio_job in jobs]
-    return [(client_node(stage.cluster, number), fio_job) for number, fio_job in enumerate(whole)]
 
 
 def _jobs(

@@ -207,7 +207,6 @@ def test_images_that_answer_from_memory_are_read_once_before_the_limits(
     (limited, warming), (limited_then, load) = machines.ran
     assert (limited, limited_then) == (False, True)
     assert {(job.pattern, job.block_bytes, job.depth) for _, job in warming} == {("read", 1 << 20, 8)}
-    assert {(job.runtime_s, job.more["loops"]) for _, job in warming} == {(0.0, "2")}, "each image is read whole"
     assert {(job.pattern, job.block_bytes, job.depth) for _, job in load} == {("randread", 4096, 128)}
 
 
