@@ -8,6 +8,7 @@ from cephlab.lab.base import process
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.process import LocalProcess
+from cephlab.lab.images.cache import Cache
 from cephlab.lab.providers.guest.machine import Boot, Parts, RunningGuest
 from cephlab.lab.spec.arch import Arch
 
@@ -59,10 +60,13 @@ class UmlHypervisor:
         return False
 
     def prepare(self, home: Home, parts: Parts) -> None:
-        """Nothing to find out: the kernel runs, or prints why it does not."""
+        """Make what a kernel is started by. There is nothing to find out: it runs, or prints why it does not."""
+        name_own_loader(home, parts.kernel.executable)
 
     def start(self, boot: Boot) -> LocalProcess:
-        libraries = _with_own_loader(boot)
+        libraries, loader = libraries_of(boot.executable), boot.folder / _LOADER
+        loader.unlink(missing_ok=True)
+        loader.symlink_to(libraries / "ld-linux-x86-64.so.2")
         disks = [f"ubd{_letter(slot)}{_flags(writable)}={path}" for slot, (path, writable) in enumerate(boot.fixed)]
         disks += [f"ubd{_letter(slot)}c={path}" for slot, path in boot.disks.items()]
         links = [
@@ -76,7 +80,7 @@ class UmlHypervisor:
             "-S",
             str(TICKING),
             str(libraries),
-            f"./{_PROGRAM}",
+            str(program_of(boot.executable)),
             f"uml_dir={boot.folder}",
             f"umid={_UMID}",
             f"mem={boot.memory_bytes >> 20}M",
@@ -108,22 +112,34 @@ class UmlHypervisor:
             raise LabBroken(f"User-Mode Linux refused {text!r}", result.stdout.strip() or result.stderr)
 
 
-def _with_own_loader(boot: Boot) -> Path:
-    """Make the kernel in a guest's folder use the C library of its own package; return the folder of the library.
+def program_of(executable: Path) -> Path:
+    """The packaged kernel's copy that names its loader by a path in its working directory, beside its root."""
+    return executable.parents[3] / _PROGRAM
+
+
+def libraries_of(executable: Path) -> Path:
+    """The folder of the C library in the kernel's package."""
+    return executable.parents[2] / _LIBRARIES
+
+
+def name_own_loader(home: Home, executable: Path) -> None:
+    """Make the copy of a kernel that uses the C library of its own package, unless it exists. LabBroken if it cannot.
 
     This machine's library may be older than the one that the kernel was built with. The kernel cannot be an argument of
-    a loader, because it places its memory behind its own heap. So the copy names a loader in its working directory.
+    a loader, because it places its memory behind its own heap. The copy is not made as a guest starts: while another
+    thread starts a process, that process too has the file open for writing, and the kernel could not be executed.
     """
-    content = boot.executable.read_bytes()
+    program = program_of(executable)
+    if program.exists():
+        return
+    content = executable.read_bytes()
     if content.count(_PACKAGED_LOADER) != 1:
-        raise LabBroken(f"{boot.executable} does not name its loader once", f"wanted: {_PACKAGED_LOADER.decode()}")
-    program, loader = boot.folder / _PROGRAM, boot.folder / _LOADER
-    program.write_bytes(content.replace(_PACKAGED_LOADER, _LOADER.encode().ljust(len(_PACKAGED_LOADER), b"\0")))
-    program.chmod(0o755)
-    libraries = boot.executable.parents[2] / _LIBRARIES
-    loader.unlink(missing_ok=True)
-    loader.symlink_to(libraries / "ld-linux-x86-64.so.2")
-    return libraries
+        raise LabBroken(f"{executable} does not name its loader once", f"wanted: {_PACKAGED_LOADER.decode()}")
+    with Cache(home).scratch(f"{_PROGRAM}-{program.parent.name[:16]}") as scratch:
+        copy = scratch / _PROGRAM
+        copy.write_bytes(content.replace(_PACKAGED_LOADER, _LOADER.encode().ljust(len(_PACKAGED_LOADER), b"\0")))
+        copy.chmod(0o755)
+        copy.replace(program)
 
 
 def _letter(slot: int) -> str:

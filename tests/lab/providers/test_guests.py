@@ -119,21 +119,30 @@ def packaged(folder: Path, loader: bytes = b"/lib64/ld-linux-x86-64.so.2") -> Pa
     return program
 
 
+def parts_of(executable: Path) -> Any:
+    return SimpleNamespace(kernel=SimpleNamespace(executable=executable))
+
+
 def test_uml_uses_the_c_library_of_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cephlab.lab.base.process.start_detached", lambda *_rest, **_more: None)
+    hypervisor, home = uml.UmlHypervisor(), Home(tmp_path / "home").ensure()
     boot = replace(order(tmp_path, Arch.X86_64), executable=packaged(tmp_path))
-    for _ in range(2):  # as it starts again after a power cut
-        uml.UmlHypervisor().start(boot)
+    hypervisor.prepare(home, parts_of(boot.executable))
     program = tmp_path / "linux"
     assert program.read_bytes() == b"\x7fELF" + b"ld.so".ljust(27, b"\0") + b"\0libc.so.6\0"
     assert os.access(program, os.X_OK)
+    made = program.stat()
+    hypervisor.prepare(home, parts_of(boot.executable))
+    for _ in range(2):  # as it starts again after a power cut
+        hypervisor.start(boot)
+    assert program.stat() == made, "a file that is open for writing cannot be executed"
     assert (tmp_path / "ld.so").readlink() == tmp_path / "root/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
 
 
 def test_a_kernel_without_a_loader_is_refused(tmp_path: Path) -> None:
-    boot = replace(order(tmp_path, Arch.X86_64), executable=packaged(tmp_path, b"static"))
+    parts = parts_of(packaged(tmp_path, b"static"))
     with pytest.raises(LabBroken, match="does not name its loader once"):
-        uml.UmlHypervisor().start(boot)
+        uml.UmlHypervisor().prepare(Home(tmp_path / "home").ensure(), parts)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +160,7 @@ def test_uml_shares_its_root_and_writes_elsewhere(tmp_path: Path, monkeypatch: p
     (argv,) = started
     assert argv[:2] == ["nsenter", "--"]
     libraries = tmp_path / "root/usr/lib/x86_64-linux-gnu"
-    assert argv[argv.index(str(uml.TICKING)) + 1 :][:2] == [str(libraries), "./linux"]
+    assert argv[argv.index(str(uml.TICKING)) + 1 :][:2] == [str(libraries), str(tmp_path / "linux")]
     disks = [word for word in argv if word.startswith("ubd")]
     files = [tmp_path / name for name in ("root", "store", "modules", "d0", "d1")]
     assert disks == [
