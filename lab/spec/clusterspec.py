@@ -44,7 +44,7 @@ _SERVICE = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})?")
 
 
 class Misfit(SpecError):
-    """An error in a spec. key: of the wrong value; in_file: the hint for a spec file, if it differs; others: errors."""
+    """An error in a spec. key: of the wrong value; in_file: the hint in a file, if it differs; others: more errors."""
 
     def __init__(self, what: str, detail: str, hint: str, *, key: str, in_file: str = "") -> None:
         super().__init__(what, detail, hint)

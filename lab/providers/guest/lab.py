@@ -2,9 +2,8 @@
 
 import json
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,16 @@ from cephlab.lab.providers.agent.wire import PORT, READY
 from cephlab.lab.providers.base import LabNodes, remove_with_folders
 from cephlab.lab.providers.guest import boot, network
 from cephlab.lab.providers.guest.host import Endpoint, GuestHost
-from cephlab.lab.providers.guest.machine import FIRST_DISK, Boot, Hypervisor, Interface, Make, Parts, RunningGuest
+from cephlab.lab.providers.guest.machine import (
+    FIRST_DISK,
+    Boot,
+    Hypervisor,
+    Interface,
+    Kinds,
+    Make,
+    Parts,
+    RunningGuest,
+)
 from cephlab.lab.providers.guest.network import Network
 from cephlab.lab.providers.host import Host
 from cephlab.lab.providers.marks import kill_marked
@@ -47,14 +55,14 @@ class GuestLab(LabNodes[GuestHost]):
     def __init__(
         self,
         run: Run,
-        hypervisor_of: Callable[[Make], Hypervisor],
+        kinds: Kinds,
         parts: Mapping[Make, Parts],
         subnet: str,
         patience: float,
     ) -> None:
         super().__init__()
         self._run = run
-        self._hypervisor_of = hypervisor_of
+        self._kinds = kinds
         self._parts = dict(parts)
         self._patience = patience
         self._marks = marks(run.home, run.id)
@@ -105,22 +113,21 @@ class GuestLab(LabNodes[GuestHost]):
 
     def refuse(self, node: Node) -> None:
         super().refuse(node)
-        make = Make.of(node)
+        make = self._kinds.make_of(node)
         if Make(node.arch) not in self._parts:
             raise LabBroken(f"no image for {node.arch}", f"images: {', '.join(map(str, self._parts))}")
         if make not in self._parts:
-            asked = f"pages of {node.page_bytes} bytes" if node.page_bytes else "a number of CPUs or NVMe over TCP"
             raise SpecError(
-                f"{node.name} asks for {asked}, and this lab has no kernel with them",
+                f"{node.name} asks for {make.asked}, and this lab has no kernel with them",
                 f"kernels for: {', '.join(map(str, self._parts))}",
                 "give a node of the spec the same from the start",
             )
-        most = self._hypervisor_of(make).slots - FIRST_DISK
+        most = self._kinds.hypervisor(make).slots - FIRST_DISK
         if len(node.disks) > most:
             raise SpecError(f"{node.name} has {len(node.disks)} disks", f"wanted: at most {most}", "use more nodes")
 
     def _open(self, node: Node, index: int, address: str) -> GuestHost:
-        hypervisor = self._hypervisor_of(Make.of(node))
+        hypervisor = self._kinds.hypervisor(self._kinds.make_of(node))
         control = network.control_address(index)
         connect = partial(self.network.connect, control, PORT)
         guest = GuestHost(
@@ -151,15 +158,14 @@ class GuestLab(LabNodes[GuestHost]):
             guest.disks[disk.name] = slot
         boot.make_store(self._folder(guest) / "store.ext4")
         self.network.add_guest(guest.index)
-        self._boot(guest, {"age": str(_AGE_S)})
+        self._boot(guest, age=str(_AGE_S))
 
     def _disk_file(self, name: str) -> Path:
         return self._run.directory / "disks" / name
 
-    def _boot(self, guest: GuestHost, more: Mapping[str, str] | None = None) -> None:
+    def _boot(self, guest: GuestHost, **more: str) -> None:
         """Boot it and wait for its agent. more: words for init in addition to the usual ones."""
-        order = self._order(guest)
-        order = replace(order, words={**order.words, **(more or {})})
+        order = self._order(guest, more)
         order.console.unlink(missing_ok=True)
         guest.process = self._of(guest).start(order)
         write_json(self._folder(guest) / _RECORD, guest.process.ref)
@@ -176,8 +182,8 @@ class GuestLab(LabNodes[GuestHost]):
         guest.hang_up()
         self._greet(guest)
 
-    def _order(self, guest: GuestHost) -> Boot:
-        parts, hypervisor, folder = self._parts[Make.of(guest.node)], self._of(guest), self._folder(guest)
+    def _order(self, guest: GuestHost, more: Mapping[str, str]) -> Boot:
+        parts, hypervisor, folder = self._parts[self._kinds.make_of(guest.node)], self._of(guest), self._folder(guest)
         control = network.control_address(guest.index)
         taps = network.interfaces(guest.index)
         return Boot(
@@ -198,6 +204,7 @@ class GuestLab(LabNodes[GuestHost]):
                 "address": f"{guest.address}/{self.network.subnet.prefixlen}",
                 "control": control,
                 "keeper": network.KEEPER_ADDRESS,
+                **more,
             },
             console=folder / "console.log",
             inside=self.network.inside(folder),
@@ -279,7 +286,7 @@ class GuestLab(LabNodes[GuestHost]):
             self._tell_disks(source)
 
     def _of(self, guest: GuestHost) -> Hypervisor:
-        return self._hypervisor_of(Make.of(guest.node))
+        return self._kinds.hypervisor(self._kinds.make_of(guest.node))
 
     def _live(self, guest: GuestHost) -> RunningGuest:
         return RunningGuest(self._folder(guest), self.network.inside(self._folder(guest)))

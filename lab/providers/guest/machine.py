@@ -21,7 +21,7 @@ FIRST_DISK = 3
 class Make:
     """What guests with the same parts have in common. page_bytes: None if the node does not ask for a size.
 
-    whole: it has a number of CPUs or NVMe over TCP, which User-Mode Linux lacks.
+    whole: a QEMU machine of a lab whose other x86_64 guests are of User-Mode Linux.
     """
 
     arch: Arch
@@ -29,7 +29,8 @@ class Make:
     whole: bool = False
 
     def __str__(self) -> str:
-        return "/".join((self.arch, *filter(None, (str(self.page_bytes or ""), "whole" if self.whole else ""))))
+        words = (self.arch, str(self.page_bytes or ""), "whole" if self.whole else "")
+        return "/".join(filter(None, words))
 
     @staticmethod
     def parse(text: str) -> Make:
@@ -38,10 +39,12 @@ class Make:
         sizes = [int(word) for word in more if word.isdecimal()]
         return Make(Arch(arch), sizes[0] if sizes else None, "whole" in more)
 
-    @staticmethod
-    def of(node: Node) -> Make:
-        """The make of a node of the spec."""
-        return Make(node.arch, node.page_bytes, node.fabrics or node.cores is not None)
+    @property
+    def asked(self) -> str:
+        """What its nodes ask for; empty for nothing."""
+        if self.page_bytes:
+            return f"pages of {self.page_bytes} bytes"
+        return "a number of CPUs or NVMe over TCP" if self.whole else ""
 
 
 @dataclass(frozen=True)
@@ -137,3 +140,22 @@ class Kind:
 
     hypervisor: Hypervisor
     kernel: str
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """What runs the guests of a provider. uml: those of x86_64 that ask for nothing it lacks; None: qemu runs all."""
+
+    qemu: Kind
+    uml: Kind | None = None
+
+    def make_of(self, node: Node) -> Make:
+        """The make of a node of the spec."""
+        beyond_uml = node.arch is Arch.X86_64 and (node.fabrics or node.cores is not None)
+        return Make(node.arch, node.page_bytes, self.uml is not None and beyond_uml)
+
+    def of(self, make: Make) -> Kind:
+        return self.uml if self.uml and make.arch is Arch.X86_64 and not make.whole else self.qemu
+
+    def hypervisor(self, make: Make) -> Hypervisor:
+        return self.of(make).hypervisor

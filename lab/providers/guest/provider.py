@@ -20,7 +20,7 @@ from cephlab.lab.images.tools import SystemTools, missing
 from cephlab.lab.providers.base import Images, removing
 from cephlab.lab.providers.guest import boot, network
 from cephlab.lab.providers.guest.lab import GuestLab, claim_subnet, remove_run, runs_present
-from cephlab.lab.providers.guest.machine import Hypervisor, Kind, Make, Parts
+from cephlab.lab.providers.guest.machine import Kind, Kinds, Make, Parts
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec, Node
 
@@ -50,14 +50,14 @@ class GuestProvider:
     cost: int
     extra: frozenset[Capability]
     missing: Callable[[Iterable[Make]], Unavailable | None]
-    kind_of: Callable[[Make], Kind]
+    kinds: Kinds
 
     def capabilities(self) -> frozenset[Capability]:
         return ALWAYS | self.extra
 
     def unavailable(self, spec: ClusterSpec | None = None) -> Unavailable | None:
         nodes = spec.nodes if spec else ()
-        reason = self.missing([Make.of(node) for node in nodes] or [Make(host_arch())])
+        reason = self.missing([*map(self.kinds.make_of, nodes)] or [Make(host_arch())])
         if reason is not None and not isinstance(reason, NotInstalled):
             return reason
         lacking = missing(SystemTools(), (*TOOLS, *network.PROGRAMS)) | (reason.missing if reason else {})
@@ -67,7 +67,7 @@ class GuestProvider:
     def _without_kernel(self, nodes: Iterable[Node]) -> Unavailable | None:
         """Names the first node that asks for a page size without a kernel."""
         for node in nodes:
-            if self._kernel_for(Make.of(node)) is None:
+            if self._kernel_for(self.kinds.make_of(node)) is None:
                 return Unavailable(
                     f"{node.name} asks for pages of {node.page_bytes} bytes, but no {node.arch} kernel here has them",
                     f"got page_bytes = {node.page_bytes}; wanted: one that a [kernels] table of the recipes names",
@@ -77,7 +77,7 @@ class GuestProvider:
 
     def _kernel_for(self, make: Make) -> str | None:
         """Name of the kernel for guests of a make: the usual kernel if it fits."""
-        usual = self.kind_of(make).kernel
+        usual = self.kinds.of(make).kernel
         if make.page_bytes is None:
             return usual
         fitting = read_recipes().kernels_with(make.arch, make.page_bytes)
@@ -95,8 +95,8 @@ class GuestProvider:
         self._prepare(home, parts)
         with filelock.FileLock(home.runs / ".guests.lock"):
             subnet = claim_subnet(run)
-        emulated = any(self._hypervisor(make).emulated(make.arch) for make in parts)
-        lab = GuestLab(run, self._hypervisor, parts, subnet, _EMULATED_PATIENCE if emulated else 1.0)
+        emulated = any(self.kinds.hypervisor(make).emulated(make.arch) for make in parts)
+        lab = GuestLab(run, self.kinds, parts, subnet, _EMULATED_PATIENCE if emulated else 1.0)
         try:
             with removing(run, lab.close):
                 lab.network.make()
@@ -107,23 +107,19 @@ class GuestProvider:
 
     def _prepare(self, home: Home, parts: Mapping[Make, Parts]) -> None:
         for make, known in parts.items():
-            self._hypervisor(make).prepare(home, known)
-
-    def _hypervisor(self, make: Make) -> Hypervisor:
-        return self.kind_of(make).hypervisor
+            self.kinds.hypervisor(make).prepare(home, known)
 
     def _asked_for(self, home: Home, spec: ClusterSpec, progress: Progress) -> dict[Make, Kernel]:
         """Kernels of nodes that ask for something. Unavailable names the node whose kernel is missing."""
         kernels: dict[Make, Kernel] = {}
         for node in spec.nodes:
-            make = Make.of(node)
-            if make == Make(node.arch):
+            make = self.kinds.make_of(node)
+            if not make.asked:
                 continue
             try:
                 kernels[make] = self._kernel(home, make, progress)
             except Unavailable as error:
-                asked = f"pages of {node.page_bytes} bytes" if node.page_bytes else "CPUs or NVMe over TCP"
-                error.detail = f"{node.name} asks for {asked}; {error.detail}"
+                error.detail = f"{node.name} asks for {make.asked}; {error.detail}"
                 raise
         return kernels
 
@@ -135,7 +131,7 @@ class GuestProvider:
 
     def _parts(self, home: Home, make: Make, kernel: Kernel, images: Images, progress: Progress) -> Parts:
         root = export_image(home, Cache(home), SystemTools(), images[make.arch], "ext4", progress)
-        return Parts(kernel, boot.initramfs(home, kernel, self._hypervisor(make).modules), root)
+        return Parts(kernel, boot.initramfs(home, kernel, self.kinds.hypervisor(make).modules), root)
 
     def attach(self, run: Run, state: Mapping[str, Any]) -> GuestLab:
         store = KernelStore(run.home)
@@ -147,7 +143,7 @@ class GuestProvider:
                 raise LabBroken(f"the kernel {record['kernel']} for {name} is gone from the cache")
             parts[make] = Parts(kernel, Path(record["initramfs"]), Path(record["root"]))
         self._prepare(run.home, parts)
-        lab = GuestLab(run, self._hypervisor, parts, str(state["subnet"]), float(state["patience"]))
+        lab = GuestLab(run, self.kinds, parts, str(state["subnet"]), float(state["patience"]))
         lab.restore(state)
         return lab
 
@@ -163,7 +159,7 @@ def uml() -> GuestProvider:
     from cephlab.lab.providers.guest.qemu import QemuHypervisor
     from cephlab.lab.providers.guest.uml import UmlHypervisor, kernel_for
 
-    plain, whole = Kind(UmlHypervisor(), kernel_for(_CPUINFO.read_text())), Kind(QemuHypervisor(), "cloud")
+    kind = Kind(UmlHypervisor(), kernel_for(_CPUINFO.read_text()))
     extra = {Capability.FOREIGN_ARCH, Capability.PAGE_SIZE} if _missing_qemu([Make(Arch.AARCH64)]) is None else set()
     if _missing_qemu([Make(Arch.X86_64)]) is None:
         extra |= {Capability.CPU_LIMIT, Capability.FABRICS}
@@ -172,7 +168,7 @@ def uml() -> GuestProvider:
         cost=3,
         extra=frozenset(extra),
         missing=_missing_uml,
-        kind_of=lambda make: plain if _by_uml(make) else whole,
+        kinds=Kinds(Kind(QemuHypervisor(), "cloud"), kind),
     )
 
 
@@ -183,18 +179,13 @@ def qemu() -> GuestProvider:
     extra = {Capability.CPU_LIMIT, Capability.FABRICS}
     extra |= {Capability.FOREIGN_ARCH} if _missing_qemu([Make(host_arch().other)]) is None else set()
     extra |= {Capability.PAGE_SIZE} if _missing_qemu([Make(Arch.AARCH64)]) is None else set()
-    kind = Kind(QemuHypervisor(), "cloud")
     return GuestProvider(
         name="qemu",
         cost=4,
         extra=frozenset(extra),
         missing=_missing_qemu,
-        kind_of=lambda _make: kind,
+        kinds=Kinds(Kind(QemuHypervisor(), "cloud")),
     )
-
-
-def _by_uml(make: Make) -> bool:
-    return make.arch is Arch.X86_64 and not make.whole
 
 
 def _missing_qemu(makes: Iterable[Make]) -> Unavailable | None:
@@ -207,4 +198,4 @@ def _missing_uml(makes: Iterable[Make]) -> Unavailable | None:
     if host_arch() is not Arch.X86_64:
         what = "User-Mode Linux runs on x86_64 machines"
         return Unavailable(what, f"this machine is {host_arch()}", "use --lab qemu")
-    return _missing_qemu(make for make in makes if not _by_uml(make))
+    return _missing_qemu(make for make in makes if make.arch is not Arch.X86_64 or make.whole)

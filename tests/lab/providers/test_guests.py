@@ -289,7 +289,7 @@ def test_whoever_raises_the_first_guests_hears_what_takes_long(tmp_path: Path, m
 
 def test_the_cpu_time_of_user_mode_linux_says_nothing_of_hardware(tmp_path: Path) -> None:
     run = Runs(Home(tmp_path / "home")).create("uml")
-    lab = GuestLab(run, lambda make: uml_provider().kind_of(make).hypervisor, {}, "10.78.0.0/24", 1.0)
+    lab = GuestLab(run, uml_provider().kinds, {}, "10.78.0.0/24", 1.0)
     state = {"address": "10.78.0.10", "index": 0, "slots": {}}
     others = {"n1": {**state, "arch": "aarch64"}, "n2": {**state, "arch": "x86_64", "fabrics": True}}
     lab.restore({"nodes": {"n0": {**state, "arch": "x86_64"}, **others}})
@@ -309,11 +309,13 @@ def test_the_cpu_time_of_user_mode_linux_says_nothing_of_hardware(tmp_path: Path
     ],
 )
 def test_a_node_that_asks_for_what_user_mode_linux_lacks_is_a_whole_machine(node: Node, kernel: str) -> None:
-    make = Make.of(node)
-    kind = uml_provider().kind_of(make)
+    kinds = uml_provider().kinds
+    make = kinds.make_of(node)
+    kind = kinds.of(make)
     assert kind.kernel == (kernel or uml.kernel_for(Path("/proc/cpuinfo").read_text()))
     assert isinstance(kind.hypervisor, uml.UmlHypervisor) is (kernel == "")
     assert Make.parse(str(make)) == make
+    assert qemu_provider().kinds.make_of(node) == Make(node.arch, node.page_bytes), "all of its machines are whole"
 
 
 def test_whole_machines_beside_user_mode_linux_need_qemu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,7 +331,7 @@ def test_a_lab_without_whole_machines_refuses_a_node_that_asks_for_one(tmp_path:
     kernel = Kernel("uml", Arch.X86_64, "k", tmp_path, tmp_path / "linux", "6.1", tmp_path, 4096)
     parts = {Make(Arch.X86_64): Parts(kernel, tmp_path / "initramfs", tmp_path / "root")}
     run = Runs(Home(tmp_path / "home")).create("uml")
-    lab = GuestLab(run, lambda make: uml_provider().kind_of(make).hypervisor, parts, "10.78.0.0/24", 1.0)
+    lab = GuestLab(run, uml_provider().kinds, parts, "10.78.0.0/24", 1.0)
     with pytest.raises(SpecError, match="n1 asks for a number of CPUs or NVMe over TCP"):
         lab.add_node(Node("n1", Arch.X86_64, fabrics=True))
 

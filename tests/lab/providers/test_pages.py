@@ -20,7 +20,6 @@ from cephlab.lab.providers.guest.machine import Make, Parts
 from cephlab.lab.providers.guest.provider import GuestProvider
 from cephlab.lab.providers.guest.provider import qemu as qemu_provider
 from cephlab.lab.providers.guest.provider import uml as uml_provider
-from cephlab.lab.providers.guest.qemu import QemuHypervisor
 from cephlab.lab.providers.local import LocalProvider
 from cephlab.lab.providers.select import choose
 from cephlab.lab.scenario.topology import Topology
@@ -87,7 +86,7 @@ class Able(LocalProvider):
 def test_a_node_gets_the_usual_kernel_where_that_fits_and_else_one_of_its_size(provider: GuestProvider) -> None:
     names = {size: provider._kernel_for(Make(Arch.AARCH64, size)) for size in (None, 4 * KIB, 16 * KIB, 64 * KIB)}
     assert list(names.values()) == ["cloud", "cloud", "pages16k", "pages64k"]
-    assert provider._kernel_for(Make(Arch.X86_64, 4 * KIB)) == provider.kind_of(Make(Arch.X86_64)).kernel
+    assert provider._kernel_for(Make(Arch.X86_64, 4 * KIB)) == provider.kinds.of(Make(Arch.X86_64)).kernel
 
 
 def test_a_size_without_a_kernel_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +110,7 @@ def test_a_lab_remembers_who_has_which_pages_and_refuses_others(tmp_path: Path) 
     parts = Parts(kernel, tmp_path / "initramfs", tmp_path / "root")
     run = Runs(Home(tmp_path / "home")).create("qemu")
     makes = {Make(Arch.AARCH64): parts, Make(Arch.AARCH64, 64 * KIB): parts}
-    lab = GuestLab(run, lambda _make: QemuHypervisor(), makes, "10.78.0.0/24", 1.0)
+    lab = GuestLab(run, qemu_provider().kinds, makes, "10.78.0.0/24", 1.0)
     with pytest.raises(SpecError, match="n3 asks for pages of 16384 bytes") as caught:
         lab.add_node(Node("n3", Arch.AARCH64, page_bytes=16 * KIB))
     assert "65536" in caught.value.detail
