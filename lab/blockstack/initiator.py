@@ -1,6 +1,5 @@
 """The kernel's NVMe-over-TCP initiator on a node, with multipath: one device over all connected gateways."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -15,6 +14,7 @@ from cephlab.lab.providers.host import Host
 
 _PROGRAM = Path(initiator_program.__file__)
 _ANSWER_S = 60.0
+_MODULE = PurePosixPath("/sys/module/nvme_tcp")
 _LOST_S = 600
 """How long an initiator tries to reconnect to a gateway that is gone."""
 
@@ -118,7 +118,8 @@ class Initiator:
 
     def _asking(self, portal: Portal) -> dict[str, Any]:
         """The options for the address of a portal and the identity of this host."""
-        self.host.run(["modprobe", "nvme-tcp"])
+        if not self.host.exists(_MODULE):
+            self.host.run(["modprobe", _MODULE.name])
         where = {"transport": "tcp", "traddr": portal.address, "trsvcid": portal.port}
         return {**where, "hostnqn": self.nqn, "hostid": self.nqn.rpartition(":")[2]}
 
@@ -153,7 +154,5 @@ class Initiator:
         self._ask("disconnect", nqn=volume.nqn)
 
     def _ask(self, do: str, **request: Any) -> dict[str, Any]:
-        argv = ["python3", "-c", _PROGRAM.read_text()]
-        stdin = json.dumps({"do": do, **request}).encode()
-        result = self.host.run(argv, stdin=stdin, timeout_s=_ANSWER_S * self.cluster.patience)
-        return dict(json.loads(result.stdout))
+        timeout_s = _ANSWER_S * self.cluster.patience
+        return self.cluster.programs.ask(self.host, _PROGRAM, {"do": do, **request}, timeout_s=timeout_s)

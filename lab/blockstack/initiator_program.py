@@ -1,6 +1,6 @@
 """Connects the kernel's NVMe-over-TCP initiator and reports its state. It is a separate program: guests run it.
 
-It reads one JSON request from standard input and prints one JSON answer. It imports nothing from the lab. Options as in
+`answer` takes a JSON request and returns a JSON answer, see `Programs`. It imports nothing from the lab. Options as in
 the kernel's drivers/nvme/host/fabrics.c.
 """
 
@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
-import json
 import os
 import struct
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +142,3 @@ def answer(request: dict[str, Any], fabrics: Path = FABRICS, classes: Path = CLA
         return look(classes, request["nqn"])
     disconnect(classes, request["nqn"])
     return {}
-
-
-if __name__ == "__main__":
-    print(json.dumps(answer(json.load(sys.stdin))))

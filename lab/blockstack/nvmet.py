@@ -4,7 +4,6 @@ It is not a `Service`: the target is not a process that could be started, paused
 Its images come with the scenarios, after the cluster's daemons.
 """
 
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -18,6 +17,7 @@ from cephlab.lab.spec.arch import Arch
 
 _PROGRAM = Path(nvmet_program.__file__)
 _ANSWER_S = 60.0
+_MODULES = PurePosixPath("/sys/module")
 
 
 @dataclass
@@ -82,8 +82,9 @@ class KernelGateway:
 
     def _load(self) -> None:
         """Load modules and mount configfs, once for each boot."""
-        self.host.run(["modprobe", "-a", "rbd", "nvmet-tcp"])
-        target = PurePosixPath(nvmet_program.TARGET)
+        target, modules = PurePosixPath(nvmet_program.TARGET), ("rbd", "nvmet_tcp")
+        if not all(self.host.exists(_MODULES / module) for module in modules):
+            self.host.run(["modprobe", "-a", *modules])
         if not self.host.exists(target):
             self.host.run(["mount", "-t", "configfs", "configfs", str(target.parent)])
 
@@ -100,7 +101,5 @@ class KernelGateway:
 
     def _ask(self, do: str, *namespaces: Namespace) -> dict[str, Any]:
         visible = [namespace.shown for namespace in namespaces]
-        request = json.dumps({"do": do, "wanted": self._wanted, "namespaces": visible}).encode()
-        argv = ["python3", "-c", _PROGRAM.read_text()]
-        result = self.host.run(argv, stdin=request, timeout_s=_ANSWER_S * self.cluster.patience)
-        return dict(json.loads(result.stdout))
+        request = {"do": do, "wanted": self._wanted, "namespaces": visible}
+        return self.cluster.programs.ask(self.host, _PROGRAM, request, timeout_s=_ANSWER_S * self.cluster.patience)

@@ -1,15 +1,13 @@
 """Sets up the kernel's NVMe target over an RBD image of its machine. It is a separate program, because guests run it.
 
-It reads one JSON request from standard input and prints one JSON answer. It imports nothing from the lab. Attributes as
+`answer` takes a JSON request and returns a JSON answer, see `Programs`. It imports nothing from the lab. Attributes as
 in the kernel's drivers/nvme/target/configfs.c and Documentation/ABI/testing/sysfs-bus-rbd.
 """
 
 from __future__ import annotations
 
 import configparser
-import json
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -213,7 +211,3 @@ DO = {"serve": begin, "turn": change, "told": tell, "add": add, "grow": grow, "r
 def answer(request: Wanted, target: Path = TARGET, bus: Path = RBD) -> Wanted:
     """Carry out a request. wanted: the whole gateway; namespaces: those to add, or the one to grow or remove."""
     return DO[request["do"]](target, bus, request["wanted"], request.get("namespaces", []))
-
-
-if __name__ == "__main__":
-    print(json.dumps(answer(json.load(sys.stdin))))

@@ -19,6 +19,7 @@ from cephlab.lab.ceph.offline import run_tool
 from cephlab.lab.ceph.status import Status, parse_status
 from cephlab.lab.providers.base import Provider
 from cephlab.lab.providers.host import Host
+from cephlab.lab.providers.programs import Programs
 from cephlab.lab.services import CORE, service_of
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import HEALTHY_S, ClusterSpec, makes_a_pool
@@ -37,6 +38,7 @@ class Cluster(ABC):
     spec: ClusterSpec
     provider: Provider
     clients: dict[str, RadosClient] = field(default_factory=dict, kw_only=True)
+    programs: Programs = field(default_factory=Programs, repr=False, kw_only=True)
     s3_users: dict[str, dict[str, str]] = field(default_factory=dict, repr=False, kw_only=True)
     """{access_key, secret_key} of each S3 user that was asked for: a call of radosgw-admin takes seconds."""
     _clients_lock: threading.Lock = field(default_factory=threading.Lock, repr=False, kw_only=True)
@@ -277,6 +279,8 @@ class Cluster(ABC):
         """Called after a daemon was started, stopped or killed, so that other processes know."""
 
     def close_clients(self) -> None:
+        """End what the lab keeps running on hosts: its clients and its programs."""
+        self.programs.close()
         with self._clients_lock:
             for client in self.clients.values():
                 client.close()

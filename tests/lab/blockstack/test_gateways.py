@@ -1,6 +1,5 @@
 """Both kinds of gateways keep one protocol: the kernel's target on trees of files, SPDK's by a real gRPC server."""
 
-import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -23,9 +22,11 @@ from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.cluster.attach.guard import Existing, Guard, NotPermitted
 from cephlab.lab.cluster.attach.permit import Permit
 from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.providers.programs import Programs
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.inventory import Inventory, Machine, NvmeofAccess, Role
 from tests.fake_gateways import MIB, POOL, Group, serving
+from tests.lab.blockstack.test_nvmeof import Answering
 
 HOSTS = (host_nqn("c0"), host_nqn("c1"))
 VOLUME = Volume("pool", "image", HOSTS)
@@ -60,11 +61,14 @@ class TargetHost:
     def exists(self, _: PurePosixPath) -> bool:
         return True
 
-    def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 60.0) -> Result:
-        if argv[0] != "python3":
-            return Result(tuple(argv), 0, b"", b"")
-        answer = nvmet_program.answer(json.loads(stdin), self.folder / "nvmet", self.folder / "rbd")
-        return Result(tuple(argv), 0, json.dumps(answer).encode(), b"")
+    def up(self) -> bool:
+        return True
+
+    def run(self, argv: Sequence[str]) -> Result:
+        return Result(tuple(argv), 0, b"", b"")
+
+    def channel(self, argv: Sequence[str]) -> Answering:
+        return Answering(lambda asked: nvmet_program.answer(asked, self.folder / "nvmet", self.folder / "rbd"))
 
 
 @contextmanager
@@ -74,7 +78,7 @@ def kernels(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Kind]:
     patch.setattr(nvmet_program, "map_image", lambda *_: mapped)
     patch.setattr(nvmet_program, "unmap", lambda *_: None)
     hosts = {name: TargetHost(name, folder / name) for name in ("gw1", "gw2")}
-    cluster = SimpleNamespace(hosts=hosts, daemons={}, patience=1.0, client_name="client.admin")
+    cluster = SimpleNamespace(hosts=hosts, daemons={}, programs=Programs(), patience=1.0, client_name="client.admin")
     gw1, gw2 = (KernelGateway(cast("Cluster", cluster), name, (1, 100)) for name in hosts)
 
     def left() -> list[str]:
