@@ -1,6 +1,6 @@
 """The scaled machines: the kernel holds every node of a cluster to the same small share of what is declared."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -139,3 +139,12 @@ def in_use(node: HeldNode, before: Spent, after: Spent, seconds: float) -> dict[
         "disk": max((traffic[what] / seconds / bound for what, bound in most.items() if bound), default=0.0),
         "network": (after.sent_bytes - before.sent_bytes) / seconds / node.sent_bytes,
     }
+
+
+def from_memory(before: Iterable[Spent], after: Iterable[Spent]) -> float:
+    """Share of the bytes that OSDs read from their own memory; 0 if they read none."""
+    changed = counters.since(
+        counters.total(spent.counters for spent in after), counters.total(spent.counters for spent in before)
+    )
+    hit, missed = (changed.get(f"bluestore.buffer_{what}_bytes", 0.0) for what in ("hit", "miss"))
+    return hit / (hit + missed) if hit else 0.0

@@ -18,7 +18,7 @@ from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import NOWHERE
 from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.workloads.fio import FioJob, FioResult
-from cephlab.lab.workloads.image import BlockImage
+from cephlab.lab.workloads.image import PASSES, BlockImage
 from cephlab.suites.block.stand import LEAST_OPERATIONS, client_node, job, run_jobs
 from cephlab.suites.profile.measured import FioLoad, images, load_of, summed
 from cephlab.suites.scale.machines import (
@@ -27,6 +27,7 @@ from cephlab.suites.scale.machines import (
     HeldNode,
     ScaledTopology,
     Spent,
+    from_memory,
     held,
     held_nodes,
     in_use,
@@ -35,18 +36,23 @@ from cephlab.suites.scale.machines import (
 from cephlab.tuning import calibrate
 from cephlab.tuning.calibrate import core
 from cephlab.tuning.constants import current
+from cephlab.tuning.held import load_factor
 from cephlab.tuning.model import Prediction, predict
 from cephlab.tuning.profilefile import Hardware
 from cephlab.tuning.requirements import LoadRequirement, Requirement
 from cephlab.tuning.scalemodel import Stand, kind_of, stands_for
 
 WITHIN = 1.3
-"""Measured / k may be off the prediction by this factor, up or down."""
+"""Measured / k may be off the prediction by this factor, up or down, where disks or links are the bottleneck: the
+kernel holds both exactly. CPUs are worth what an operation costs on another machine, see `allowed_factor`."""
 FULL = 0.7
 """A resource with a lower utilisation is no bottleneck: the model calls it one from 80 % on (tuning/model.py)."""
 
 IMAGES = CLIENTS
 IMAGE_BYTES = 128 << 20
+ROOM = (("bluestore_cache_size", str(10 * IMAGES * IMAGE_BYTES)), ("osd_num_cache_shards", "1"))
+"""All images fit into every OSD's memory: a tenth of its cache holds data, the rest metadata and RocksDB
+(bluestore_cache_meta_ratio and bluestore_cache_kv_ratio are 0.45 each). One shard, because a PG's objects share one."""
 SMALL_OBJECTS = ("--object-size", "1M")
 """For the images: with a few dozen objects of 4 MiB, one of three nodes is primary of far more than its share."""
 SECONDS = {Tier.QUICK: 15.0, Tier.FULL: 60.0}
@@ -54,6 +60,8 @@ RAMP_S = 5.0
 IDLE_S = 5.0
 WARM_BYTES = 1 << 20
 """Block size of the reads that bring the images into memory, before a load that is answered from there."""
+MISSED = 0.02
+"""Share of those reads that may go to disks all the same."""
 MOST_IN_FLIGHT = 256
 
 
@@ -120,7 +128,7 @@ def scenario_of(wanted: Wanted) -> Scenario:
         check="figures",
         sees=("measured / k over predicted", "what bounds the model"),
         needs=NEEDS,
-        topology=ScaledTopology(parts=tuple(round(share / sum(points), 6) for share in points)),
+        topology=ScaledTopology(parts=tuple(round(share / sum(points), 6) for share in points), options=ROOM),
     )
 
 
@@ -148,29 +156,46 @@ def run(stage: Stage, wanted: Wanted) -> None:
     demands, origin = demands_for(stage.recorder.history.events(), cluster.run.home)
     ((_, shape),) = wanted.requirement.shapes
     prediction = predict(demands, wanted.hardware.profile, shape)
-    with images(cluster, wanted.requirement.protection, IMAGES, IMAGE_BYTES, *SMALL_OBJECTS) as targets:
+    # Where an image lies on disks does not matter to a load that is answered from memory.
+    passes = 1 if wanted.requirement.hit_ratio else PASSES
+    with images(cluster, wanted.requirement.protection, IMAGES, IMAGE_BYTES, *SMALL_OBJECTS, passes=passes) as targets:
         if wanted.requirement.hit_ratio:
-            run_jobs(cluster, _jobs(stage, targets, FioLoad("read", {}), WARM_BYTES, [8] * IMAGES))
+            run_jobs(cluster, _warming(stage, targets))
         idle = idle_share(cluster, nodes)
         with held(cluster, nodes):
-            results, use = loaded(stage, wanted, targets, nodes)
+            results, use, served = loaded(stage, wanted, targets, nodes)
     fewest = min(result.operations for result in results)
     stage.recorder.witness("operations of the slowest load generator", got=fewest, least=LEAST_OPERATIONS)
     stage.recorder.observe("errors of fio", got=sum(result.main.errors for result in results), wanted=0)
-    note(stage, prediction, Modelled(k, summed(results).rate, idle, use), origin)
+    if wanted.requirement.hit_ratio:
+        least = wanted.requirement.hit_ratio - MISSED
+        stage.recorder.witness("share of the reads that were answered from memory", got=served, least=least)
+    note(stage, prediction, Modelled(k, summed(results).rate, idle, use, allowed_factor(wanted, prediction)), origin)
+
+
+def allowed_factor(wanted: Wanted, prediction: Prediction) -> float:
+    """How far the rate may be off. Where CPUs are the bottleneck: by the model's error over published clusters.
+
+    An operation's CPU time was measured on another machine and over its loopback interface. It differs by more than
+    WITHIN between machines of the same rating: a message between two nodes mostly costs wake-ups (docs/scale.md).
+    """
+    if kind_of(prediction.bottleneck) == "CPU":
+        return load_factor(wanted.requirement, wanted.hardware.profile)
+    return WITHIN
 
 
 def loaded(
     stage: Stage, wanted: Wanted, targets: Sequence[BlockImage], nodes: Sequence[HeldNode]
-) -> tuple[list[FioResult], list[dict[str, float]]]:
-    """Results of fio, and the utilisation of each node's CPU, disk and network."""
+) -> tuple[list[FioResult], list[dict[str, float]], float]:
+    """Results of fio, utilisation of each node's CPU, disk and network, and the share of bytes read from memory."""
     depth, rest = divmod(wanted.in_flight, len(targets))
     depths = [depth + (number < rest) for number in range(len(targets))]
     jobs = _jobs(stage, targets, wanted.load, wanted.requirement.bs, depths)
     before, began = _spent(stage.cluster, nodes), SYSTEM.monotonic()
     results = run_jobs(stage.cluster, jobs)
     after, took_s = _spent(stage.cluster, nodes), SYSTEM.monotonic() - began
-    return results, [in_use(node, before[node.name], after[node.name], took_s) for node in nodes]
+    use = [in_use(node, before[node.name], after[node.name], took_s) for node in nodes]
+    return results, use, from_memory(before.values(), after.values())
 
 
 def _jobs(
@@ -186,6 +211,14 @@ def _jobs(
     return [
         (client_node(stage.cluster, number), replace(fio_job, runtime_s=SECONDS[stage.tier], more=more))
         for number, fio_job in enumerate(jobs)
+    ]
+
+
+def _warming(stage: Stage, targets: Sequence[BlockImage]) -> list[tuple[str, FioJob]]:
+    """A job for each image that reads all of it once."""
+    return [
+        (client_node(stage.cluster, number), replace(job(stage, target, "read", WARM_BYTES, 8), runtime_s=0.0, more={}))
+        for number, target in enumerate(targets)
     ]
 
 
@@ -205,13 +238,15 @@ def _spent(cluster: Cluster, nodes: Sequence[HeldNode]) -> dict[str, Spent]:
 class Modelled:
     """Results of a model. k: its share of the cluster; rate: operations a second.
 
-    idle: CPU utilisation of the nodes without a load; use: utilisation of each node under load, by resource.
+    idle: CPU utilisation of the nodes without a load; use: utilisation of each node under load, by resource; within:
+    factor by which the rate may be off.
     """
 
     k: float
     rate: Interval
     idle: float
     use: Sequence[dict[str, float]]
+    within: float
 
 
 def note(stage: Stage, prediction: Prediction, modelled: Modelled, demands: str) -> None:
@@ -235,7 +270,8 @@ def note(stage: Stage, prediction: Prediction, modelled: Modelled, demands: str)
         *(f"{kind} in use at the busiest node: {percent(used, '.0f')}" for kind, used in most.items()),
         f"the busiest node does {uneven:.3f} times the mean: an even model would have done that much more",
     )
-    bound = Bound(f"the model within {WITHIN:g} times", 1 / WITHIN, WITHIN, steps, basis=Basis.SHAPE)
+    within = modelled.within
+    bound = Bound(f"the model within {within:.3g} times", 1 / within, within, steps, basis=Basis.SHAPE)
     value, low, high = (rate * uneven / share for rate in (modelled.rate.mean, modelled.rate.low, modelled.rate.high))
     recorder.figure("measured / k over predicted", value, "", bound, interval=(low, high))
     why = "not judged: only the bottleneck has to be near 100 %, and a witness says whether it was"

@@ -22,10 +22,11 @@ from cephlab.lab.workloads.fio import NOTHING, Done, FioJob, FioResult
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.suites.scale import model
 from cephlab.suites.scale.machines import NEEDS, HeldNode, ScaledTopology, Spent
-from cephlab.suites.scale.model import Wanted, scenario_for, scenario_of, speed_of_a_cpu, wanted_of
+from cephlab.suites.scale.model import Wanted, allowed_factor, scenario_for, scenario_of, speed_of_a_cpu, wanted_of
 from cephlab.tuning.calibrate import core
 from cephlab.tuning.constants import current
 from cephlab.tuning.demandsets import find_demands
+from cephlab.tuning.held import load_factor
 from cephlab.tuning.model import predict
 from cephlab.tuning.requirements import Protection
 from tests.suites.test_scale_suite import model as wanted_model
@@ -45,6 +46,7 @@ class Machines:
     use: Mapping[str, float] = field(default_factory=lambda: USE)
     operations: tuple[int, int] = (1000, 1000)
     errors: int = 0
+    missed: float = 0.0
     now_s: float = 500.0
     loaded_s: float = 0.0
     held: Mapping[str, HeldNode] = field(default_factory=dict)
@@ -58,8 +60,8 @@ class Machines:
         self.now_s += seconds
 
     @contextmanager
-    def images(self, cluster: Any, *how: Any) -> Iterator[list[BlockImage]]:
-        self.made.append((cluster.client_name, *how))
+    def images(self, cluster: Any, *how: Any, passes: int) -> Iterator[list[BlockImage]]:
+        self.made.append((cluster.client_name, passes, *how))
         assert how[1] == len(CLIENTS)
         yield [BlockImage("p", f"image{number}", how[2]) for number in range(how[1])]
 
@@ -91,7 +93,9 @@ class Machines:
         node = self.held[name]
         written = self.use["disk"] * self.loaded_s * (node.disk.write_bytes_s or 0)
         sent = round(self.use["network"] * self.loaded_s * node.sent_bytes)
-        return Spent(cpu_s, {"bluefs.write_bytes": written}, sent)
+        read = {"hit": 1 - self.missed, "miss": self.missed}
+        from_memory = {f"bluestore.buffer_{what}_bytes": share * self.loaded_s * 1e6 for what, share in read.items()}
+        return Spent(cpu_s, {"bluefs.write_bytes": written, **from_memory}, sent)
 
 
 def topology_of(wanted: Wanted) -> ScaledTopology:
@@ -186,7 +190,7 @@ def test_each_client_runs_its_part_of_the_load_on_limited_nodes(
         assert job.options == {"rbd_cache": "false"}
         assert job.more == {"ramp_time": "5", "norandommap": "1"}
     small_objects = ("--object-size", "1M")
-    assert machines.made == [("client.x", Protection(replicas=3), 2, 128 << 20, *small_objects)]
+    assert machines.made == [("client.x", 2, Protection(replicas=3), 2, 128 << 20, *small_objects)]
 
 
 @pytest.mark.parametrize(("clients", "depths"), [(1, [1]), (2, [1, 1]), (3, [2, 1])])
@@ -207,7 +211,36 @@ def test_images_that_answer_from_memory_are_read_once_before_the_limits(
     (limited, warming), (limited_then, load) = machines.ran
     assert (limited, limited_then) == (False, True)
     assert {(job.pattern, job.block_bytes, job.depth) for _, job in warming} == {("read", 1 << 20, 8)}
+    assert {(job.size_bytes, job.runtime_s, *job.more) for _, job in warming} == {(128 << 20, 0.0)}
+    assert machines.made[0][1] == 1
+    room = dict(topology_of(wanted_model("scale-cpu")).options)
+    assert int(room["bluestore_cache_size"]) // 10 // int(room["osd_num_cache_shards"]) == 2 * (128 << 20)
     assert {(job.pattern, job.block_bytes, job.depth) for _, job in load} == {("randread", 4096, 128)}
+
+
+@pytest.mark.parametrize(
+    ("missed", "outcome"), [(0.0, Outcome.PASS), (0.02, Outcome.PASS), (0.03, Outcome.INCONCLUSIVE)]
+)
+def test_a_load_from_memory_that_went_to_disks_does_not_pass(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, missed: float, outcome: Outcome
+) -> None:
+    use = {"CPU": 0.95, "disk": 0.1, "network": 0.2}
+    _, stage = run(monkeypatch, tmp_path, "scale-cpu", 1 - IDLE, use=use, missed=missed)
+    assert CHECKS["figures"](stage.recorder.events()).outcome is outcome
+
+
+@pytest.mark.parametrize(("name", "factor"), [("scale-cpu", 1.88), ("scale-disk", 1.3), ("scale-network", 1.3)])
+def test_only_a_model_that_cpus_bound_may_be_off_as_far_as_predictions_are(
+    tmp_path: Path, name: str, factor: float
+) -> None:
+    """What operations cost was measured on another machine; kernel limits are exact."""
+    wanted = wanted_model(name)
+    demands, _ = find_demands(tmp_path)
+    ((_, shape),) = wanted.requirement.shapes
+    prediction = predict(demands, wanted.hardware.profile, shape)
+    assert allowed_factor(wanted, prediction) == pytest.approx(factor, abs=0.005)
+    if name == "scale-cpu":
+        assert allowed_factor(wanted, prediction) == load_factor(wanted.requirement, wanted.hardware.profile)
 
 
 def test_each_figure_says_what_it_is_held_to_and_how_it_came_about(

@@ -15,8 +15,8 @@ from cephlab.lab.scenario.topology import NOWHERE
 from cephlab.lab.spec.clusterspec import DiskLimits
 from cephlab.lab.telemetry.demand import Interval
 from cephlab.suites.scale import PROFILES, SCENARIOS
-from cephlab.suites.scale.machines import HeldNode, ScaledTopology, Spent, held_nodes, in_use
-from cephlab.suites.scale.model import Modelled, Wanted, note, scenario_for, wanted_of
+from cephlab.suites.scale.machines import HeldNode, ScaledTopology, Spent, from_memory, held_nodes, in_use
+from cephlab.suites.scale.model import WITHIN, Modelled, Wanted, note, scenario_for, wanted_of
 from cephlab.tuning.demandsets import find_demands
 from cephlab.tuning.model import predict
 from cephlab.tuning.profilefile import load_hardware
@@ -64,6 +64,14 @@ def test_what_is_in_use_is_a_share_of_what_a_node_may_use() -> None:
     assert used == {"CPU": pytest.approx(0.5), "disk": pytest.approx(0.5), "network": pytest.approx(0.9)}
 
 
+def test_what_is_read_from_memory_is_a_share_of_all_nodes_reads() -> None:
+    def read(hit: float, missed: float) -> Spent:
+        return Spent(0.0, {"bluestore.buffer_hit_bytes": hit, "bluestore.buffer_miss_bytes": missed}, 0)
+
+    assert from_memory([read(50, 90), read(0, 10)], [read(100, 90), read(100, 60)]) == pytest.approx(0.75)
+    assert from_memory([read(50, 90)], [read(50, 90)]) == 0.0
+
+
 def noted(
     home: Path, times: float, uses: Sequence[dict[str, float]], *, name: str = "scale-disk", idle: float = 0.1
 ) -> Sequence[Event]:
@@ -77,7 +85,7 @@ def noted(
     stage: Any = Stage(None, recorder, None, home)  # type: ignore[arg-type]
     recorder.witness("operations", got=1000, least=100)
     interval = Interval(rate, rate * 0.98, rate * 1.02, 10)
-    note(stage, prediction, Modelled(0.01, interval, idle, uses), origin)
+    note(stage, prediction, Modelled(0.01, interval, idle, uses, WITHIN), origin)
     return recorder.events()
 
 
