@@ -2,11 +2,13 @@
 
 import errno
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import CephTrouble, CommandFailed
+from cephlab.lab.base.numbers import how_many
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage
@@ -22,6 +24,8 @@ MIX = {"get": 50.0, "put": 30.0, "list": 10.0, "delete": 10.0}
 WRITES = ("put", "delete")
 OBJECTS = 40
 AROUND_S = 2.0
+Span = tuple[float, float]
+"""When something began and ended, in seconds since the epoch."""
 SHARDS = (23, 5)
 """First more than the 11 that a new bucket has, then fewer."""
 BUSY = {"503", "ServiceUnavailable", "SlowDown"}
@@ -33,17 +37,20 @@ KEPT_DAYS = 1
 TRIED = 5
 
 
-def under_load(stage: Stage, bucket: str, change: Callable[[], None]) -> S3Result:
-    """Make a change during a load through both gateways; returns the load's result. Every answer must be right."""
+def under_load(stage: Stage, bucket: str, change: Callable[[], Sequence[Span]]) -> S3Result:
+    """Make a change during a load through both gateways; returns the load's result. Every answer must be right.
+
+    change: returns when it resharded the bucket.
+    """
     cluster = stage.cluster
     seed = stage.rng.randrange(1 << 31)
     load = S3Load(mix=MIX, bucket=bucket, objects=OBJECTS, workers=5, runtime_s=0.0, page=9, seed=seed)
     with running_load(cluster, list(gateways(cluster).values()), load, AROUND_S) as running:
-        change()
+        reshards = change()
         changed_s = now_s(near(cluster))
         result = ended(cluster, running, AROUND_S)
     truthful(stage.recorder, "the load", result)
-    errors(stage.recorder, result)
+    errors(stage.recorder, result, reshards)
     goes_on(stage.recorder, result.of(RUN), changed_s)
     return result
 
@@ -55,23 +62,40 @@ def goes_on(recorder: Recorder, operations: Sequence[S3Operation], changed_s: fl
     recorder.observe("every write after the change is refused", got=refused, wanted=False, of=len(later))
 
 
-def errors(recorder: Recorder, result: S3Result) -> None:
-    """Observe that operations failed only with a retry code, and that the final read had no errors."""
-    unexpected = {code: count for code, count in result.errors.items() if code not in BUSY}
-    recorder.observe("errors of the load", got=unexpected, wanted={}, of=len(result.operations))
+def errors(recorder: Recorder, result: S3Result, reshards: Sequence[Span] = ()) -> None:
+    """Observe that operations failed only with a retry code, and that the final read had no errors.
+
+    A list during a reshard may also miss the old index, which is gone at its end: see rgw-list-after-reshard in
+    suites/defects/known.toml.
+    """
+    excused = [op for op in result.operations if misses_index(op, reshards)]
+    left = Counter(op.code for op in result.operations if op.code not in {"", *BUSY} and op not in excused)
+    recorder.observe("errors of the load", got=dict(left), wanted={}, of=len(result.operations))
+    if excused:
+        recorder.step(f"{how_many(len(excused), 'list')} missed the old index (rgw-list-after-reshard)")
     read_back(recorder, result)
+
+
+def misses_index(operation: S3Operation, reshards: Sequence[Span]) -> bool:
+    """Whether an operation is a list that failed during a reshard, as if an object were missing."""
+    during = any(operation.began_s < ended_s and operation.ended_s > began_s for began_s, ended_s in reshards)
+    return during and (operation.kind, operation.code) == ("list", "NoSuchKey")
 
 
 def resharded(stage: Stage) -> None:
     """Change the number of index shards of a bucket twice under load."""
     cluster = stage.cluster
 
-    def change() -> None:
+    def change() -> list[Span]:
+        reshards = []
         for shards in SHARDS:
+            began_s = now_s(near(cluster))
             reshard(cluster, shards)
+            reshards.append((began_s, now_s(near(cluster))))
             stage.recorder.step(f"{shards} shards")
             now = shards_of(cluster)
             stage.recorder.observe(f"shards of the index after a reshard to {shards}", got=now, wanted=shards)
+        return reshards
 
     under_load(stage, "reshard", change)
 
@@ -114,7 +138,7 @@ def versioned(stage: Stage) -> None:
     client.put_object_lock_configuration(
         Bucket="locked0", ObjectLockConfiguration={"ObjectLockEnabled": "Enabled", "Rule": rule}
     )
-    result = under_load(stage, "locked", lambda: None)
+    result = under_load(stage, "locked", lambda: ())
     pages = list(client.get_paginator("list_object_versions").paginate(Bucket="locked0"))
     kept = [version for page in pages for version in page.get("Versions", [])]
     markers = [version for page in pages for version in page.get("DeleteMarkers", [])]
@@ -158,7 +182,7 @@ def expired(stage: Stage) -> None:
         client.put_object(Bucket="expiring", Key=f"{'old' if number % 2 else 'kept'}/{number}", Body=b"x" * number)
     rule = {"ID": "old", "Status": "Enabled", "Filter": {"Prefix": "old/"}, "Expiration": {"Days": 1}}
 
-    def change() -> None:
+    def change() -> tuple[Span, ...]:
         client.put_bucket_lifecycle_configuration(Bucket="expiring", LifecycleConfiguration={"Rules": [rule]})
         clock.wait(
             lambda: names(client, "old/"),
@@ -167,6 +191,7 @@ def expired(stage: Stage) -> None:
             timeout_s=EXPIRY_S * stage.cluster.patience,
             interval_s=2.0,
         )
+        return ()
 
     under_load(stage, "beside", change)
     wanted = sorted(f"kept/{number}" for number in range(0, OBJECTS, 2))

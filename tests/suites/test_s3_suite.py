@@ -324,6 +324,27 @@ def test_errors_under_a_reshard_are_judged_by_their_code(more: S3Operation, outc
     assert CHECKS["witnessed"](recorder.events()).outcome is outcome
 
 
+@pytest.mark.parametrize(
+    ("kind", "began_s", "ended_s", "outcome"),
+    [
+        ("list", 9.0, 10.1, Outcome.PASS),
+        ("list", 11.9, 12.5, Outcome.PASS),
+        ("list", 9.0, 9.9, Outcome.FAIL),
+        ("list", 12.1, 12.5, Outcome.FAIL),
+        ("get", 11.0, 11.5, Outcome.FAIL),
+    ],
+)
+def test_only_a_list_during_a_reshard_may_miss_the_index(
+    kind: str, began_s: float, ended_s: float, outcome: Outcome
+) -> None:
+    recorder = History().recorder("s3.topic")
+    recorder.witness("operations", got=9, least=1)
+    missed = replace(op(kind, "NoSuchKey"), began_s=began_s, ended_s=ended_s)
+    result = S3Result((op("get"), op("get", phase="final"), missed), (), 0, 1.0, 0.1)
+    underload.errors(recorder, result, [(1.0, 2.0), (10.0, 12.0)])
+    assert CHECKS["witnessed"](recorder.events()).outcome is outcome
+
+
 @pytest.mark.parametrize(("off_s", "ending"), [(0, "pass"), (-600, "fail"), (40, "fail")])
 def test_a_gateway_with_another_clock_is_found(off_s: int, ending: str) -> None:
     date = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=off_s)

@@ -88,6 +88,7 @@ with rados.Rados(conffile=CONF) as cluster:
         with tempfile.TemporaryDirectory() as directory, gateway(directory) as (process, port):
             said = copied(process, port)
     finally:
+        cluster.wait_for_latest_osdmap()
         for pool in set(cluster.list_pools()) - set(before):
             cluster.delete_pool(pool)
 print("not seen" if said.endswith("200") else "seen", "a part was copied from an object called `100% done`: " + said, sep=": ")
