@@ -22,7 +22,16 @@ class Pg:
 
     def clean_at(self, epoch: int) -> bool:
         """Whether it is active+clean with that map or a newer one, scrubbing or not."""
-        return self.epoch >= epoch and {"active", "clean"} <= set(self.state.split("+"))
+        return self.epoch >= epoch and {"active", "clean"} <= self.states
+
+    @property
+    def states(self) -> set[str]:
+        return set(self.state.split("+"))
+
+    @property
+    def remapped(self) -> bool:
+        """Whether it is on other OSDs than CRUSH chooses."""
+        return "remapped" in self.states
 
 
 @dataclass(frozen=True)

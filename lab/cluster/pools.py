@@ -199,6 +199,21 @@ def wait_clean(cluster: Cluster, timeout_s: float = _SETTLE_S) -> Placement:
     )
 
 
+def wait_placed(cluster: Cluster, name: str) -> None:
+    """Wait until all PGs are clean, and those of a pool on the OSDs that CRUSH chooses.
+
+    After a backfill a PG is active+clean+remapped, still on its former OSDs, until the monitors have removed its
+    `pg_temp`. Do not call it where CRUSH finds too few OSDs: PGs stay remapped there.
+    """
+    wait_clean(cluster)
+    clock.wait(
+        partial(pgs_of, cluster, name),
+        lambda pgs: all(pg.clean_at(0) and not pg.remapped for pg in pgs),
+        what=f"all PGs of {name} where CRUSH puts them",
+        timeout_s=_SETTLE_S * cluster.patience,
+    )
+
+
 def wait_map_in_use(cluster: Cluster, *names: str) -> None:
     """Wait until every PG of some pools works with the map that is newest at the time of the call.
 

@@ -76,7 +76,7 @@ def backfill(stage: Stage, out: Arch) -> None:
         home = acting(cluster, pool)
         try:
             cluster.client.mon("osd out", ids=[str(leaving)])
-            pools.wait_clean(cluster)
+            pools.wait_placed(cluster, pool)
             away = acting(cluster, pool)
             holders = {osd for osds in away.values() for osd in osds}
             stage.recorder.observe(f"osd.{leaving} holds PGs while it is out", got=leaving in holders, wanted=False)
@@ -84,7 +84,7 @@ def backfill(stage: Stage, out: Arch) -> None:
             change(stage, mirror)
         finally:
             cluster.client.mon("osd in", ids=[str(leaving)])
-        pools.wait_clean(cluster)
+        pools.wait_placed(cluster, pool)
         stage.recorder.observe(
             f"the placement is as before once osd.{leaving} is in again", got=acting(cluster, pool) == home, wanted=True
         )

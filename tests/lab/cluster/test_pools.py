@@ -67,3 +67,18 @@ def test_a_map_is_in_use_once_every_pg_has_it(monkeypatch: pytest.MonkeyPatch) -
     cluster = SimpleNamespace(client=client, up_osds=lambda: [0], wait_map=lambda _osds: 7, patience=1.0)
     pools.wait_map_in_use(cast("Cluster", cluster), "p")
     assert looks == [(9, 9)]
+
+
+def test_a_pg_that_waits_for_its_move_is_not_where_crush_puts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A PG at the end of a backfill is clean on its former OSDs. The next look shows it on the new ones."""
+    monkeypatch.setattr(clock.SYSTEM, "sleep", lambda _: None)
+    monkeypatch.setattr(pools, "wait_clean", lambda _: None)
+    states = ["active+clean+remapped", "active+clean+remapped", "peering", "active+clean"]
+    left = list(states)
+    monkeypatch.setattr(pools, "pgs_of", lambda *_: (Pg("1.0", "active+clean", 9, (1, 2), 1), pg(left.pop(0))))
+    pools.wait_placed(cast("Cluster", SimpleNamespace(patience=1.0)), "pool")
+    assert left == []
+
+
+def pg(state: str) -> Pg:
+    return Pg("1.1", state, 9, (0, 1), 0)
