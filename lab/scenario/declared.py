@@ -198,7 +198,8 @@ def _may_leave(statement: ast.stmt) -> bool:
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    yield node
-    for part in ast.iter_child_nodes(node):
-        if not isinstance(part, ast.FunctionDef | ast.Lambda):
+    """A node and those in it, except those of functions that it defines."""
+    if not isinstance(node, ast.FunctionDef | ast.Lambda):
+        yield node
+        for part in ast.iter_child_nodes(node):
             yield from _own_nodes(part)

@@ -1,6 +1,5 @@
 """The scenarios over an attached cluster's gateways: their API answers on loopback, machines are what a test says."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -31,6 +30,7 @@ from cephlab.lab.spec.inventory import Inventory, Machine, NvmeofAccess, Role
 from cephlab.suites.nvmeof import failover, faults, smallest, spdk, stand
 from tests.fake_gateways import MIB, POOL, Group, serving
 from tests.fake_stage import stage_of
+from tests.lab.blockstack.test_nvmeof import Answering
 
 
 @dataclass
@@ -53,11 +53,19 @@ class Client:
     def directory(self) -> PurePosixPath:
         return PurePosixPath("/d")
 
-    def run(self, argv: Sequence[str], *, stdin: bytes = b"", **_: Any) -> Result:
-        if argv[0] == "python3" and not stdin:  # whether a gateway takes a connection
+    def up(self) -> bool:
+        return True
+
+    def exists(self, _: PurePosixPath) -> bool:
+        return True
+
+    def run(self, argv: Sequence[str], **_: Any) -> Result:
+        if argv[0] == "python3":  # whether a gateway takes a connection
             return Result(tuple(argv), int(bool(self.group.down)), b"", b"")
-        said = json.dumps(self.answer(json.loads(stdin))) if argv[0] == "python3" else self.user
-        return Result(tuple(argv), 0, said.encode(), b"")
+        return Result(tuple(argv), 0, self.user.encode(), b"")
+
+    def channel(self, _argv: Sequence[str]) -> Answering:
+        return Answering(self.answer)
 
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         if asked["do"] == "connect":

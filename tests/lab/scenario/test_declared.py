@@ -41,8 +41,11 @@ for helper in (note, step.__wrapped__):  # type: ignore[attr-defined]
 
 
 def for_certain(stage: Stage, name: str, numbers: Sequence[int]) -> None:
+    def at_first() -> int:
+        return numbers[0]  # does not leave the function around it
+
     with step(stage.recorder):
-        note(stage.recorder, f"image {name}", numbers[0])
+        note(stage.recorder, f"image {name}", at_first())
     for arch in ARCHS:
         stage.recorder.figure(f"rate on {arch} {LABEL}", 1.0, "s")
     try:
