@@ -41,7 +41,7 @@ BATCH_S = 2.0
 BATCHES = 3
 """Batches in a turn."""
 LEAST_ROUNDS = 2
-BUDGET_S = {Tier.QUICK: 60.0, Tier.FULL: 180.0}
+BUDGET_S = {Tier.QUICK: 120.0, Tier.FULL: 180.0}
 NARROW = 0.05
 """Measuring stops when the half width of the ratio's interval is at most this share of the ratio."""
 MOST, CLEAR = 1.0, 1.5
