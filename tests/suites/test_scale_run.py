@@ -229,6 +229,28 @@ def test_a_load_from_memory_that_went_to_disks_does_not_pass(
     assert CHECKS["figures"](stage.recorder.events()).outcome is outcome
 
 
+@pytest.mark.parametrize(
+    ("missed", "outcome"), [(1.0, Outcome.PASS), (0.98, Outcome.PASS), (0.9, Outcome.INCONCLUSIVE)]
+)
+def test_a_load_from_disks_that_memory_answered_does_not_pass(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, missed: float, outcome: Outcome
+) -> None:
+    of = wanted_model("scale-network")
+    cold = wanted_of(of.hardware, of.requirement.model_copy(update={"hit_ratio": 0.0}))
+    assert isinstance(cold, Wanted)
+    assert dict(topology_of(cold).options) == {"bluestore_default_buffered_read": "false"}
+    use = {"CPU": 0.2, "disk": 0.1, "network": 0.95}
+    machines, stage = run(monkeypatch, tmp_path, cold, use=use, missed=missed)
+    assert [limited for limited, _ in machines.ran] == [True]
+    assert CHECKS["figures"](stage.recorder.events()).outcome is outcome
+
+
+def test_a_load_of_which_memory_answers_a_part_has_no_model() -> None:
+    of = wanted_model("scale-cpu")
+    part = of.requirement.model_copy(update={"hit_ratio": 0.3})
+    assert wanted_of(of.hardware, part) == "memory answers all of a model's reads or none, and not 30.0 % of them"
+
+
 @pytest.mark.parametrize(("name", "factor"), [("scale-cpu", 1.88), ("scale-disk", 1.3), ("scale-network", 1.3)])
 def test_only_a_model_that_cpus_bound_may_be_off_as_far_as_predictions_are(
     tmp_path: Path, name: str, factor: float
