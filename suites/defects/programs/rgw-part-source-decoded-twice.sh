@@ -4,67 +4,11 @@
 # admin key, and Python's rados module.
 set -euo pipefail
 
-python3 - <<'PYTHON'
-import base64
-import contextlib
-import email.utils
-import hashlib
-import hmac
-import http.client
-import os
+# shellcheck source=suites/defects/programs/shared/own-gateway.sh
+source "$(dirname "${BASH_SOURCE[0]}")/shared/own-gateway.sh"
+
+with_gateway <<'PYTHON'
 import re
-import socket
-import subprocess
-import tempfile
-import time
-
-import rados
-
-CONF = os.environ.get("CEPH_CONF", "/etc/ceph/ceph.conf")
-USER = ["--uid", "defect", "--display-name", "defect", "--access-key", "defect", "--secret-key", "defect"]
-ADMIN = ["--conf", CONF, "--name", "client.admin"]
-
-
-def ask(port, method, path, body=b"", **headers):
-    """(status, body) of a request with a signature of version 2. ValueError without an answer."""
-    date = email.utils.formatdate(usegmt=True)
-    amz = "".join("%s:%s\n" % (name.replace("_", "-"), value) for name, value in sorted(headers.items()))
-    text = "%s\n\n\n%s\n%s%s" % (method, date, amz, path)
-    signature = base64.b64encode(hmac.new(b"defect", text.encode(), hashlib.sha1).digest()).decode()
-    sent = {name.replace("_", "-"): value for name, value in headers.items()}
-    line = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    try:
-        line.request(method, path, body, {"Date": date, "Authorization": "AWS defect:" + signature, **sent})
-        answer = line.getresponse()
-        return answer.status, answer.read().decode()
-    except (OSError, http.client.HTTPException) as error:
-        raise ValueError(repr(error)) from None
-    finally:
-        line.close()
-
-
-@contextlib.contextmanager
-def gateway(directory):
-    """A gateway of this program, whose crash is reported into a directory: its process and its port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    own = ["--rgw_frontends", "beast endpoint=127.0.0.1:%d" % port, "--crash_dir", directory]
-    process = subprocess.Popen(
-        ["radosgw", "-f", *ADMIN, *own], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        for _ in range(300):
-            if process.poll() is not None:
-                raise SystemExit("radosgw ended with status %d" % process.returncode)
-            with contextlib.suppress(ValueError):
-                ask(port, "GET", "/")
-                break
-            time.sleep(0.2)
-        yield process, port
-    finally:
-        process.kill()
-        process.wait()
 
 
 def copied(process, port):
@@ -81,15 +25,7 @@ def copied(process, port):
     return "the status was %d" % status
 
 
-with rados.Rados(conffile=CONF) as cluster:
-    before = cluster.list_pools()
-    try:
-        subprocess.run(["radosgw-admin", *ADMIN, "user", "create", *USER], check=True, stdout=subprocess.DEVNULL)
-        with tempfile.TemporaryDirectory() as directory, gateway(directory) as (process, port):
-            said = copied(process, port)
-    finally:
-        cluster.wait_for_latest_osdmap()
-        for pool in set(cluster.list_pools()) - set(before):
-            cluster.delete_pool(pool)
+with own_gateway() as (process, port):
+    said = copied(process, port)
 print("not seen" if said.endswith("200") else "seen", "a part was copied from an object called `100% done`: " + said, sep=": ")
 PYTHON
