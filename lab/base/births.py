@@ -107,7 +107,7 @@ def state_and_birth(pid: int) -> tuple[str, str]:
     # A first thread that ended before the others is shown as a zombie. This happens briefly when another thread
     # executes a program, e.g. when a manager restarts itself: execve(2) ends all other threads and takes over the pid.
     state = "S" if fields[0] == "Z" and int(fields[17]) > 1 else fields[0]
-    return state, f"{_boot()}/{fields[19]}"
+    return state, f"{boot_id()}/{fields[19]}"
 
 
 def _stat(pid: int) -> list[str]:
@@ -121,5 +121,6 @@ def _stat(pid: int) -> list[str]:
 
 
 @cache
-def _boot() -> str:
+def boot_id() -> str:
+    """The kernel's own identifier of this boot of this machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -1,17 +1,21 @@
 """A scale model of a declared cluster: its load runs on machines that are held to the same small share of it."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from statistics import fmean
 
 import psutil
 
 from cephlab.fixtures.expectation import demands_for, speed_here
+from cephlab.lab.base.births import boot_id
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import SpecError, Unavailable
+from cephlab.lab.base.home import Home
 from cephlab.lab.base.numbers import percent
 from cephlab.lab.base.probe import MIPS_PER_POINT, cpu_rating, require_seven_zip
+from cephlab.lab.base.runs import write_json
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
@@ -149,17 +153,22 @@ def reads(wanted: Wanted) -> bool:
     return shape.flow is Flow.READ
 
 
-@cache
-def rated_once() -> float:
-    """7-Zip's rating of all CPUs together, in MIPS. It takes minutes of CPU, so models of one process share it."""
-    return cpu_rating(require_seven_zip())
+def rating_of(home: Home) -> float:
+    """7-Zip's rating of all CPUs together, in MIPS: as recorded since this machine was booted, else as it rates them.
+
+    It takes a minute of CPU.
+    """
+    record = home.images / f"cpus-{boot_id()}.json"
+    if not record.is_file():
+        write_json(record, {"mips": cpu_rating(require_seven_zip())}, mode=0o644)
+    return float(json.loads(record.read_text())["mips"])
 
 
 def speed_of_a_cpu(stage: Stage) -> float:
     """Speed of one CPU of this machine while all are busy, on the model's scale: by its profile, else measured."""
-    cpus = psutil.cpu_count() or 1
+    cpus, home = psutil.cpu_count() or 1, stage.cluster.run.home
     threads = max(1, cpus // (psutil.cpu_count(logical=False) or cpus))
-    points = speed_here(stage.cluster.run.home) or rated_once() / cpus / MIPS_PER_POINT
+    points = speed_here(home) or rating_of(home) / cpus / MIPS_PER_POINT
     return core(points * threads, threads, current()) / threads
 
 
@@ -168,7 +177,8 @@ def run(stage: Stage, wanted: Wanted) -> None:
     cluster = stage.cluster
     topology = scenario_of(wanted).topology
     assert isinstance(topology, ScaledTopology)
-    k = sum(topology.cores) * speed_of_a_cpu(stage) / sum(stand.points for stand in wanted.stands)
+    speed = speed_of_a_cpu(stage)
+    k = sum(topology.cores) * speed / sum(stand.points for stand in wanted.stands)
     nodes = held_nodes(wanted.stands, topology.cores, k)
     demands, origin = demands_for(stage.recorder.history.events(), cluster.run.home)
     ((_, shape),) = wanted.requirement.shapes
@@ -187,7 +197,8 @@ def run(stage: Stage, wanted: Wanted) -> None:
     if reads(wanted):
         as_declared = 1 - abs(wanted.requirement.hit_ratio - served)
         stage.recorder.witness("share of the reads from where the profile says", got=as_declared, least=1 - MISSED)
-    note(stage, prediction, Modelled(k, summed(results).rate, idle, use, allowed_factor(wanted, prediction)), origin)
+    modelled = Modelled(k, speed, summed(results).rate, idle, use, allowed_factor(wanted, prediction))
+    note(stage, prediction, modelled, origin)
 
 
 def allowed_factor(wanted: Wanted, prediction: Prediction) -> float:
@@ -253,13 +264,14 @@ def _spent(cluster: Cluster, nodes: Sequence[HeldNode]) -> dict[str, Spent]:
 
 @dataclass(frozen=True)
 class Modelled:
-    """Results of a model. k: its share of the cluster; rate: operations a second.
+    """Results of a model. k: its share of the cluster; speed: of one CPU here, in points; rate: operations a second.
 
     idle: CPU utilisation of the nodes without a load; use: utilisation of each node under load, by resource; within:
     factor by which the rate may be off.
     """
 
     k: float
+    speed: float
     rate: Interval
     idle: float
     use: Sequence[dict[str, float]]
@@ -282,7 +294,8 @@ def note(stage: Stage, prediction: Prediction, modelled: Modelled, demands: str)
     steps = (
         f"predicted: {prediction.ops:,.0f} ops/s of {prediction.profile}, limit: {prediction.bottleneck} "
         f"(demands {demands})",
-        f"share k of the model: {modelled.k:.4g}, {percent(modelled.idle)} of its CPUs in use without a load; "
+        f"share k of the model: {modelled.k:.4g}, at {modelled.speed:.3g} points for a CPU of this machine; "
+        f"{percent(modelled.idle)} of its CPUs in use without a load; "
         f"predicted for it: {share:,.1f} ops/s; measured: {modelled.rate.mean:,.1f} ops/s",
         *(f"{kind} in use at the busiest node: {percent(used, '.0f')}" for kind, used in most.items()),
         f"the busiest node does {uneven:.3f} times the mean: an even model would have done that much more",

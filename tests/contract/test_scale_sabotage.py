@@ -25,8 +25,8 @@ def _nothing_held(*_: object) -> Iterator[None]:
 
 def test_links_that_nobody_holds_fail_it(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model, "held", _nothing_held)
-    # 7-Zip takes minutes of CPU to rate this machine's cores, and what links carry hardly depends on them.
-    monkeypatch.setattr(model, "rated_once", lambda: 4000.0 * (os.cpu_count() or 1))
+    # 7-Zip takes a minute of CPU to rate this machine's cores, and what links carry hardly depends on them.
+    monkeypatch.setattr(model, "rating_of", lambda home: 4000.0 * (os.cpu_count() or 1))
     with raised(ContainerProvider(), NETWORK.topology, home) as cluster:
         verdict = verdict_of(NETWORK, cluster, tmp_path)
     assert verdict.outcome is Outcome.FAIL, verdict

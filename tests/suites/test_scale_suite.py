@@ -85,7 +85,7 @@ def noted(
     stage: Any = Stage(None, recorder, None, home)  # type: ignore[arg-type]
     recorder.witness("operations", got=1000, least=100)
     interval = Interval(rate, rate * 0.98, rate * 1.02, 10)
-    note(stage, prediction, Modelled(0.01, interval, idle, uses, WITHIN), origin)
+    note(stage, prediction, Modelled(0.01, 6.0, interval, idle, uses, WITHIN), origin)
     return recorder.events()
 
 
