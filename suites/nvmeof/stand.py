@@ -62,6 +62,8 @@ IMAGE = "volume"
 IMAGE_BYTES = 16 * MIB
 HELD = Connecting()
 CONNECTED_S = 30.0
+TRANSITION_S = 10.0
+"""How long the ANA states of paths may change: ANATT of the controllers, 10 s in Linux (nvmet) and in SPDK."""
 LAYERING = 1
 """The image's only feature. An exclusive lock would fence clients by itself, and hide what the pair does."""
 
@@ -164,10 +166,23 @@ def connected(stand: Stand) -> None:
 
 
 def serves(recorder: Recorder, stand: Stand, when: str, address: str = "") -> None:
-    """Observe that the initiator's only optimized path is the serving gateway's, at its own address or another."""
-    _, paths = stand.initiator.look(stand.volume)
-    used = [path.address for path in paths if path.ana == "optimized" and path.state == "live"]
+    """Wait until the initiator's only optimized path is the serving gateway's, at its own address or another.
+
+    A gateway notifies initiators of a change, and they then ask for the new states. Raises NotReached if they do not
+    know them in the time that NVMe allows for a change.
+    """
     wanted = [address or stand.pair.serving.address]
+
+    def optimized() -> list[str]:
+        _, paths = stand.initiator.look(stand.volume)
+        return [path.address for path in paths if path.ana == "optimized" and path.state == "live"]
+
+    used = clock.wait(
+        optimized,
+        lambda seen: seen == wanted,
+        what=f"{wanted} as the optimized paths: {when}",
+        timeout_s=TRANSITION_S * stand.cluster.patience,
+    )
     recorder.observe(f"addresses of serving paths: {when}", got=used, wanted=wanted)
 
 

@@ -3,10 +3,11 @@
 import re
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
+from itertools import count
 from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,6 +15,7 @@ from typing import Any, cast
 import pytest
 
 from cephlab.lab.base.clock import Deadline
+from cephlab.lab.base.errors import NotReached
 from cephlab.lab.blockstack.initiator import Connecting
 from cephlab.lab.blockstack.nvmeof import tls_key_of
 from cephlab.lab.checks import CHECKS, Outcome
@@ -26,7 +28,19 @@ from cephlab.lab.history.operations import Act, Ended, Operation
 from cephlab.lab.scenario.scenario import Tier
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability
-from cephlab.suites.nvmeof import SCENARIOS, content, failover, faults, known, overhead, pool, spdk, tls, wire_program
+from cephlab.suites.nvmeof import (
+    SCENARIOS,
+    content,
+    failover,
+    faults,
+    known,
+    overhead,
+    pool,
+    spdk,
+    stand,
+    tls,
+    wire_program,
+)
 from cephlab.suites.nvmeof.stand import INITIATOR, NODES, TOPOLOGY
 from tests.fake_clock import VirtualClock
 from tests.fake_stage import stage_of
@@ -227,10 +241,30 @@ def test_data_that_changes_on_its_way_fails_each_scenario_of_content(
     far = Far(mangles)
     monkeypatch.setattr(content, "serves", lambda *_: None)
     stage = stage_of(SimpleNamespace(client=far, patience=1.0))
-    stand = SimpleNamespace(initiator=SimpleNamespace(host=far), device="/dev/nvme0n1")
-    content.both_ways(stage, cast("Any", stand), "a way")
+    topic = SimpleNamespace(initiator=SimpleNamespace(host=far), device="/dev/nvme0n1")
+    content.both_ways(stage, cast("Any", topic), "a way")
     judging = {scenario.check for scenario in SCENARIOS if re.search(r"[.-](content|smallest)", scenario.name)}
     assert {CHECKS[check](stage.recorder.events()).outcome for check in judging} == {outcome}
+
+
+@pytest.mark.parametrize(
+    ("late_looks", "error"), [(0, nullcontext()), (2, nullcontext()), (9999, pytest.raises(NotReached, match="'a'"))]
+)
+def test_an_initiator_has_a_limited_time_to_learn_which_gateway_serves(
+    monkeypatch: pytest.MonkeyPatch, late_looks: int, error: AbstractContextManager[None]
+) -> None:
+    monkeypatch.setattr(stand, "TRANSITION_S", 0.4)
+    looks = count()
+
+    def look(_volume: object) -> tuple[str, list[SimpleNamespace]]:
+        old = "optimized" if next(looks) < late_looks else "inaccessible"
+        return "", [SimpleNamespace(address=at, ana=ana, state="live") for at, ana in (("a", old), ("b", "optimized"))]
+
+    pair = SimpleNamespace(serving=SimpleNamespace(address="b"))
+    initiator, cluster = SimpleNamespace(look=look), SimpleNamespace(patience=1.0)
+    topic = SimpleNamespace(pair=pair, initiator=initiator, cluster=cluster, volume=None)
+    with error:
+        stand.serves(History().recorder("nvmeof.topic"), cast("Any", topic), "now")
 
 
 def test_gateways_and_initiator_have_machines_of_their_own() -> None:
