@@ -5,8 +5,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-
 from cephlab.lab.base.errors import SpecError
 
 VERSION = 1
@@ -28,6 +26,8 @@ def schema(kind: str) -> dict[str, Any]:
 
 def validate(kind: str, value: Any, source: str) -> None:
     """SpecError with source, place and reason if the value does not match its schema."""
+    import jsonschema  # a tenth of the time in which a command starts, and most commands validate nothing
+
     validator = jsonschema.Draft202012Validator(schema(kind))
     error = jsonschema.exceptions.best_match(validator.iter_errors(value))
     if error is not None:
