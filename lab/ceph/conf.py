@@ -101,6 +101,8 @@ def _quick_options(patience: float) -> dict[str, str]:
         "paxos_min_wait": "0.01",
         "mon_tick_interval": "1",
         "mgr_tick_period": "1",
+        # A metadata server flushes its log at a tick, and clients wait for that when they take each other's capabilities.
+        "mds_tick_interval": "1",
         "mgr_stats_period": "1",
         "mon_mgr_digest_period": "1",
         # Seconds that the first manager may take to load its modules before MGR_DOWN. In a guest of a busy machine
