@@ -101,7 +101,7 @@ def _quick_options(patience: float) -> dict[str, str]:
         "paxos_min_wait": "0.01",
         "mon_tick_interval": "1",
         "mgr_tick_period": "1",
-        # A metadata server flushes its log at a tick, and clients wait for that when they take each other's capabilities.
+        # A metadata server flushes its log at a tick. A client that takes another one's capabilities waits for that.
         "mds_tick_interval": "1",
         "mgr_stats_period": "1",
         "mon_mgr_digest_period": "1",

@@ -30,7 +30,7 @@ from cephlab.lab.services import refuse_unknown, role_sets
 from cephlab.lab.services.mgr import MGR
 from cephlab.lab.services.prometheus import PROMETHEUS
 from cephlab.lab.spec.arch import Arch
-from cephlab.lab.spec.clusterspec import HEALTHY_S, ClusterSpec
+from cephlab.lab.spec.clusterspec import HEALTHY_S, ClusterSpec, number_of
 
 CEPH = ("ceph",)
 _METRICS_S = 20.0
@@ -210,6 +210,8 @@ def _taken(cluster: OwnCluster, shelf: stores.Shelf, folder: Path) -> stores.Kep
 
 def first_healthy(cluster: OwnCluster, timeout_s: float = HEALTHY_S) -> None:
     """Wait until a new cluster is healthy. Then keep its stores if later identical clusters are to start from them."""
+    if not cluster.raised_from:
+        make_mgr_pool(cluster, timeout_s)
     if not cluster.stores:
         cluster.wait_healthy(timeout_s)
         return
@@ -225,6 +227,22 @@ def first_healthy(cluster: OwnCluster, timeout_s: float = HEALTHY_S) -> None:
         cluster.deployer.progress(f"the stores could not be kept, so the next cluster takes as long: {error}")
     # The daemons were paused for a moment.
     cluster.wait_healthy(timeout_s)
+
+
+def make_mgr_pool(cluster: OwnCluster, timeout_s: float) -> None:
+    """Make the pool `.mgr` when all OSDs are up, with the same values as a manager.
+
+    A manager makes it up to 4 s later: its module `devicehealth` sleeps for 2 s before it looks whether there are
+    enough OSDs. If a cluster has fewer OSDs than copies, managers make no pool, nor does this.
+    """
+    if (number_of(cluster.spec.release) or 0) < _FIRST_WITH_MGR_POOL:
+        return
+    cluster.wait(lambda status: status.all_up, what="every OSD up", timeout_s=timeout_s)
+    copies = int(cluster.deployment.options.get("osd_pool_default_size", "3"))
+    if len(cluster.up_osds()) >= copies:
+        sure = {"yes_i_really_mean_it": True}
+        cluster.client.mon("osd pool create", pool=MGR_POOL, pg_num=1, pg_num_min=1, pg_num_max=32, **sure)
+        cluster.client.mon("osd pool application enable", pool=MGR_POOL, app="mgr", **sure)
 
 
 def managers_serving(cluster: Cluster, known: frozenset[str] = frozenset()) -> frozenset[str]:
@@ -247,6 +265,8 @@ def managers_serving(cluster: Cluster, known: frozenset[str] = frozenset()) -> f
     return running
 
 
+MGR_POOL = ".mgr"
+_FIRST_WITH_MGR_POOL = 17  # quincy; it has another name in pacific, which the next release changes
 MIN_FACTOR = 2.0
 MAX_FACTOR = 10.0
 

@@ -27,7 +27,7 @@ from cephlab.suites.interop.walks.walk import Step
 
 PIN = "pin"
 MOVE_S = 60.0
-"""Time for moving a directory to another rank, before patience. A server checks pins at each tick (mds_tick_interval)."""
+"""Time for moving a directory to another rank, before patience. A server checks pins at each mds_tick_interval."""
 
 
 def between(first: str, second: str, _rng: Random) -> Iterator[Step]:

@@ -18,7 +18,7 @@ from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.ceph.logs import Allowed, When
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import OwnCluster
-from cephlab.lab.cluster.raising import managers_serving
+from cephlab.lab.cluster.raising import make_mgr_pool, managers_serving
 from tests.lab.ceph.test_log_lines import STAMP, FakeHost
 
 
@@ -56,6 +56,7 @@ class FakeCluster:
     hosts: Mapping[str, FakeHost]
     archs: dict[int, str] = field(default_factory=dict)
     run: Any = field(default_factory=lambda: SimpleNamespace(id="r0"))
+    spec: Any = field(default_factory=lambda: SimpleNamespace(release="pacific"))
     used: int = 0
     tell: Any = None
     clean: bool = True
@@ -322,3 +323,31 @@ def test_a_daemon_that_moved_is_heard_at_both_places_once(stand: Stand) -> None:
     assert sorted(stand.left()[0]) == ["arrived", "leaving"]
     assert home.files
     assert stand.left()[0] == []
+
+
+@pytest.mark.parametrize(
+    ("release", "osds", "options", "pools"),
+    [
+        ("reef", 3, {"osd_pool_default_size": "3"}, ["osd pool create .mgr", "osd pool application enable .mgr"]),
+        ("quincy", 3, {}, ["osd pool create .mgr", "osd pool application enable .mgr"]),
+        ("reef", 2, {"osd_pool_default_size": "3"}, []),
+        ("pacific", 3, {"osd_pool_default_size": "3"}, []),
+        ("", 3, {"osd_pool_default_size": "3"}, []),
+    ],
+    ids=["enough OSDs", "Ceph's own number of copies", "too few OSDs", "an older release", "an unknown release"],
+)
+def test_the_managers_pool_is_made_where_a_manager_would_make_it(
+    release: str, osds: int, options: dict[str, str], pools: list[str]
+) -> None:
+    said: list[str] = []
+    waited: list[str] = []
+    cluster = SimpleNamespace(
+        spec=SimpleNamespace(release=release),
+        wait=lambda _ready, what, timeout_s: waited.append(f"{what} {timeout_s:g}"),
+        up_osds=lambda: list(range(osds)),
+        deployment=SimpleNamespace(options=options),
+        client=SimpleNamespace(mon=lambda command, pool, **_: said.append(f"{command} {pool}")),
+    )
+    make_mgr_pool(cast("Any", cluster), 60.0)
+    assert said == pools
+    assert not pools or waited == ["every OSD up 60"]

@@ -293,6 +293,7 @@ class FakeCluster:
     sick: bool = False
     waits: int = 0
     said: list[str] = field(default_factory=list)
+    spec = SimpleNamespace(release="nautilus")
 
     def wait_healthy(self, _timeout_s: float) -> None:
         self.waits += 1
