@@ -1,6 +1,7 @@
 """A mixed cluster from an image that the engine pulls by its name, from a registry on the loopback interface."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import docker.errors
@@ -35,6 +36,9 @@ TWO_COPIES = PoolKind("two-copies", 2)
 
 @pytest.fixture(scope="module")
 def reference(images: Images, home: Home) -> Iterator[str]:
+    with closing(find_engine()) as engine:
+        if engine.rootless:
+            pytest.skip("a rootless engine has a loopback interface of its own and cannot reach a registry on this one")
     store = ImageStore(home)
     with registry([store.export(image, "oci") for image in images.values()], "ceph/ceph") as name:
         yield name
