@@ -134,6 +134,9 @@ def _quick_options(patience: float) -> dict[str, str]:
         # Milliseconds that closing a disk may wait for the thread that reaps its writes. An OSD closes its disk five
         # times while it starts, and takes Ceph's default of 250 ms each time.
         "bdev_aio_poll_ms": "25",
+        # Otherwise an OSD maps its whole disk into memory to see whether that is persistent memory, six times while it
+        # starts. For an emulated one that takes a quarter of a second of CPU each time.
+        "bdev_type": "aio",
         # A hang must become an error before the test times out. Under an emulator tests wait longer: next to other
         # emulated machines, a monitor in one took more than 60 s to remove a pool.
         "rados_mon_op_timeout": f"{60 * patience:g}",

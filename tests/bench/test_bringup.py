@@ -21,7 +21,7 @@ from cephlab.lab.images.store import ImageStore
 from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.select import choose
 from cephlab.lab.scenario.topology import Topology
-from cephlab.lab.spec.clusterspec import ClusterSpec
+from cephlab.lab.spec.clusterspec import HEALTHY_S, ClusterSpec
 from tests.bench.plain import PlainBringUp
 
 pytestmark = pytest.mark.bench
@@ -57,8 +57,12 @@ class Bench:
             with raise_cluster(provider, self.spec, self.images, run, manner=manner) as cluster:
                 if manner.from_stores and not cluster.raised_from:
                     first_healthy(cluster)  # which keeps them
-                pools.create(cluster, POOL, pg_num=PG_NUM)
-                cluster.wait_healthy()
+                pools.create(cluster, POOL, pg_num=PG_NUM)  # which waits until its PGs are clean
+                cluster.wait(
+                    lambda status: status.sound and status.mgr_available and status.clean,
+                    what="HEALTH_OK",
+                    timeout_s=HEALTHY_S,
+                )
                 return cost_since(began, list(cluster.daemons.values()))
         finally:
             self.runs.forget(run)
