@@ -120,7 +120,10 @@ def _stat(pid: int) -> list[str]:
     return text.rpartition(")")[2].split()
 
 
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
 @cache
 def boot_id() -> str:
     """The kernel's own identifier of this boot of this machine."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return BOOT_ID.read_text().strip()

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from cephlab.lab.base import clock
+from cephlab.lab.base.births import boot_id
 from cephlab.lab.base.errors import LabBroken, LabError, SpecError
 from cephlab.lab.ceph import conf
 from cephlab.lab.cluster.cluster import Cluster
@@ -253,7 +254,7 @@ class RecordedLoad:
         answer = self.cluster.client_on(node).call("clock")
         after = clock.SYSTEM.monotonic()
         began = self.recorder.history.began_s
-        if answer["boot"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip():
+        if answer["boot"] == boot_id():
             return -began, 0.0
         return (before + after) / 2 - answer["monotonic_s"] - began, (after - before) / 2
 

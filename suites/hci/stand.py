@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from cephlab.lab.base import process
+from cephlab.lab.base.births import BOOT_ID
 from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.process import Result
@@ -23,7 +24,7 @@ from cephlab.lab.images.kernels import Kernel, KernelStore
 from cephlab.lab.images.store import ImageStore
 from cephlab.lab.images.tools import SystemTools
 from cephlab.lab.providers.guest.boot import packed
-from cephlab.lab.providers.guest.qemu import BOOT_ID, PROBE_S, PROBED, program, remembered_kvm
+from cephlab.lab.providers.guest.qemu import PROBE_S, PROBED, program, remembered_kvm
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.clusterspec import MIB

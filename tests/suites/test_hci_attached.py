@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from cephlab.fixtures.attaching import unfit
+from cephlab.lab.base.births import boot_id
 from cephlab.lab.base.errors import CommandFailed, CommandTimedOut, LabBroken, Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.process import Result
@@ -24,7 +25,7 @@ from cephlab.lab.cluster.attach.permit import Permit
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.images.kernels import Kernel
 from cephlab.lab.providers.agent.wire import Refused
-from cephlab.lab.providers.guest.qemu import BOOT_ID, PROBED, remembered_kvm
+from cephlab.lab.providers.guest.qemu import PROBED, remembered_kvm
 from cephlab.lab.providers.host import Host
 from cephlab.lab.providers.ssh import SshProvider
 from cephlab.lab.spec.arch import Arch, host_arch
@@ -283,7 +284,7 @@ def test_each_machine_is_asked_by_itself_whether_kvm_boots_there(tmp_path: Path,
         there = remembered_kvm(home, kernel, lambda: attempt("there", works=not boots), boot_id="another")
         assert there is not boots
     assert asked == ["here", "there"]
-    assert (home.images / f"kvm-{BOOT_ID.read_text().strip()}-0123456789ab.json").is_file()
+    assert (home.images / f"kvm-{boot_id()}-0123456789ab.json").is_file()
 
 
 def test_only_bytes_of_the_guests_pool_count() -> None:

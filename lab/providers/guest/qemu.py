@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from qemu.qmp import QMPError
 from qemu.qmp.legacy import QEMUMonitorProtocol
 
-from cephlab.lab.base import clock, process
+from cephlab.lab.base import births, clock, process
 from cephlab.lab.base.errors import CommandTimedOut, LabBroken
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.process import LocalProcess, Result
@@ -25,7 +25,6 @@ T = TypeVar("T")
 _EMULATED_CORES = 2
 _SOCKET = "qmp"
 _ANSWER_S = 20.0
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 PROBE_S = 20.0
 PROBED = "cephlab: the kernel runs"
 
@@ -203,7 +202,7 @@ def known_kvm(home: Home) -> bool | None:
 
 
 def _record_of(key: str, boot_id: str = "") -> str:
-    return f"kvm-{boot_id or BOOT_ID.read_text().strip()}-{key}.json"
+    return f"kvm-{boot_id or births.boot_id()}-{key}.json"
 
 
 def remembered_kvm(home: Home, kernel: Kernel, attempt: Callable[[], Result], *, boot_id: str = "") -> bool:
