@@ -34,10 +34,10 @@ class Listed(Protocol):
 def environment_of(listed: Listed) -> dict[str, str]:
     """The environment of a process; empty for a kernel thread. Raises as psutil does.
 
-    Within execve(2) a process has none yet, even if posix_spawn(3) has returned: then it is read again after that.
+    Within execve(2) a process has none yet, even if posix_spawn(3) has returned. So an empty one is read again after
+    that, also if execve(2) ended between the first read and the look at it.
     """
-    environment = listed.environ()
-    if environment or not in_execve(listed.pid):
+    if environment := listed.environ():
         return environment
     with suppress(NotReached):
         what = "the environment of a process that is starting"

@@ -71,18 +71,19 @@ def test_a_process_that_left_a_late_command_does_not_keep_whoever_waits(
 
 @dataclass
 class Starting:
-    """A process that gets its environment at the third look whether it is in execve. looks: that were taken so far."""
+    """A process in execve, with an environment after some looks at that. looks: that were taken so far."""
 
+    lasts: int
     pid: int = 7
     looks: int = 0
 
     def environ(self) -> dict[str, str]:
-        return {"MARK": "here"} if self.looks >= 3 else {}
+        return {"MARK": "here"} if self.looks >= self.lasts else {}
 
     def in_execve(self, pid: int) -> bool:
         assert pid == self.pid
         self.looks += 1
-        return self.looks < 3
+        return self.looks < self.lasts
 
 
 def test_a_program_that_closes_its_output_and_goes_on_is_not_waited_for_without_end(
@@ -97,8 +98,9 @@ def test_a_program_that_closes_its_output_and_goes_on_is_not_waited_for_without_
     pipe.close()
 
 
-def test_a_process_that_is_just_starting_is_found_by_its_marks(monkeypatch: pytest.MonkeyPatch) -> None:
-    starting = Starting()
+@pytest.mark.parametrize("looks", [1, 3], ids=["started between the read and the look", "still starting"])
+def test_a_process_that_is_just_starting_is_found_by_its_marks(monkeypatch: pytest.MonkeyPatch, looks: int) -> None:
+    starting = Starting(looks)
     monkeypatch.setattr(births, "in_execve", starting.in_execve)
     assert environment_of(starting) == {"MARK": "here"}
 
@@ -134,7 +136,7 @@ def test_a_process_without_an_environment_is_not_waited_for(tmp_path: Path, monk
     bare = start_detached(["env", "-i", "sleep", "60"], log=tmp_path / "log")
     clock.wait(lambda: psutil.Process(bare.pid).environ(), lambda env: not env, what="no environment", timeout_s=5)
     clock.wait(lambda: births.in_execve(bare.pid), lambda starting: not starting, what="a program", timeout_s=5)
-    monkeypatch.setattr(clock, "wait", None)
+    monkeypatch.setattr(clock.SystemClock, "sleep", None)
     assert environment_of(psutil.Process(bare.pid)) == {}
     bare.kill()
 
@@ -143,7 +145,7 @@ def test_a_process_that_never_gets_an_environment_is_not_waited_for_without_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(births, "_EXECUTED_S", 0.01)
-    stuck = Starting(looks=-1000)
+    stuck = Starting(lasts=1000)
     monkeypatch.setattr(births, "in_execve", stuck.in_execve)
     assert environment_of(stuck) == {}
 
