@@ -14,7 +14,7 @@ from cephlab.lab.base.home import Home
 from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, Runs, remove_tree, write_json
 from cephlab.lab.ceph.client import RadosClient
-from cephlab.lab.ceph.conf import Sizing
+from cephlab.lab.ceph.conf import STARTED_OSD_OPTIONS, STARTING_OSD_OPTIONS, Sizing
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.deploy import stores
 from cephlab.lab.cluster.deploy.packages import Deployer
@@ -209,7 +209,19 @@ def _taken(cluster: OwnCluster, shelf: stores.Shelf, folder: Path) -> stores.Kep
 
 
 def first_healthy(cluster: OwnCluster, timeout_s: float = HEALTHY_S) -> None:
-    """Wait until a new cluster is healthy. Then keep its stores if later identical clusters are to start from them."""
+    """Wait until a new cluster is healthy. Then keep its stores if later identical clusters are to start from them.
+
+    Its OSDs then get the options of OSDs that started.
+    """
+    _wait_first_healthy(cluster, timeout_s)
+    for option, value in STARTED_OSD_OPTIONS.items():
+        # Whoever set the option has it from the start.
+        if cluster.deployment.options.get(option) == STARTING_OSD_OPTIONS[option]:
+            for osd in cluster.up_osds():
+                cluster.client.tell(f"osd.{osd}", "config set", var=option, val=[value])
+
+
+def _wait_first_healthy(cluster: OwnCluster, timeout_s: float) -> None:
     if not cluster.raised_from:
         make_mgr_pool(cluster, timeout_s)
     if not cluster.stores:

@@ -64,6 +64,7 @@ class FakeCluster:
     stores: str = ""
     raised_from: str = ""
     commands: list[str] = field(default_factory=list)
+    deployment: Any = field(default_factory=lambda: SimpleNamespace(options={}))
 
     @property
     def client(self) -> Any:

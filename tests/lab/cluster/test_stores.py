@@ -15,6 +15,7 @@ from cephlab.lab.base.clock import Deadline
 from cephlab.lab.base.errors import CephTrouble, LabBroken, NotReached
 from cephlab.lab.base.home import Home
 from cephlab.lab.ceph.client import RadosClient
+from cephlab.lab.ceph.conf import STARTING_OSD_OPTIONS
 from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.cluster.deploy import stores
 from cephlab.lab.cluster.deploy.stores import LIFE_S, MOST, Restorer, Shelf, name_of, standing_still, unfit
@@ -293,6 +294,7 @@ class FakeCluster:
     sick: bool = False
     waits: int = 0
     said: list[str] = field(default_factory=list)
+    options: dict[str, str] = field(default_factory=dict)
     spec = SimpleNamespace(release="nautilus")
 
     def wait_healthy(self, _timeout_s: float) -> None:
@@ -304,7 +306,17 @@ class FakeCluster:
     def deployer(self) -> Any:
         return SimpleNamespace(progress=self.said.append)
 
-    deployment = client = None
+    def up_osds(self) -> list[int]:
+        assert self.waits, "an OSD that starts closes its disk"
+        return [0, 2]
+
+    @property
+    def client(self) -> Any:
+        return SimpleNamespace(tell=lambda *words, **arguments: self.said.append(f"{words} {arguments}"))
+
+    @property
+    def deployment(self) -> Any:
+        return SimpleNamespace(options=self.options)
 
 
 @pytest.fixture
@@ -322,6 +334,18 @@ def healthy(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_cluster_with_new_stores_leaves_them(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     assert healthy(cluster, monkeypatch) == [NAME]
     assert cluster.waits == 2, "its daemons stood still in between"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"), [(STARTING_OSD_OPTIONS, [0, 2]), ({"bdev_aio_poll_ms": "40"}, [])], ids=["ours", "a user's"]
+)
+def test_osds_that_started_wake_as_seldom_as_ceph_has_it(
+    cluster: FakeCluster, options: dict[str, str], told: list[int]
+) -> None:
+    first_healthy(cast("OwnCluster", replace(cluster, stores="", options=options)))
+    assert cluster.said == [
+        f"('osd.{osd}', 'config set') {{'var': 'bdev_aio_poll_ms', 'val': ['250']}}" for osd in told
+    ]
 
 
 def test_one_that_came_from_stores_or_may_leave_none_does_not(
