@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import not_
 from typing import Any
+from urllib.parse import urlsplit
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken
@@ -23,6 +25,8 @@ from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.services.mds import active
+from cephlab.lab.services.prometheus import PROMETHEUS
+from cephlab.lab.services.service import silent_http
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.workloads.recorded import Load, RecordedLoad
@@ -174,6 +178,11 @@ EXPECTED = {
     r"mgr handle_mgr_map I was active but no longer am": (
         "A manager that starts while monitors elect a leader may be made active twice. It then restarts itself."
     ),
+    r"ENGINE (Error in 'start' listener <bound method Server\.start |Shutting down due to error in start listener:)": (
+        "A manager whose monitor stops notifies its modules of options that did not change. Its module prometheus then "
+        "restarts its server, even one that is still starting. After the upgrade the metrics must answer."
+    ),
+    r'"GET /metrics HTTP/1\.1" 200 ': "The scenario asked for the metrics.",
     r"mgr\[py\] Module \S+ has missing NOTIFY_TYPES member": "A starting manager loads such modules all the same.",
     r"mgr\[py\] Loading module \S+ in main interpreter": "Tentacle's manager logs this for each module at error level.",
     r"read_superblock omap replica is missing": "Older OSDs keep one copy of the superblock; newer OSDs add a second.",
@@ -247,7 +256,17 @@ def one_release(stage: Stage, release: str, load: RecordedLoad) -> dict[str, Hos
     recorder.observe(f"daemons after the upgrade to {release}", got=mix(cluster), wanted={release: known})
     required = cluster.client.mon("osd dump")["require_osd_release"]
     recorder.observe("release that OSDs must have", got=required, wanted=release)
+    what, timeout_s = f"metrics of the active manager after the upgrade to {release}", _RESTART_S * cluster.patience
+    clock.wait(lambda: missing_metrics(cluster), not_, what=what, timeout_s=timeout_s)
     return hosts_of(cluster, images)
+
+
+def missing_metrics(cluster: Cluster) -> str:
+    """Empty if the metrics of the active manager answer, else what is missing."""
+    address = urlsplit(cluster.client.mon("mgr services").get(PROMETHEUS.kind, "")).netloc
+    if not address:
+        return "the active manager names no address of its metrics"
+    return silent_http("the active manager", cluster.client.host, address, "/metrics")
 
 
 def images_of(cluster: Cluster, release: str) -> Images:

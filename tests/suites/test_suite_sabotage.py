@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from cephlab.lab.base import runs
+from cephlab.lab.base.errors import NotReached
 from cephlab.lab.base.home import Home
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
 from cephlab.lab.history.history import History
@@ -185,7 +186,9 @@ def test_a_harness_that_takes_too_much_itself_is_found(tmp_path: Path, monkeypat
 BEFORE: Mapping[str, tuple[int, ...]] = {"1.0": (0, 1), "1.1": (1, 0)}
 
 
-def upgraded(monkeypatch: pytest.MonkeyPatch, mix: dict[str, int], required: str = "reef") -> Verdict:
+def upgraded(
+    monkeypatch: pytest.MonkeyPatch, mix: dict[str, int], required: str = "reef", missing: str = ""
+) -> Verdict:
     """One release of an upgrade of five daemons, which end as `mix` says. Two that look on are not upgraded."""
     done = 0
 
@@ -205,12 +208,14 @@ def upgraded(monkeypatch: pytest.MonkeyPatch, mix: dict[str, int], required: str
     monkeypatch.setattr("cephlab.suites.upgrade.rolling.mix", lambda _: mix)
     monkeypatch.setattr("cephlab.suites.upgrade.rolling.hosts_of", lambda *_: {})
     monkeypatch.setattr("cephlab.suites.upgrade.rolling.images_of", lambda *_: {})
+    monkeypatch.setattr("cephlab.suites.upgrade.rolling.missing_metrics", lambda _: missing)
     stage = stage_of(
         SimpleNamespace(
             hosts={"n0": SimpleNamespace(arch=Arch.X86_64)},
             daemons=dict(enumerate(map(kind, ("mon", "mgr", "osd", "osd", "osd", "exporter", "prometheus")))),
             client=SimpleNamespace(mon=lambda _: {"require_osd_release": required}),
             wait=wait,
+            patience=0.001,
         )
     )
     rolling.one_release(stage, "reef", cast("Any", SimpleNamespace(completed=lambda: done)))
@@ -226,6 +231,9 @@ def test_a_daemon_that_was_left_out_of_the_upgrade_is_found(monkeypatch: pytest.
     )
     unfinished = upgraded(monkeypatch, {"reef": 5}, required="pacific")
     assert unfinished.reason.startswith("release that OSDs must have: got 'pacific', wanted 'reef'")
+    with pytest.raises(NotReached, match="metrics of the active manager after the upgrade to reef") as caught:
+        upgraded(monkeypatch, {"reef": 5}, missing="the active manager does not answer HTTP")
+    assert "does not answer HTTP" in str(caught.value.detail)
 
 
 def placed(monkeypatch: pytest.MonkeyPatch, **elsewhere: Mapping[str, tuple[int, ...]]) -> Verdict:

@@ -1,6 +1,7 @@
 """The upgrade suite: what a newer release finds fault with that the older one had made."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -15,7 +16,7 @@ from cephlab.lab.history.history import History, data_of
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.upgrade import clients, rolling
-from cephlab.suites.upgrade.rolling import others, put_up_with_old_keys
+from cephlab.suites.upgrade.rolling import EXPECTED, missing_metrics, others, put_up_with_old_keys
 
 KEYS = ("AUTH_INSECURE_KEYS_ALLOWED", "AUTH_INSECURE_SERVICE_KEY_TYPE")
 
@@ -60,6 +61,34 @@ def test_only_the_type_of_keys_is_put_up_with(codes: tuple[str, ...]) -> None:
     assert cluster.muted == list(codes)
     [noted] = data_of(history.events("upgrade"), "muted")
     assert noted["codes"] == list(codes)
+
+
+RESTARTED = """\
+[29/Nov/2026:18:47:07] ENGINE Error in 'start' listener <bound method Server.start of <cherrypy._cpserver.Server>>
+[29/Nov/2026:18:47:07] ENGINE Shutting down due to error in start listener:"""
+
+
+def test_a_metrics_server_may_be_restarted_while_it_starts_but_must_answer_afterwards() -> None:
+    """Seen in a run of pacific to reef: a monitor stopped while its manager started."""
+    expected = [re.compile(pattern) for pattern in EXPECTED]
+    assert [any(pattern.search(line) for pattern in expected) for line in RESTARTED.splitlines()] == [True, True]
+    worse = ("ENGINE Error in 'stop' listener <bound method Server.stop", '- "GET /metrics HTTP/1.1" 500 1735')
+    assert not any(pattern.search(line) for pattern in expected for line in worse)
+    asked: list[str] = []
+
+    def missing(code: int, **services: str) -> str:
+        def run(argv: Sequence[str], **_options: object) -> Any:
+            asked.append(argv[-1])
+            return SimpleNamespace(code=code)
+
+        client = SimpleNamespace(mon=lambda _prefix: services, host=SimpleNamespace(run=run))
+        return missing_metrics(cast("Any", SimpleNamespace(client=client)))
+
+    assert missing(0) == "the active manager names no address of its metrics"
+    assert asked == []
+    assert missing(1, prometheus="http://127.77.38.1:9283/") == "the active manager does not answer HTTP"
+    assert missing(0, prometheus="http://127.77.38.1:9283/") == ""
+    assert all("'http://127.77.38.1:9283/metrics'" in program for program in asked)
 
 
 def test_what_else_is_raised_counts() -> None:
