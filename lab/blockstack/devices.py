@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from pathlib import PurePosixPath
@@ -36,9 +37,13 @@ def unmount(host: Host, folder: PurePosixPath) -> None:
 
 
 def digest(host: Host, device: PurePosixPath) -> str:
-    """sha256 of a whole device, hex, read from the device and not from the kernel's cache."""
+    """sha256 of a whole device, hex, read from the device and not from the kernel's cache.
+
+    Direct reads of 4 MiB take a third of the time of `sha256sum DEVICE` in a guest, which reads ahead by 128 KiB.
+    """
     host.run(["blockdev", "--flushbufs", str(device)])
-    return host.run(["sha256sum", str(device)], timeout_s=_DIGEST_S).stdout.split()[0]
+    read = f"set -o pipefail; dd if={shlex.quote(str(device))} bs=4M iflag=direct status=none | sha256sum"
+    return host.run(["bash", "-c", read], timeout_s=_DIGEST_S).stdout.split()[0]
 
 
 def map_image(cluster: Cluster, node: str, pool: str, image: str) -> PurePosixPath:
