@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from pathlib import Path, PurePosixPath
@@ -61,8 +62,8 @@ class RadosClient:
         self.host = host
         self._patience = patience
         self._within: Mapping[str, str] = {}
-        arguments = [str(conf), name, json.dumps(dict(options or {}))]
-        self.script, self.channel = start(arguments) if start else start_agent(host, arguments)
+        self._arguments = [str(conf), name, json.dumps(dict(options or {}))]
+        self.script, self.channel = start(self._arguments) if start else start_agent(host, self._arguments)
 
     def close(self) -> None:
         self.channel.close()
@@ -115,6 +116,16 @@ class RadosClient:
         out = self.command(target, prefix, timeout_s=timeout_s, **{"format": "json", **arguments})
         text = out.decode(errors="replace").strip()
         return json.loads(text) if text else None
+
+    def later(self, after_s: float, prefix: str, **arguments: Any) -> None:
+        """Have the host send a command to the monitors later, even if this client is closed by then.
+
+        Nobody reads the answer; it is in the host's `log/later.log`.
+        """
+        request = {"op": "command", "target": "mon", "command": {"prefix": prefix, **arguments}}
+        agent = shlex.join(["python3", str(self.script), *self._arguments])
+        program = f"sleep {after_s:.1f}; printf '%s\\n' {shlex.quote(json.dumps(request))} | {agent}"
+        self.host.spawn(["sh", "-c", program], log=self.host.directory / "log/later.log")
 
     def pgs(self, pgids: Sequence[str]) -> tuple[Pg, ...]:
         """Placement groups as their primaries see them now. Waits for a PG that has no primary."""

@@ -57,7 +57,7 @@ EXPECTED = {
     r"get_health_metrics reporting \d+ slow ops": "Operations wait for a daemon that the scenario stopped.",
     r"^osd\.\d+ \d+ map (e\d+ )?wrongly marked me down|_committed_osd_maps": "The OSD was marked down and is back.",
     r"mgr handle_mgr_map I was active but no longer am$": "A manager that was paused for long was replaced. "
-    "So is any in the first 30 s of its monitor's machine (_young_monitors in lab/cluster/deploy/packages.py).",
+    "So is any in the first 30 s of its monitor's machine (_spare_managers in lab/cluster/deploy/packages.py).",
 }
 
 PAUSED = {

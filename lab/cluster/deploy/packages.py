@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,8 @@ _LOOK_S = 0.25
 _GRACE = "mon_mgr_beacon_grace"
 _GRACE_S, _YOUNG_GRACE_S = 30.0, 8.0
 """Ceph's default, and what monitors get while their machine has been up for less than that."""
+_MARGIN_S = 2.0
+"""The clocks of two guests do not run alike."""
 
 
 @dataclass(frozen=True)
@@ -96,16 +99,16 @@ class Deployer:
                 SERVICES[kind].tell_managers(client)
             self.admit_osds(client, plans)
             started = [pool.submit(self._start_osd, deployment, plan, stores[plan.id]) for plan in plans]
-            with self._young_monitors(deployment, client):
-                nodes = [node for node in self.spec.nodes if node.mgr]
-                managers = [
-                    pool.submit(self.start_service, deployment, node, f"mgr.{node.name}", entities) for node in nodes
-                ]
-                _all([*managers, *started], deployment)
-                for kind in kinds:
-                    SERVICES[kind].prepare(client)
-                others = [pool.submit(self.start_service, deployment, node, name, entities) for node, name in names]
-                _all(others, deployment)
+            self._spare_managers(deployment, client)
+            nodes = [node for node in self.spec.nodes if node.mgr]
+            managers = [
+                pool.submit(self.start_service, deployment, node, f"mgr.{node.name}", entities) for node in nodes
+            ]
+            _all([*managers, *started], deployment)
+            for kind in kinds:
+                SERVICES[kind].prepare(client)
+            others = [pool.submit(self.start_service, deployment, node, name, entities) for node, name in names]
+            _all(others, deployment)
             undo.pop_all()
         return client
 
@@ -292,9 +295,8 @@ class Deployer:
         run_tool(host, argv, timeout_s=patience_s, env=preloading(daemon.preload), log=daemon.log)
         deployment.daemons[plan.name] = daemon
 
-    @contextmanager
-    def _young_monitors(self, deployment: Deployment, client: RadosClient) -> Iterator[None]:
-        """Shorten mon_mgr_beacon_grace while the machines of the monitors have been up for less than that.
+    def _spare_managers(self, deployment: Deployment, client: RadosClient) -> None:
+        """Shorten mon_mgr_beacon_grace until the machines of the monitors have been up for longer than that.
 
         A monitor subtracts the grace from its machine's uptime as an unsigned number. If the uptime is shorter, it
         calls every manager unresponsive (MgrMonitor::tick; seen with 18.2.7). A grace that the spec sets cannot be
@@ -303,13 +305,11 @@ class Deployer:
         hosts = [self.hosts[node.name] for node in self.spec.mons if has_own_kernel(self.hosts[node.name])]
         own = deployment.options.get(_GRACE)
         await_age(hosts, float(own or _YOUNG_GRACE_S), patience=self.patience)
-        if own or all(_uptime_s(host) > _GRACE_S for host in hosts):
-            yield
+        young_s = _GRACE_S + _MARGIN_S - min(map(_uptime_s, hosts), default=math.inf)
+        if own or young_s < 0:
             return
         client.mon("config set", who="mon", name=_GRACE, value=f"{_YOUNG_GRACE_S:g}")
-        yield
-        await_age(hosts, _GRACE_S, patience=self.patience)
-        client.mon("config rm", who="mon", name=_GRACE)
+        client.later(young_s, "config rm", who="mon", name=_GRACE)
 
     def _start_osd(self, deployment: Deployment, plan: OsdPlan, store: Future[None]) -> None:
         store.result()

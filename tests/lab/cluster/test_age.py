@@ -1,4 +1,4 @@
-"""What is waited for before a manager is started: the age of its monitors' machines."""
+"""What is waited for before a manager is started, the age of its monitors' machines, and what they are told."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -61,22 +61,26 @@ class Client:
         assert (who, name) == ("mon", "mon_mgr_beacon_grace")
         self.said.append((self.clock.now, prefix, value))
 
+    def later(self, after_s: float, prefix: str, *, who: str, name: str) -> None:
+        assert (who, name) == ("mon", "mon_mgr_beacon_grace")
+        self.said.append((self.clock.now + after_s, prefix, ""))
+
 
 @pytest.mark.parametrize(
-    ("machine", "own", "started_s", "ended_s", "told"),
+    ("machine", "own", "started_s", "told"),
     [
-        ({}, None, 8.5, 30.5, [(8.5, "config set", "8"), (30.5, "config rm", "")]),
-        ({"booted": -100.0}, None, 0.0, 0.0, []),
-        ({"own_kernel": False, "stuck": True}, None, 0.0, 0.0, []),
-        ({}, "12", 12.5, 12.5, []),  # a ceph.conf goes before what the monitors are told
+        ({}, None, 8.5, [(8.5, "config set", "8"), (32.0, "config rm", "")]),
+        ({"booted": -20.0}, None, 0.0, [(0.0, "config set", "8"), (12.0, "config rm", "")]),
+        ({"booted": -100.0}, None, 0.0, []),
+        ({"own_kernel": False, "stuck": True}, None, 0.0, []),
+        ({}, "12", 12.5, []),  # a ceph.conf goes before what the monitors are told
     ],
-    ids=["young", "old", "shared-kernel", "own-grace"],
+    ids=["young", "older", "old", "shared-kernel", "own-grace"],
 )
 def test_managers_on_a_young_machine_start_under_a_shorter_grace(
     machine: dict[str, Any],
     own: str | None,
     started_s: float,
-    ended_s: float,
     told: list[tuple[float, str, str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -88,6 +92,5 @@ def test_managers_on_a_young_machine_start_under_a_shorter_grace(
     options = {} if own is None else {"mon_mgr_beacon_grace": own}
     deployment = Deployment("fsid", {}, options, cast("Any", None), 1.0, cast("Any", None))
     client = Client(clock)
-    with deployer._young_monitors(deployment, cast("Any", client)):
-        assert clock.now == started_s
-    assert (clock.now, client.said) == (ended_s, told)
+    deployer._spare_managers(deployment, cast("Any", client))
+    assert (clock.now, client.said) == (started_s, told)
