@@ -1,10 +1,12 @@
-"""Threads beside a block: a pool that does not delay the end of an interrupted run, and one that looks regularly."""
+"""Threads: a pool that does not delay the end of an interrupted run, regular calls beside a block, parallel calls."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import TracebackType
+
+from cephlab.lab.base.errors import try_all
 
 
 class Workers(ThreadPoolExecutor):
@@ -40,3 +42,9 @@ def repeated(act: Callable[[], object], every_s: float, name: str | None = None)
         finally:
             over.set()
         calls.result()
+
+
+def each_at_once(verbs: Sequence[Callable[[], object]]) -> None:
+    """Call all of them in parallel and wait for all. Raises as `try_all` does."""
+    with ThreadPoolExecutor(max_workers=max(1, len(verbs))) as pool:
+        try_all([pool.submit(verb).result for verb in verbs])

@@ -83,8 +83,9 @@ def parse_diskstats(text: str) -> dict[tuple[int, int], DiskTraffic]:
 def traffic(host: Host, devices: Mapping[str, PurePosixPath]) -> dict[str, DiskTraffic]:
     """Layer -> its traffic since boot."""
     known = parse_diskstats(host.read(PurePosixPath("/proc/diskstats")).decode())
+    numbers = host.run(["stat", "-L", "-c", "%t %T", *map(str, devices.values())]).stdout.splitlines()
     by_layer = {}
-    for layer, device in devices.items():
-        major, minor = host.run(["stat", "-L", "-c", "%t %T", str(device)]).stdout.split()
+    for layer, line in zip(devices, numbers, strict=True):
+        major, minor = line.split()
         by_layer[layer] = known[int(major, 16), int(minor, 16)]  # stat prints the numbers in hexadecimal
     return by_layer

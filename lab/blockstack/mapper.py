@@ -37,8 +37,7 @@ class Mapper:
 
     def load_modules(self) -> None:
         """Load the modules, once for each boot of the host; LabBroken if its kernel lacks one."""
-        for name in _MODULES:
-            self.host.run(["modprobe", name])
+        self.host.run(["modprobe", "--all", *_MODULES])
 
     @staticmethod
     def path(name: str) -> PurePosixPath:

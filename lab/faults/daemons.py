@@ -1,7 +1,7 @@
 """Faults of daemons that crash, are stopped, hang or flap: one daemon, or all at once."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from random import Random
 from typing import ClassVar, Self
 
 from cephlab.lab.base.clock import Deadline
-from cephlab.lab.base.errors import try_all
+from cephlab.lab.base.workers import each_at_once
 from cephlab.lab.ceph.daemon import Wanted, start_monitors, stopped
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults.fault import Fault, Layout, Sign, look_for, until_healed
@@ -263,9 +263,3 @@ def start_at_once(cluster: Cluster, names: Sequence[str]) -> None:
     starting = partial(start_monitors, monitors, start, cluster.client.host, patience=cluster.patience)
     each_at_once([starting, *(daemon.start for daemon in daemons if daemon not in monitors)])
     cluster.daemons_changed()
-
-
-def each_at_once(verbs: Sequence[Callable[[], object]]) -> None:
-    """Call all of them in parallel and wait for all. Raises as `try_all` does."""
-    with ThreadPoolExecutor(max_workers=max(1, len(verbs))) as pool:
-        try_all([pool.submit(verb).result for verb in verbs])

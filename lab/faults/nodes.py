@@ -8,10 +8,11 @@ from random import Random
 from typing import ClassVar, Self
 
 from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.workers import each_at_once
 from cephlab.lab.ceph.daemon import Wanted
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import own
-from cephlab.lab.faults.daemons import decides, down, each_at_once, start_at_once
+from cephlab.lab.faults.daemons import decides, down, start_at_once
 from cephlab.lab.faults.fault import Fault, Layout, Sign, layout_of, look_for
 
 

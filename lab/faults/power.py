@@ -8,10 +8,11 @@ from random import Random
 from typing import ClassVar, Self
 
 from cephlab.lab.base.errors import try_all
+from cephlab.lab.base.workers import each_at_once
 from cephlab.lab.ceph.daemon import forget_emptied_crashes
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import own
-from cephlab.lab.faults.daemons import each_at_once, start_at_once
+from cephlab.lab.faults.daemons import start_at_once
 from cephlab.lab.faults.fault import Fault, Layout, Sign, layout_of
 from cephlab.lab.faults.nodes import switch_off
 from cephlab.lab.spec.clusterspec import Capability

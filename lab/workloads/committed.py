@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from cephlab.lab.base.errors import CommandFailed, CommandTimedOut
+from cephlab.lab.base.workers import each_at_once
 from cephlab.lab.blockstack.mariadb import DATABASE, MariaDb
 from cephlab.lab.history.history import Recorder
 from cephlab.lab.providers.host import Channel, Host
@@ -85,9 +86,9 @@ class Ledger:
         channels: list[Channel] = []
         workers: list[threading.Thread] = []
         with ExitStack() as at_end:
-            for host in self.clients:
-                channels.append(host.channel(self.database.remote_argv(USER)))
-                at_end.callback(channels[-1].close)
+            # A client that waits for a dead server does not notice the end of its input, and is killed 2 s later.
+            at_end.callback(lambda: each_at_once([channel.close for channel in channels]))
+            channels.extend(host.channel(self.database.remote_argv(USER)) for host in self.clients)
             at_end.callback(self._stop.set)
             for channel in channels:
                 workers.append(threading.Thread(target=self._work, args=(channel,), daemon=True))

@@ -22,8 +22,6 @@ from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.clusterspec import GIB, MIB, Capability, Disk, DiskClass
-from cephlab.lab.workloads import image
-from cephlab.lab.workloads.image import BlockImage
 
 NODE = "c0"
 STORAGE = "n0"
@@ -63,6 +61,9 @@ WRITECACHE = "writecache"
 NO_CACHE = "none"
 _FOLDER = PurePosixPath("/mnt/cephlab-db")
 _PG_NUM = 16
+_ORDER = 22
+_LAYERING = 1
+"""RBD_FEATURE_LAYERING, the only feature that every kernel can map."""
 _WARM_S = 300.0
 
 
@@ -235,7 +236,7 @@ def on_image(stage: Stage, pool: str, image_bytes: int) -> Iterator[Stand]:
     cluster = stage.cluster
     host = cluster.hosts[NODE]
     database = MariaDb(host, _FOLDER, host.directory / "mariadb-empty")
-    image.create(cluster, NODE, BlockImage(pool, IMAGE, image_bytes), *devices.KRBD_FEATURES)
+    cluster.client.rbd_create(pool, IMAGE, image_bytes, order=_ORDER, features=_LAYERING)
     stand = Stand(cluster, Mapper(host), database, pool)
     try:
         stand.attach()

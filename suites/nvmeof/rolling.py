@@ -2,9 +2,9 @@
 
 from functools import partial
 
+from cephlab.lab.base.workers import each_at_once
 from cephlab.lab.blockstack.nvmeof import fence, fenced
 from cephlab.lab.cluster.own import own
-from cephlab.lab.faults.daemons import each_at_once
 from cephlab.lab.history.history import Basis
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.spec.arch import host_arch

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.workers import each_at_once
 from cephlab.lab.ceph import conf
 from cephlab.lab.ceph.client import CephCommandFailed, RadosClient, RadosError
 from cephlab.lab.ceph.daemon import Daemon, ask_socket
@@ -17,7 +18,7 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import OwnCluster, own
 from cephlab.lab.faults import inflict, layout_of
-from cephlab.lab.faults.daemons import KillDaemon, KillTogether, each_at_once, start_at_once
+from cephlab.lab.faults.daemons import KillDaemon, KillTogether, start_at_once
 from cephlab.lab.faults.network import Partition
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Stage, Tier

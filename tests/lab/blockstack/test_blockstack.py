@@ -1,12 +1,13 @@
 """The layers under a database, on outputs as the kernel and sysbench print them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
+from cephlab.lab.base.clock import Deadline
 from cephlab.lab.base.errors import LabBroken, NotReached
 from cephlab.lab.base.process import Result
 from cephlab.lab.blockstack.devices import DiskTraffic, parse_diskstats
@@ -24,6 +25,7 @@ from cephlab.lab.blockstack.mariadb import DatabaseDown, MariaDb, Settings
 from cephlab.lab.providers.host import Host
 from cephlab.lab.workloads import sysbench
 from cephlab.lab.workloads.sysbench import Oltp
+from tests.fake_clock import VirtualClock
 
 STATUS = "8 9/4608 512 22/1024 188 509 124 2705 0 22 0 1 writeback 2 migration_threshold 2048 smq 0 rw - "
 SYSBENCH = """Threads started!
@@ -248,6 +250,34 @@ def test_every_start_of_a_server_reserves_addresses_for_its_own_pool_alone() -> 
     starts = [line for line in host.asked if line.startswith(("mariadb-install-db", "mariadbd"))]
     wanted = "--innodb-buffer-pool-size=8388608 --loose-innodb-buffer-pool-size-max=8388608"
     assert [wanted in line for line in starts] == [True, True], starts
+
+
+def test_no_client_asks_a_server_that_has_no_socket_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client takes CPU from the server that starts. One that was killed before left a socket, so both are needed."""
+
+    class Slow(ServerHost):
+        looks = 0
+
+        def spawn(self, argv: Sequence[str], *, log: PurePosixPath) -> Ended:
+            return Runs()
+
+        def exists(self, path: PurePosixPath) -> bool:
+            if path.name.endswith(".sock"):
+                self.looks += 1
+                return self.looks > 3
+            return super().exists(path)
+
+    class Runs(Ended):
+        def alive(self) -> bool:
+            return True
+
+    def wait(probe: Callable[[], bool], ready: Callable[[bool], bool], *, timeout_s: float, **options: Any) -> bool:
+        return bool(Deadline.after(timeout_s, VirtualClock()).wait(probe, ready, **options))
+
+    monkeypatch.setattr("cephlab.lab.base.clock.wait", wait)
+    host = Slow({"mariadb-admin": [said("", 1), said("mysqld is alive")]})
+    MariaDb(cast("Host", host), PurePosixPath("/mnt/db"), PurePosixPath("/node/empty")).start()
+    assert (host.looks, len(host.asked)) == (5, 2)
 
 
 def test_a_run_of_sysbench_is_read_with_its_seconds() -> None:

@@ -134,7 +134,21 @@ def test_a_client_that_does_not_end_is_not_waited_for_for_ever(monkeypatch: pyte
     monkeypatch.setattr(threading.Thread, "join", lambda _thread, timeout=None: joined.append(timeout))
     client = FakeClient([], CommandFailed(["x"], 1, "", "", "n0"))
     run(ledger_of(FakeServer(), client), client)
-    assert joined == [40.0]
+    assert [timeout for timeout in joined if timeout is not None] == [40.0]
+
+
+def test_clients_that_do_not_notice_the_end_are_ended_at_the_same_time() -> None:
+    """A client that waits for a dead server is killed two seconds later, and four in turn would take eight."""
+    both = threading.Barrier(2)
+
+    class Deaf(FakeClient):
+        def close(self) -> None:
+            both.wait(5)
+            super().close()
+
+    clients = Deaf(), Deaf()
+    run(ledger_of(FakeServer(), *clients), *clients)
+    assert all(client.closed.is_set() for client in clients)
 
 
 def test_a_client_that_cannot_start_leaves_none_behind() -> None:
