@@ -22,6 +22,7 @@ def show(out: Output, request: Request, lanes: int, *, elsewhere: bool = False) 
     lanes: how many scenarios run in parallel (on each machine, if elsewhere); 0 for as many as a machine can take.
     """
     from cephlab.fixtures.plan import memory_of, plan
+    from cephlab.fixtures.selection import long_times
     from cephlab.fixtures.tasks import lanes_taken
     from cephlab.fixtures.wire import Task
     from cephlab.lab.report.page import seconds_text
@@ -44,7 +45,8 @@ def show(out: Output, request: Request, lanes: int, *, elsewhere: bool = False) 
     needed = f"; the largest needs about {largest / GIB:.1f} GiB" if largest else ""
     beside = [each for each in running if not each.alone]
     tasks = [Task(n, each.scenario, each.cluster, False) for n, each in enumerate(beside)]
-    at_once = lanes_taken(tasks, {each.scenario: each.last_s for each in beside if each.last_s is not None}, lanes)
+    last_s = {each.scenario: each.last_s for each in beside if each.last_s is not None}
+    at_once = lanes_taken(tasks, {**long_times([task.name for task in tasks]), **last_s}, lanes)
     if at_once > 1 and largest:
         needed += f", {at_once} at the same time up to {memory_of(beside, at_once) / GIB:.1f} GiB"
     unknown = f"; time unknown for {len(running) - len(timed)}" if len(timed) < len(running) else ""
