@@ -188,6 +188,7 @@ class GuestLab(LabNodes[GuestHost]):
         taps = network.interfaces(guest.index)
         return Boot(
             name=guest.name,
+            turn=network.number_of(self.network.subnet) + guest.index,  # runs of a home have different subnets
             arch=guest.arch,
             folder=folder,
             executable=parts.kernel.executable,

@@ -71,10 +71,11 @@ class Interface:
 class Boot:
     """Everything that starts a machine. fixed: (file, writable) in slots 0.. ; disks: slot -> file; words: for init.
 
-    inside: puts a command into the run's network.
+    inside: puts a command into the run's network; turn: a number that few other guests have at the same time.
     """
 
     name: str
+    turn: int
     arch: Arch
     folder: Path
     executable: Path

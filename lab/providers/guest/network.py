@@ -174,6 +174,11 @@ def free_subnet(taken: Sequence[str]) -> str:
     return str(subnet)
 
 
+def number_of(subnet: ipaddress.IPv4Network) -> int:
+    """Which /24 of the pool it is, counted from 0."""
+    return (int(subnet.network_address) - int(POOL.network_address)) >> 8
+
+
 def address_of(subnet: ipaddress.IPv4Network, index: int) -> str:
     """Address of the guest with an index, counted from 0."""
     return str(subnet[_FIRST + index])

@@ -37,7 +37,6 @@ ALWAYS = frozenset(
     }
 )
 
-_CPUINFO = Path("/proc/cpuinfo")
 _EMULATED_PATIENCE = 3.0
 """Factor on the deadlines of a guest's boot and of its agent, if it may be emulated."""
 
@@ -157,9 +156,9 @@ class GuestProvider:
 def uml() -> GuestProvider:
     """User-Mode Linux for x86_64 nodes, and QEMU, if installed, for aarch64 nodes and for what else only it has."""
     from cephlab.lab.providers.guest.qemu import QemuHypervisor
-    from cephlab.lab.providers.guest.uml import UmlHypervisor, kernel_for
+    from cephlab.lab.providers.guest.uml import UmlHypervisor
 
-    kind = Kind(UmlHypervisor(), kernel_for(_CPUINFO.read_text()))
+    kind = Kind(UmlHypervisor(), "uml")
     extra = {Capability.FOREIGN_ARCH, Capability.PAGE_SIZE} if _missing_qemu([Make(Arch.AARCH64)]) is None else set()
     if _missing_qemu([Make(Arch.X86_64)]) is None:
         extra |= {Capability.CPU_LIMIT, Capability.FABRICS}

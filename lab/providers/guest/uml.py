@@ -1,7 +1,8 @@
 """User-Mode Linux: a kernel that runs as an ordinary process of this machine, without KVM."""
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from cephlab.lab.base import process
@@ -18,7 +19,7 @@ _SLOW = "raid6_select_algo,calibrate_xor_blocks"
 _PROGRAM = "linux"
 _CONSOLE = Path(__file__).with_name("mconsole.py")
 TICKING = Path(__file__).with_name("ticking.py")
-"""Starts a kernel with a SIGALRM each second, because the kernel can lose one: `unblock_signals` of
+"""Starts a kernel on one CPU, and with a SIGALRM each second, because the kernel can lose one: `unblock_signals` of
 arch/um/os-Linux/signal.c drops a pending one while another is handled. As each timer starts the next, its clock would
 then stop: docs/guests.md."""
 
@@ -27,16 +28,6 @@ _PACKAGED_LOADER = b"/lib64/ld-linux-x86-64.so.2"
 _LOADER = "ld.so"
 """The loader's name in a guest's folder, where the kernel starts."""
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
-
-
-def kernel_for(cpuinfo: str) -> str:
-    """The name of the kernel for a machine with this /proc/cpuinfo.
-
-    6.1 and 6.12 have room for 2696 bytes of a process's registers (HOST_FP_SIZE of arch/x86/um/user-offsets.c). With
-    AMX they take more, and the kernel ends as it starts its first process. 7.2 has as much room as it needs.
-    """
-    flags = next((line.split() for line in cpuinfo.splitlines() if line.startswith("flags")), [])
-    return "uml-amx" if "amx_tile" in flags else "uml"
 
 
 class UmlHypervisor:
@@ -79,6 +70,7 @@ class UmlHypervisor:
             "-I",
             "-S",
             str(TICKING),
+            str(cpu_of(boot.turn, os.sched_getaffinity(0))),
             str(libraries),
             str(program_of(boot.executable)),
             f"uml_dir={boot.folder}",
@@ -110,6 +102,11 @@ class UmlHypervisor:
         result = process.run(argv, check=False)
         if result.code != 0:
             raise LabBroken(f"User-Mode Linux refused {text!r}", result.stdout.strip() or result.stderr)
+
+
+def cpu_of(turn: int, cpus: Collection[int]) -> int:
+    """The CPU of a guest, so that guests which run at the same time are on different ones if possible."""
+    return sorted(cpus)[turn % len(cpus)]
 
 
 def program_of(executable: Path) -> Path:

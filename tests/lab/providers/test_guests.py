@@ -1,5 +1,6 @@
 """Guests without any machine: what they boot from, their command lines, their network's names, their refusals."""
 
+import ipaddress
 import lzma
 import os
 import socket
@@ -55,6 +56,7 @@ def kernel(tmp_path: Path) -> Kernel:
 def order(folder: Path, arch: Arch) -> Boot:
     return Boot(
         name="n0",
+        turn=3,
         arch=arch,
         folder=folder,
         executable=folder / "kernel",
@@ -107,8 +109,25 @@ def test_a_kernel_is_its_packages_and_nothing_around_them() -> None:
 
 def test_a_kernel_is_woken_each_second_however_late_it_can_take_it() -> None:
     told = "import signal, time; time.sleep(1.1); print([signal.sigtimedwait([14], 60).si_signo for _ in range(3)])"
-    argv = [sys.executable, "-I", "-S", str(uml.TICKING), "", sys.executable, "-c", told]
-    assert subprocess.run(argv, check=True, capture_output=True, text=True).stdout == "[14, 14, 14]\n"
+    assert kernel_prints(0, told) == "[14, 14, 14]\n"
+
+
+def kernel_prints(cpu: int, program: str) -> str:
+    argv = [sys.executable, "-I", "-S", str(uml.TICKING), str(cpu), "", sys.executable, "-c", program]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+
+def test_a_kernel_and_its_programs_share_a_cpu() -> None:
+    told = "import os; print(os.sched_getaffinity(0))"
+    allowed = os.sched_getaffinity(0)
+    assert {kernel_prints(cpu, told) for cpu in allowed} == {f"{{{cpu}}}\n" for cpu in allowed}
+    assert kernel_prints(1023, told) == f"{allowed}\n", "a processor that is gone"
+
+
+def test_guests_that_run_at_the_same_time_are_on_different_processors() -> None:
+    assert [uml.cpu_of(turn, {5, 1, 9}) for turn in range(4)] == [1, 5, 9, 1]
+    subnets = [ipaddress.IPv4Network(f"10.78.{number}.0/24") for number in range(2)]
+    assert [network.number_of(subnet) for subnet in subnets] == [0, 1]
 
 
 def packaged(folder: Path, loader: bytes = b"/lib64/ld-linux-x86-64.so.2") -> Path:
@@ -145,14 +164,6 @@ def test_a_kernel_without_a_loader_is_refused(tmp_path: Path) -> None:
         uml.UmlHypervisor().prepare(Home(tmp_path / "home").ensure(), parts)
 
 
-@pytest.mark.parametrize(
-    ("flags", "name"), [("fpu avx512f pku", "uml"), ("fpu avx512f amx_bf16 amx_tile amx_int8", "uml-amx"), ("", "uml")]
-)
-def test_a_processor_with_amx_gets_a_kernel_with_room_for_its_registers(flags: str, name: str) -> None:
-    assert uml.kernel_for(f"processor\t: 0\nflags\t\t: {flags}\nbugs\t\t: amx_tile\n") == name
-    assert read_recipes().find_kernel(name, Arch.X86_64).expires is (name == "uml")
-
-
 def test_uml_shares_its_root_and_writes_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
     monkeypatch.setattr("cephlab.lab.base.process.start_detached", lambda argv, **_rest: started.append(list(argv)))
@@ -160,7 +171,8 @@ def test_uml_shares_its_root_and_writes_elsewhere(tmp_path: Path, monkeypatch: p
     (argv,) = started
     assert argv[:2] == ["nsenter", "--"]
     libraries = tmp_path / "root/usr/lib/x86_64-linux-gnu"
-    assert argv[argv.index(str(uml.TICKING)) + 1 :][:2] == [str(libraries), str(tmp_path / "linux")]
+    cpu = str(uml.cpu_of(3, os.sched_getaffinity(0)))
+    assert argv[argv.index(str(uml.TICKING)) + 1 :][:3] == [cpu, str(libraries), str(tmp_path / "linux")]
     disks = [word for word in argv if word.startswith("ubd")]
     files = [tmp_path / name for name in ("root", "store", "modules", "d0", "d1")]
     assert disks == [
@@ -312,7 +324,7 @@ def test_a_node_that_asks_for_what_user_mode_linux_lacks_is_a_whole_machine(node
     kinds = uml_provider().kinds
     make = kinds.make_of(node)
     kind = kinds.of(make)
-    assert kind.kernel == (kernel or uml.kernel_for(Path("/proc/cpuinfo").read_text()))
+    assert kind.kernel == (kernel or "uml")
     assert isinstance(kind.hypervisor, uml.UmlHypervisor) is (kernel == "")
     assert Make.parse(str(make)) == make
     assert qemu_provider().kinds.make_of(node) == Make(node.arch, node.page_bytes), "all of its machines are whole"
