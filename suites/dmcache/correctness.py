@@ -8,6 +8,7 @@ from cephlab.lab.blockstack.mapper import Mapper
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.workloads import sysbench
 from cephlab.suites.dmcache.oltp import ROWS, job, measured
+from cephlab.suites.dmcache.power import came_up
 from cephlab.suites.dmcache.stand import METADATA, WRITECACHE, scenario_on_stand, standing
 
 SECONDS = 8
@@ -42,9 +43,10 @@ def flush_and_detach(stage: Stage, kind: str) -> None:
         if isinstance(cache, CacheDevice):
             complaint = dmcache.check_metadata(stand.host, Mapper.path(METADATA))
             recorder.observe("what cache_check finds", got=complaint or "nothing", wanted="nothing")
-        stand.open_database()
-        recorder.observe("CHECK TABLE on the image alone", got=stand.check_table(), wanted="OK")
-        recorder.observe("rows", got=stand.database.query("SELECT COUNT(*) FROM sbtest.sbtest1"), wanted=[[str(ROWS)]])
+        if came_up(stand, recorder, "the database on the image alone"):
+            recorder.observe("CHECK TABLE on the image alone", got=stand.check_table(), wanted="OK")
+            rows = stand.database.query("SELECT COUNT(*) FROM sbtest.sbtest1")
+            recorder.observe("rows", got=rows, wanted=[[str(ROWS)]])
 
 
 SCENARIOS = tuple(
