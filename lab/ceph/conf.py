@@ -103,6 +103,9 @@ def _quick_options(patience: float) -> dict[str, str]:
         "mgr_tick_period": "1",
         # A metadata server flushes its log at a tick. A client that takes another one's capabilities waits for that.
         "mds_tick_interval": "1",
+        # While a quorum is younger than this, monitors replace no dead metadata server; Ceph's default is 60 s. A third
+        # more than mds_beacon_grace, which is as long as a sound server may be silent.
+        "mds_beacon_mon_down_grace": "20",
         "mgr_stats_period": "1",
         "mon_mgr_digest_period": "1",
         # Seconds that the first manager may take to load its modules before MGR_DOWN. In a guest of a busy machine
