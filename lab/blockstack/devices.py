@@ -19,6 +19,9 @@ _MAP_OPTIONS = "noudev,ms_mode=prefer-crc"
 KRBD_FEATURES = ("--image-feature", "layering")
 """Options of `rbd create` for an image that every kernel can map."""
 
+LAYERING = 1
+"""RBD_FEATURE_LAYERING, the same for librbd."""
+
 
 def make_xfs(host: Host, device: PurePosixPath) -> None:
     """Make an XFS file system, without a discard: on a fresh image that takes a minute and changes nothing."""

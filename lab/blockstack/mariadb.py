@@ -37,7 +37,7 @@ class Settings:
         guest of User-Mode Linux has. Older servers do not know the option, and ignore it because it is `loose`.
 
         The caches of MyISAM and Aria, whose tables no load uses, are 128 MiB each by default. A guest of User-Mode
-        Linux takes 1.5 of the 4 s of a start to fill their lists.
+        Linux 6.1 took 1.5 of the 4 s of a start to fill their lists.
         """
         size = str(self.buffer_pool_bytes)
         pool = {"innodb-buffer-pool-size": size, "loose-innodb-buffer-pool-size-max": size}

@@ -62,8 +62,7 @@ NO_CACHE = "none"
 _FOLDER = PurePosixPath("/mnt/cephlab-db")
 _PG_NUM = 16
 _ORDER = 22
-_LAYERING = 1
-"""RBD_FEATURE_LAYERING, the only feature that every kernel can map."""
+"""Objects of 4 MiB, as `rbd create` makes them."""
 _WARM_S = 300.0
 
 
@@ -236,7 +235,7 @@ def on_image(stage: Stage, pool: str, image_bytes: int) -> Iterator[Stand]:
     cluster = stage.cluster
     host = cluster.hosts[NODE]
     database = MariaDb(host, _FOLDER, host.directory / "mariadb-empty")
-    cluster.client.rbd_create(pool, IMAGE, image_bytes, order=_ORDER, features=_LAYERING)
+    cluster.client.rbd_create(pool, IMAGE, image_bytes, order=_ORDER, features=devices.LAYERING)
     stand = Stand(cluster, Mapper(host), database, pool)
     try:
         stand.attach()

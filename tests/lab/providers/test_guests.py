@@ -99,6 +99,7 @@ def test_a_kernel_is_its_packages_and_nothing_around_them() -> None:
     book = read_recipes()
     uml = book.find_kernel("uml", Arch.X86_64)
     assert uml.bare
+    assert not uml.expires, "its suite is not released"
     assert include_options(uml) == ["--include=busybox-static,user-mode-linux"]
     assert not book.find("reef", Arch.X86_64).bare
     with pytest.raises(SpecError, match="aarch64"):
